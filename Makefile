@@ -1,0 +1,54 @@
+# Everything runs in .venv, made by `make install`. Needs Python >= 3.11, make and a network to the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help install demo check test fast bench format clean
+
+help: ## show this help
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+# Twice quiet: once still prints a page of setuptools' warnings about editable installs; errors are shown.
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
+
+$(VENV)/made:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Weir needs Python >= 3.11, this is " + sys.version.split()[0] + ": set PYTHON=python3.11 (or newer)")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip
+	@touch $@
+
+$(VENV)/installed-demo: $(VENV)/made pyproject.toml
+	$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/installed: $(VENV)/made pyproject.toml
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/installed-demo
+
+install: $(VENV)/installed ## make .venv with Weir and everything its tests need
+
+demo: $(VENV)/installed-demo ## half a minute of real producers and consumers under quotas
+	$(BIN)/weir demo
+
+check: install ## ruff, mypy --strict, import-linter, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -m 'not broker and not oracle'
+
+fast: install ## fast tests only
+	$(BIN)/python -m pytest -q -m 'not broker and not oracle'
+
+test: install ## every test; fetches and starts real brokers by itself
+	$(BIN)/python -m pytest
+
+bench: install ## CPU per request beside other proxies (docs/performance.md)
+	$(BIN)/python -m bench
+
+format: install ## format and fix what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

@@ -1,0 +1,89 @@
+"""The broker that all targets lead to, prepared with the topics that the loads need."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from bench import frames
+from bench.frames import Request, frame_end
+from bench.rows import FETCH_BYTES, Topics
+from protocol import ErrorCode, Message
+from protocol.messages import MetadataResponse
+from tests.kafka import Cluster
+from tests.kafka.settings import HOST
+
+VERSION: Final = "3.9.1"
+HEAP: Final = "512m"
+_MB: Final = 1 << 20
+
+SETTINGS: Final = {
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "log.segment.delete.delay.ms": "100",
+}
+"""What is written too much is deleted soon."""
+WRITTEN: Final = "bench-written"
+READ: Final = "bench-read"
+FOR_EVER: Final = {"retention.ms": "-1"}
+"""Our records are of 1970: by their age they would be deleted at once."""
+SHORT_RETENTION: Final = FOR_EVER | {"segment.bytes": str(16 * _MB), "retention.bytes": str(64 * _MB)}
+ANSWER_S: Final = 20.0
+
+
+class BrokerError(Exception):
+    """The broker answered a request of the benchmark with an error, or not at all."""
+
+
+def cluster() -> Cluster:
+    """A broker, not yet started; it says nothing."""
+    return Cluster(VERSION, settings=SETTINGS, heap=HEAP, say=lambda _text: None)
+
+
+def prepare(port: int) -> Topics:
+    """Create and fill the topics. Raises BrokerError, OSError."""
+    ask(port, frames.create_topic(WRITTEN, SHORT_RETENTION))
+    ask(port, frames.create_topic(READ, FOR_EVER))
+    ask(port, frames.produce(READ, FETCH_BYTES))
+    return Topics(WRITTEN, _topic_id(port, READ))
+
+
+def _topic_id(port: int, name: str) -> UUID:
+    answer = ask(port, frames.metadata(name))
+    assert isinstance(answer, MetadataResponse)
+    return answer.topics[0].topic_id
+
+
+def ask(port: int, request: Request) -> Message:
+    """Send one request, return its response. Raises BrokerError if there is an error code in it, OSError."""
+    with socket.create_connection((HOST, port), ANSWER_S) as connection:
+        connection.sendall(request.frame)
+        answer = request.response(_receive_frame(connection))
+    codes = _error_codes(msgspec.to_builtins(answer))
+    if codes:
+        names = ", ".join(sorted(ErrorCode(code).name for code in codes))
+        raise BrokerError(f"{request.api_key.name} v{request.version}: {names}")
+    return answer
+
+
+def _receive_frame(connection: socket.socket) -> bytes:
+    received = bytearray()
+    while (end := frame_end(received)) is None or len(received) < end:
+        more = connection.recv(1 << 18)
+        if not more:
+            raise BrokerError("the connection was closed instead of an answer")
+        received += more
+    return bytes(received)
+
+
+def _error_codes(value: object) -> set[int]:
+    """All error codes but 0, at whatever depth."""
+    if isinstance(value, list):
+        return set().union(*map(_error_codes, value))
+    if not isinstance(value, dict):
+        return set()
+    own = {code for name, code in value.items() if name == "error_code" and code}
+    return own.union(*map(_error_codes, value.values()))

@@ -1,0 +1,15 @@
+"""What is measured: one module per target, and the table of them.
+
+To add a proxy: a module with a `Target`, an entry here. It shows up in every table that is printed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench.targets import direct, haproxy, weir
+from bench.targets.target import Running, Surroundings, Target, TargetError
+
+__all__ = ["TARGETS", "Running", "Surroundings", "Target", "TargetError"]
+
+TARGETS: Final[tuple[Target, ...]] = (direct.DIRECT, haproxy.HAPROXY, weir.WEIR, weir.WEIR_WITHOUT_QUOTAS)

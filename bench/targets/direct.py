@@ -1,0 +1,14 @@
+"""No proxy: what the broker and the load generator make of each other by themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench.targets.target import Running, Surroundings, Target
+
+
+def _start(surroundings: Surroundings) -> Running:
+    return Running(surroundings.broker_port, None)
+
+
+DIRECT: Final = Target("direct", "no proxy", _start)

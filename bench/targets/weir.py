@@ -1,0 +1,56 @@
+"""Weir, as `weir run` starts it: with every quota that it enforces charged, and with none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import bench
+from bench.frames import CLIENT_ID
+from bench.targets.target import Running, Surroundings, Target, start_process
+from quotas.quota_file import QUOTA_KEYS
+from tests.kafka.ports import free_range
+from tests.kafka.settings import HOST
+
+BROKER_PORTS: Final = 2
+NEVER_REACHED: Final = 10**15
+"""A limit per second, whatever it is of: every charge is made, none throttles."""
+THIS_TREE: Final = Path(bench.__file__).parent.parent
+_MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import main; main()"
+
+
+def _start(surroundings: Surroundings, name: str, tree: Path, *, quotas: bool) -> Running:
+    port = free_range(1 + BROKER_PORTS)
+    command = [
+        *(sys.executable, "-c", _MAIN, str(tree), "run"),
+        *("--upstream", f"{HOST}:{surroundings.broker_port}"),
+        *("--listen", f"{HOST}:{port}"),
+        *("--broker-ports", f"{port + 1}-{port + BROKER_PORTS}"),
+    ]
+    if quotas:
+        file = surroundings.directory / f"{name}.toml"
+        file.write_text(quota_file())
+        command += ["--quotas", str(file)]
+    return start_process(surroundings, name, command, port)
+
+
+def quota_file() -> str:
+    """A quota for the load generator's client-id, under every key that Weir enforces."""
+    return "\n".join(
+        ["[[quota]]", f'client_id = "{CLIENT_ID}"', *(f"{key} = {NEVER_REACHED}" for key in QUOTA_KEYS), ""]
+    )
+
+
+def other_tree(tree: Path) -> Target:
+    """Weir from another checkout, with quotas: to compare two states of the code in one run."""
+    name = f"weir@{tree.name}"
+    return Target(name, f"Weir, quotas on ({tree.name})", lambda s: _start(s, name, tree, quotas=True))
+
+
+WEIR: Final = Target("weir", "Weir, quotas on", lambda s: _start(s, "weir", THIS_TREE, quotas=True))
+WEIR_WITHOUT_QUOTAS: Final = Target(
+    "weir-no-quotas",
+    "Weir, no quotas",
+    lambda s: _start(s, "weir-no-quotas", THIS_TREE, quotas=False),
+)

@@ -1,0 +1,65 @@
+"""`weir demo`: half a minute of real producers and consumers under quotas."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from importlib.util import find_spec
+from types import FrameType
+
+import click
+
+from cli.exits import DONE, FAILED, USAGE
+from demo.errors import DemoError
+
+EXAMPLES = """\b
+Examples:
+  weir demo
+  weir demo --upstream kafka-1:9092 --seconds 60
+  weir demo --json | jq .passed
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option(
+    "--upstream",
+    metavar="HOST:PORT",
+    help="Use this cluster, with topics of our own that are deleted in the end. [default: a mock cluster]",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(5, 3600),
+    default=15,
+    show_default=True,
+    help="How long to measure, after ten seconds of warming up.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object in the end, and nothing else.")
+def demo(upstream: str | None, seconds: float, as_json: bool) -> None:
+    """Run producers and consumers through Weir and compare their rates with their quotas.
+
+    Exit code 0 if each is within 20 %, 1 if not, 2 if the demonstration cannot run.
+    """
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        passed = _run(upstream, seconds, as_json)
+    except DemoError as error:
+        click.echo(f"weir: {error}", err=True)
+        sys.exit(USAGE)
+    except KeyboardInterrupt:
+        click.echo("stopped; nothing is left running", err=True)
+        sys.exit(128 + signal.SIGINT)
+    sys.exit(DONE if passed else FAILED)
+
+
+def _run(upstream: str | None, seconds: float, as_json: bool) -> bool:
+    if find_spec("confluent_kafka") is None:
+        raise DemoError("the demonstration needs confluent-kafka: install it beside Weir, or use `make demo`")
+    from demo.run import run
+    from demo.screens import screen
+
+    return run(upstream, seconds, screen(json=as_json))
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    """End as at Ctrl-C: what was started is ended, what was created deleted."""
+    raise KeyboardInterrupt

@@ -1,0 +1,41 @@
+"""The `weir` command."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import click
+
+from cli.demo import demo
+from cli.exits import USAGE
+from cli.run import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="kafka-weir")
+def weir() -> None:
+    """A Kafka proxy that enforces Kafka's quotas on the wire, in front of brokers that stay as they are."""
+
+
+weir.add_command(run)
+weir.add_command(demo)
+
+
+def main() -> None:
+    """Run the command line; exit code 0: done, 1: failed, 2: usage or configuration."""
+    try:
+        sys.exit(weir(prog_name="weir", standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(USAGE)
+    except click.ClickException as error:
+        click.echo(f"weir: {error.format_message().rstrip('.')}{_where_to_look(error)}", err=True)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(128 + signal.SIGINT)
+
+
+def _where_to_look(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f": see {context.command_path} --help" if context is not None else ""

@@ -1,0 +1,206 @@
+"""The clients: librdkafka's producers and consumers, a thread each, that count what they see."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from demo.clusters import reason
+from demo.errors import DemoError
+from demo.measure import Meter
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message, ThrottleEvent
+
+MESSAGE: Final = secrets.token_bytes(10_000)
+"""Large enough that requests are little more than messages: quotas count whole requests."""
+REQUEST_BYTES: Final = 128 * 1024
+UNDER_WAY_BYTES: Final = 1024 * 1024
+"""What a producer that is as fast as it may be has queued and unanswered, for each broker."""
+MESSAGES_MAX: Final = 100
+"""How many go, or come, at a time."""
+FILL_BYTES: Final = 4_000_000
+"""What a consumer reads, again and again."""
+POLL_S: Final = 0.02
+
+Options: TypeAlias = dict[str, str | int | float | bool | Callable[..., None] | None]
+Places: TypeAlias = tuple[str, tuple[int, ...]]
+"""A topic, and the partitions of it to use."""
+
+
+def _options(bootstrap: str, client_id: str, meter: Meter) -> Options:
+    def throttled(event: ThrottleEvent) -> None:
+        meter.throttle(round(event.throttle_time * 1000))
+
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": client_id,
+        "throttle_cb": throttled,
+        "log_level": 0,
+    }
+
+
+class Pace:
+    """How many bytes may be asked for by now; what was not used is kept for a second."""
+
+    def __init__(self, rate: int | None) -> None:
+        """Take a rate in bytes/s, None for no limit."""
+        self.rate = rate
+        self._credit = 0.0
+        self._at_s = math.inf
+
+    def messages(self, now_s: float) -> int:
+        """Return how many may go now."""
+        if self.rate is None:
+            return MESSAGES_MAX
+        earned = max(0.0, now_s - self._at_s) * self.rate
+        self._credit = min(self._credit + earned, float(self.rate))
+        self._at_s = now_s
+        return min(int(self._credit / len(MESSAGE)), MESSAGES_MAX)
+
+    def use(self, messages: int) -> None:
+        """Take off what has gone."""
+        self._credit -= messages * len(MESSAGE)
+
+
+class ProducerLoop:
+    """A producer with a bounded number of bytes under way to each partition."""
+
+    def __init__(self, bootstrap: str, client_id: str, places: Places, meter: Meter, pace: Pace) -> None:
+        """Connect in the background."""
+        self._topic, partitions = places
+        self._under_way = dict.fromkeys(partitions, 0)
+        self._sent = dict.fromkeys(partitions, 0)
+        self._meter = meter
+        self._pace = pace
+        options = _options(bootstrap, client_id, meter)
+        self._producer = Producer(options | {"acks": 1, "linger.ms": 5, "batch.size": REQUEST_BYTES})
+        self._acknowledged = {number: partial(self._delivered, number) for number in partitions}
+
+    def turn(self) -> None:
+        """Send what may be sent, and hear what was acknowledged. Raises DemoError."""
+        for _ in range(self._pace.messages(time.monotonic())):
+            with_room = [number for number, count in self._under_way.items() if count < UNDER_WAY_BYTES]
+            if not with_room:
+                break
+            self._send(min(with_room, key=self._sent.__getitem__))
+        self._producer.poll(POLL_S)
+
+    def _send(self, number: int) -> None:
+        self._pace.use(1)
+        self._sent[number] += 1
+        self._under_way[number] += len(MESSAGE)
+        self._producer.produce(self._topic, MESSAGE, partition=number, on_delivery=self._acknowledged[number])
+
+    def _delivered(self, number: int, error: KafkaError | None, _message: Message) -> None:
+        self._under_way[number] -= len(MESSAGE)
+        if error is None:
+            self._meter.payload_bytes += len(MESSAGE)
+        elif error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            raise DemoError(f"a message to {self._topic} was not delivered: {error.str()}")
+
+    def close(self) -> None:
+        """Forget what is under way."""
+        self._producer.purge()
+        self._producer.flush(1)
+
+
+class ConsumerLoop:
+    """A consumer that reads one partition from its start to its end, and again."""
+
+    def __init__(self, bootstrap: str, client_id: str, places: Places, meter: Meter, pace: Pace) -> None:
+        """Connect in the background."""
+        topic, (number, *_) = places
+        self._start = TopicPartition(topic, number, OFFSET_BEGINNING)
+        self._meter = meter
+        self._pace = pace
+        options: Options = {
+            "group.id": topic,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.message.max.bytes": REQUEST_BYTES,
+            "fetch.wait.max.ms": 10,
+            "queued.max.messages.kbytes": 2 * REQUEST_BYTES // 1024,  # fetch little more than is taken
+            "fetch.queue.backoff.ms": 5,
+        }
+        self._consumer = Consumer(_options(bootstrap, client_id, meter) | options)
+        self._consumer.assign([self._start])
+
+    def turn(self) -> None:
+        """Take what has arrived, and may be taken. Raises DemoError."""
+        count = self._pace.messages(time.monotonic())
+        if count == 0:
+            time.sleep(POLL_S)
+            return
+        for message in self._consumer.consume(count, POLL_S):
+            error = message.error()
+            if error is None:
+                self._pace.use(1)
+                self._meter.payload_bytes += len(message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._consumer.seek(self._start)
+            else:
+                raise DemoError(f"cannot read {self._start.topic}: {error.str()}")
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+
+
+class ClientThread(threading.Thread):
+    """Runs a client until told to stop."""
+
+    def __init__(self, start: Callable[[], ProducerLoop | ConsumerLoop]) -> None:
+        super().__init__(daemon=True)
+        self._start_client = start
+        self._stop_soon = threading.Event()
+        self.failure = ""
+
+    def run(self) -> None:
+        """Turn until stopped, or failed: then `failure` says why."""
+        try:
+            client = self._start_client()
+            try:
+                while not self._stop_soon.is_set():
+                    client.turn()
+            finally:
+                client.close()
+        except DemoError as error:
+            self.failure = str(error)
+        except KafkaException as error:
+            self.failure = f"a client failed: {reason(error)}"
+
+    def stop(self) -> None:
+        """End soon; join to wait for it."""
+        self._stop_soon.set()
+
+
+def fill(upstream: str, places: Places) -> None:
+    """Write what a consumer is to read, past Weir. Raises DemoError."""
+    topic, (number, *_) = places
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error.str())
+
+    options: Options = {
+        "bootstrap.servers": upstream,
+        "batch.size": REQUEST_BYTES,
+        "log_level": 0,
+    }
+    producer = Producer(options)
+    for _ in range(FILL_BYTES // len(MESSAGE)):
+        producer.produce(topic, MESSAGE, partition=number, on_delivery=delivered)
+    left = producer.flush(20)
+    if left or failures:
+        raise DemoError(
+            f"cannot write to {topic} at {upstream}: {(failures or ['no answer within 20 s'])[0]}"
+        )

@@ -1,0 +1,165 @@
+"""The cluster behind Weir: librdkafka's mock cluster, or a real one; its brokers and our topics."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from demo.children import child
+from demo.errors import DemoError
+from proxy.config import ConfigError, parse_address
+
+ANSWER_S: Final = 10.0
+"""How long a cluster may take to answer."""
+BROKERS_USED_MAX: Final = 3
+TOPIC_CONFIG: Final = {
+    "retention.bytes": str(16 * 1024 * 1024),
+    "segment.bytes": str(8 * 1024 * 1024),
+    "retention.ms": "600000",
+}
+"""Small, and soon gone, even if we are killed before we delete the topic."""
+
+Leaders: TypeAlias = dict[int, int]
+"""By node id, a partition that it leads."""
+
+
+class Cluster:
+    """A real cluster. Topics have names of their own, and are deleted in the end."""
+
+    def __init__(self, upstream: str) -> None:
+        """Ask for the brokers. Raises DemoError if none answers."""
+        self.upstream = upstream
+        self._prefix = f"weir-demo-{secrets.token_hex(4)}"
+        self._topics: list[str] = []
+        self._admin = AdminClient({"bootstrap.servers": upstream, "client.id": "weir-demo", "log_level": 0})
+        try:
+            self.node_ids = sorted(self._admin.list_topics(timeout=ANSWER_S).brokers)
+        except KafkaException as error:
+            raise DemoError(
+                f"no Kafka broker answers at {upstream} within {ANSWER_S:g} s ({reason(error)}): "
+                "check --upstream"
+            ) from None
+
+    def topic(self, name: str, brokers: int) -> tuple[str, Leaders]:
+        """Create a topic with partitions at this many brokers, or as many as there are. Raises DemoError."""
+        topic = f"{self._prefix}-{name}"
+        brokers = min(brokers, len(self.node_ids), BROKERS_USED_MAX)
+        self._topics.append(topic)
+        try:
+            self._create(topic, brokers)
+        except KafkaException as error:
+            raise DemoError(f"cannot create topic {topic} at {self.upstream}: {reason(error)}") from None
+        return topic, self._leaders(topic, brokers)
+
+    def _create(self, topic: str, partitions: int) -> None:
+        future = self._admin.create_topics([NewTopic(topic, partitions, 1, config=TOPIC_CONFIG)])[topic]
+        try:
+            future.result(ANSWER_S)
+        except TimeoutError:
+            raise DemoError(f"{self.upstream} does not create topics within {ANSWER_S:g} s") from None
+
+    def _leaders(self, topic: str, wanted: int) -> Leaders:
+        """Wait until every partition has a leader."""
+        deadline = time.monotonic() + ANSWER_S
+        while time.monotonic() < deadline:
+            found = self._partitions(topic)
+            if len(found) >= wanted and min(found.values()) >= 0:
+                return {leader: partition for partition, leader in sorted(found.items(), reverse=True)}
+            time.sleep(0.05)
+        raise DemoError(
+            f"topic {topic} has partitions without a leader after {ANSWER_S:g} s: is {self.upstream} well?"
+        )
+
+    def _partitions(self, topic: str) -> dict[int, int]:
+        """Partition to leader."""
+        try:
+            found = self._admin.list_topics(topic, timeout=ANSWER_S).topics[topic]
+        except KafkaException as error:
+            raise DemoError(f"{self.upstream} answers no more: {reason(error)}") from None
+        return {number: partition.leader for number, partition in found.partitions.items()}
+
+    def delete_topics(self) -> None:
+        """Delete what was created; what cannot be deleted is small, and empties itself."""
+        if self._topics:
+            for future in self._admin.delete_topics(self._topics, operation_timeout=ANSWER_S).values():
+                with suppress(TimeoutError):
+                    future.exception(ANSWER_S)
+
+
+class MockCluster(Cluster):
+    """The mock cluster cannot create topics on demand: asking a producer for one's metadata makes it.
+
+    Its partitions have leaders by chance: where each broker shall lead one, several topics are tried.
+    """
+
+    TRIES: Final = 50
+
+    def __init__(self, upstream: str) -> None:
+        """Ask for the brokers. Raises DemoError if none answers."""
+        super().__init__(upstream)
+        self._asking = Producer({"bootstrap.servers": upstream, "client.id": "weir-demo", "log_level": 0})
+
+    def topic(self, name: str, brokers: int) -> tuple[str, Leaders]:
+        """Find a topic with partitions at this many brokers."""
+        brokers = min(brokers, len(self.node_ids))
+        for number in range(self.TRIES):
+            topic = f"{name}-{number}"
+            self._asking.list_topics(topic, timeout=ANSWER_S)
+            leaders = self._leaders(topic, 1)
+            if len(leaders) >= brokers:
+                return topic, dict(sorted(leaders.items())[:brokers])
+        raise DemoError("the mock cluster gives one broker no partition: try again")
+
+
+@contextmanager
+def real(upstream: str) -> Iterator[Cluster]:
+    """Use a cluster that runs already. Raises DemoError."""
+    _check_reachable(upstream)
+    cluster = Cluster(upstream)
+    try:
+        yield cluster
+    finally:
+        cluster.delete_topics()
+
+
+def _check_reachable(upstream: str) -> None:
+    """Connect once: librdkafka would try again and again, and say less. Raises DemoError."""
+    failures = []
+    for text in upstream.split(","):
+        try:
+            socket.create_connection(parse_address(text.strip(), "upstream"), ANSWER_S).close()
+        except ConfigError as error:
+            raise DemoError(str(error)) from None
+        except OSError as error:
+            failures.append(f"{text.strip()}: {(error.strerror or str(error)).lower()}")
+        else:
+            return
+    raise DemoError(f"no upstream broker can be reached: {'; '.join(failures)}: check --upstream")
+
+
+@contextmanager
+def mock(folder: Path) -> Iterator[Cluster]:
+    """Run a mock cluster of three brokers until the block ends. Raises DemoError."""
+    log = folder / "mock.log"
+    with child("demo.mock_cluster", [], log) as process:
+        assert process.stdout is not None
+        upstream = process.stdout.readline().strip()
+        if not upstream:
+            said = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
+            raise DemoError(f"librdkafka's mock cluster did not start: {said}")
+        yield MockCluster(upstream)
+
+
+def reason(error: KafkaException) -> str:
+    """Say what librdkafka or the broker says."""
+    inner = error.args[0] if error.args else None
+    return inner.str() if isinstance(inner, KafkaError) else str(error)

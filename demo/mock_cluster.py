@@ -1,0 +1,30 @@
+"""`python -m demo.mock_cluster`: librdkafka's mock cluster in a process of its own.
+
+Prints HOST:PORT,HOST:PORT,... and serves until SIGTERM. The cluster creates topics when a client asks for
+them, with four partitions; it keeps the last 5 MB of each, so memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+from confluent_kafka import Producer
+
+from demo.children import end_with_parent
+
+BROKERS: Final = 3
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # also in threads that are yet to start
+    owner = Producer({"bootstrap.servers": "unused:1", "test.mock.num.brokers": BROKERS, "log_level": 0})
+    brokers = owner.list_topics(timeout=10).brokers.values()
+    print(",".join(f"{broker.host}:{broker.port}" for broker in brokers), flush=True)
+    end_with_parent()
+    signal.sigwait([signal.SIGTERM])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""`python -m demo.proxy_process SETTINGS`: Weir in a process of its own, and what starts it.
+
+SETTINGS are those of the configuration file, as JSON.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from demo.children import child, end_with_parent
+from demo.errors import DemoError
+from proxy import config, logs
+from proxy.run import run
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = (20_000, 32_000)
+"""Where free ports are looked for: below those that systems give to outgoing connections."""
+ATTEMPTS: Final = 200
+STARTS: Final = 3
+START_S: Final = 20.0
+
+
+@contextmanager
+def weir(upstream: str, node_ids: Iterable[int], quotas: Path) -> Iterator[str]:
+    """Run Weir before the cluster until the block ends; give where clients bootstrap. Raises DemoError."""
+    node_ids = sorted(node_ids)
+    for attempt in range(1, STARTS + 1):
+        listen, ports = free_ports([node_id - node_ids[0] for node_id in node_ids])
+        settings = {
+            "upstream": upstream,
+            "listen": f"{HOST}:{listen}",
+            "broker_ports": ports,
+            "first_node_id": node_ids[0],
+            "quotas": str(quotas),
+            "log_level": "warning",
+            "drain_timeout_s": 0.5,
+        }
+        log = quotas.with_name("weir.log")
+        with child("demo.proxy_process", [msgspec.json.encode(settings).decode()], log) as process:
+            if _accepts(process, listen):
+                yield f"{HOST}:{listen}"
+                return
+        said = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
+        if "cannot listen" not in said or attempt == STARTS:  # else somebody was faster: take other ports
+            raise DemoError(f"Weir did not start: {said or f'no port opened within {START_S:g} s'}")
+
+
+def _accepts(process: subprocess.Popen[str], port: int) -> bool:
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_ports(
+    offsets: list[int],
+    is_free: Callable[[int], bool] = _is_free,
+    draw: Callable[[int, int], int] = random.randint,
+) -> tuple[int, str]:
+    """Find a port to bootstrap at, and FIRST-LAST with each FIRST + offset free. Raises DemoError."""
+    last = offsets[-1]
+    for _ in range(ATTEMPTS if PORTS[0] + last + 1 < 65_535 else 0):
+        listen = draw(PORTS[0], max(PORTS[0], PORTS[1] - last - 1))
+        first = listen + 1
+        if first + last <= 65_535 and all(map(is_free, (listen, *(first + offset for offset in offsets)))):
+            return listen, f"{first}-{first + last}"
+    raise DemoError(f"no room for {last + 2} ports in a row from {PORTS[0]} on: the node ids span {last + 1}")
+
+
+def main() -> None:
+    """Serve until SIGTERM; what is wrong goes to standard error, one line."""
+    end_with_parent()
+    try:
+        loaded = config.load(None, msgspec.json.decode(sys.argv[1], type=dict[str, object]))
+        logs.configure(loaded.settings.log_level, loaded.settings.log_format)
+        run(loaded)
+    except config.ConfigError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

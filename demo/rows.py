@@ -1,0 +1,152 @@
+"""Results as text: the rows of the table, the words before and after it, and JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from demo.measure import TOLERANCE, Result
+
+PERCENT: Final = round(TOLERANCE * 100)
+WIDTH: Final = 80
+
+
+class Scene(NamedTuple):
+    """What the results are of."""
+
+    cluster: str
+    """In words."""
+    upstream: str
+    clients: int
+    seconds: float
+    """How long is measured."""
+
+
+class Row(NamedTuple):
+    """One line of the table: less than 80 characters, usually."""
+
+    client_id: str
+    who: str
+    quota: str
+    rate: str
+    deviation: str
+    throttle: str
+    verdict: str
+
+
+HEADINGS: Final = Row("client-id", "who", "MB/s: quota", "rate", "off by", "throttle time", "verdict")
+RIGHT: Final = frozenset({"quota", "rate", "deviation", "throttle"})
+"""Columns that are aligned to the right."""
+
+
+def live_row(result: Result) -> Row:
+    """Show what is known while measuring goes on; the throttle time is the latest."""
+    return _row(result, f"{result.now.throttle_last_ms} ms", "")
+
+
+def final_row(result: Result) -> Row:
+    """Show what came out; the throttle time is the longest."""
+    verdict = result.failure or ("holds" if result.quota is not None else "unslowed")
+    return _row(result, f"up to {result.now.throttle_max_ms} ms", verdict)
+
+
+def _row(result: Result, throttle: str, verdict: str) -> Row:
+    actor = result.actor
+    who = actor.role if actor.clients == 1 else f"{actor.clients} {actor.role}s"
+    deviation = f"{result.deviation:+.0%}" if result.rate else "-"
+    throttle = throttle if result.now.throttled else "none"
+    return Row(actor.client_id, who, _quota(result), _mb(result.rate), deviation, throttle, verdict)
+
+
+def _quota(result: Result) -> str:
+    actor = result.actor
+    if actor.quota is None:
+        return "none"
+    before = "default " if actor.by_default else f"{result.brokers} x " if actor.every_broker else ""
+    return f"{before}{_mb(actor.quota)}"
+
+
+def _mb(rate: float) -> str:
+    return f"{rate / 1e6:.2f}"
+
+
+def aligned(rows: Sequence[Row]) -> str:
+    """Lay out a table with plain characters."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(_padded(row, widths)).rstrip() for row in rows)
+
+
+def _padded(row: Row, widths: Sequence[int]) -> list[str]:
+    return [
+        text.rjust(width) if name in RIGHT else text.ljust(width)
+        for name, text, width in zip(Row._fields, row, widths, strict=True)
+    ]
+
+
+def progress_line(done: float, results: Sequence[Result]) -> str:
+    """Sum up on one line how far a phase has come, and the rates in it."""
+    rates = ", ".join(f"{result.actor.client_id} {_mb(result.rate)}" for result in results)
+    return f"{done:4.0%}  {rates}"
+
+
+def opening(scene: Scene) -> str:
+    """Say what is about to be seen."""
+    return _filled(
+        f"{scene.cluster}, Weir in front, and {scene.clients} librdkafka clients that go through Weir. Rates "
+        "are of the bytes that clients see acknowledged, or consume; throttle times are what they report "
+        "themselves. 1 MB is 1,000,000 bytes. Quotas hold at each broker; only `everywhere` uses more than "
+        "one. `audit` has no quota, and a pace of its own that the others must not slow down.",
+        "For ten seconds the clients ask for just their quotas, because Kafka's algorithm lets ten seconds' "
+        f"worth pass at once from cold. For the {scene.seconds:g} s after that they ask for all they can "
+        "get, and are measured.",
+    )
+
+
+def closing(results: Sequence[Result]) -> tuple[str, str]:
+    """Sum up; and say what the tolerance is for."""
+    failures = [f"{result.actor.client_id} ({result.failure})" for result in results if result.failure]
+    if failures:
+        verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --seconds 60."
+    else:
+        verdict = f"Passed: every rate is within {PERCENT} % of its quota, and `audit` was not slowed down."
+    note = (
+        f"Kafka's own algorithm swings by up to {PERCENT} % over half a minute; over minutes the quota holds."
+    )
+    return _filled(verdict), _filled(note)
+
+
+def _filled(*paragraphs: str) -> str:
+    return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+
+
+def as_json(scene: Scene, results: Sequence[Result]) -> str:
+    """Render one JSON object; rates and quotas in bytes/s, of all brokers used; times in ms."""
+    entities = [
+        {
+            "client_id": result.actor.client_id,
+            "role": result.actor.role,
+            "quota_entity": None if result.quota is None else str(result.actor.entity),
+            "clients": result.actor.clients,
+            "brokers": result.brokers,
+            "quota_bytes_per_s": result.quota,
+            "paced_bytes_per_s": result.actor.pace,
+            "rate_bytes_per_s": round(result.rate),
+            "deviation": round(result.deviation, 4),
+            "throttled_responses": result.now.throttled,
+            "throttle_max_ms": result.now.throttle_max_ms,
+            "passed": not result.failure,
+            "failure": result.failure or None,
+        }
+        for result in results
+    ]
+    summary = {
+        "upstream": scene.upstream,
+        "seconds": scene.seconds,
+        "tolerance": TOLERANCE,
+        "entities": entities,
+        "passed": not any(result.failure for result in results),
+    }
+    return msgspec.json.encode(summary).decode()

@@ -1,0 +1,171 @@
+"""Where results are shown: a terminal, a pipe, or a program that reads JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from demo.measure import Result
+from demo.rows import (
+    HEADINGS,
+    RIGHT,
+    Row,
+    Scene,
+    aligned,
+    as_json,
+    closing,
+    final_row,
+    live_row,
+    opening,
+    progress_line,
+)
+
+LINES: Final = 4
+"""Lines of each phase, where nothing can be redrawn."""
+WARM_UP: Final = "warming up, at just the quotas"
+MEASURE: Final = "measuring, as fast as they can"
+
+
+class Screen(Protocol):
+    """What a demonstration tells, in this order."""
+
+    def open(self, scene: Scene, /) -> None:
+        """Say what is about to be seen."""
+
+    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+        """Show the state; `done` is the share of the phase, 0 to 1."""
+
+    def close(self, scene: Scene, results: Sequence[Result], /) -> None:
+        """Show the outcome."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the screen as it was, also when interrupted."""
+
+
+class _Still:
+    """A screen that needs no tidying up."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class PlainScreen(_Still):
+    """Lines, without control codes."""
+
+    def __init__(self) -> None:
+        """Show nothing yet."""
+        self._phase = ""
+        self._lines = 0
+
+    def open(self, scene: Scene) -> None:
+        """See Screen."""
+        self._say(opening(scene))
+
+    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+        """See Screen."""
+        if phase != self._phase:
+            self._say(f"\n{phase}; MB/s:")
+            self._phase, self._lines = phase, 0
+        if done * LINES >= self._lines + 1:
+            self._lines += 1
+            self._say(progress_line(done, results))
+
+    def close(self, _scene: Scene, results: Sequence[Result]) -> None:
+        """See Screen."""
+        self._say(f"\n{aligned([HEADINGS, *map(final_row, results)])}\n")
+        self._say("\n".join(closing(results)))
+
+    def _say(self, text: str) -> None:
+        print(text, flush=True)
+
+
+class JsonScreen(_Still):
+    """One JSON object, in the end."""
+
+    def open(self, _scene: Scene) -> None:
+        """See Screen."""
+
+    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+        """See Screen."""
+
+    def close(self, scene: Scene, results: Sequence[Result]) -> None:
+        """See Screen."""
+        print(as_json(scene, results), flush=True)
+
+
+class LiveScreen:
+    """A table that moves, and a bar."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, transient=True, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        """See Screen."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """See Screen."""
+        self._live.stop()
+
+    def open(self, scene: Scene) -> None:
+        """See Screen."""
+        self._console.print(opening(scene), highlight=False)
+        self._console.print()
+        self._live.start()
+
+    def update(self, phase: str, done: float, results: Sequence[Result]) -> None:
+        """See Screen."""
+        line = Table.grid(padding=(0, 1))
+        line.add_row(ProgressBar(total=1, completed=done, width=40), Text(phase, style="dim"))
+        rows = [(live_row(result), "") for result in results]
+        self._live.update(Group(_table(rows, "verdict"), "", line), refresh=True)
+
+    def close(self, _scene: Scene, results: Sequence[Result]) -> None:
+        """See Screen."""
+        self._live.stop()
+        styles = ["red" if result.failure else "green" for result in results]
+        self._console.print(_table(list(zip(map(final_row, results), styles, strict=True))))
+        self._console.print()
+        verdict, note = closing(results)
+        self._console.print(verdict, style="bold red" if "red" in styles else "bold green", highlight=False)
+        self._console.print(note, style="dim", highlight=False)
+
+
+def _table(rows: Sequence[tuple[Row, str]], without: str = "") -> Table:
+    """Draw rows, each with the style of its verdict; leave out one column."""
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    shown = [name for name in Row._fields if name != without]
+    for name in shown:
+        table.add_column(getattr(HEADINGS, name), justify="right" if name in RIGHT else "left")
+    for row, style in rows:
+        cells = (Text(getattr(row, name), style=style if name == "verdict" else "") for name in shown)
+        table.add_row(*cells)
+    return table
+
+
+def screen(*, json: bool) -> Screen:
+    """Choose by what standard output is."""
+    console = Console()
+    if json:
+        return JsonScreen()
+    return LiveScreen(console) if console.is_terminal and not console.is_dumb_terminal else PlainScreen()

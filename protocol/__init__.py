@@ -1,0 +1,38 @@
+"""Kafka's wire format: schemas, codec, heads of frames, error codes. Bytes in, values out.
+
+No sockets, no clock, no quotas; imports nothing of ours. Where to look:
+
+- `api`: which APIs and versions there are, and their headers; `error_codes`: Kafka's errors.
+- `messages`: every message as a value, the same for all versions; `codec`: values to bytes and back.
+- `heads`: frames and what must be known of each; `places`, `skim`: single fields without decoding the rest.
+- `schema`: the schemas that all of this comes from; `errors`: what is raised for bytes that are not Kafka's.
+
+What others use most is named here; messages are imported from `protocol.messages`.
+"""
+
+from __future__ import annotations
+
+from protocol.api import ApiKey, is_flexible, request_header_version, response_header_version, versions
+from protocol.codec import Codec, codec, request_type, response_type
+from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from protocol.values import Message
+from protocol.versions import VersionRange
+
+__all__ = [
+    "ApiKey",
+    "Codec",
+    "EncodeError",
+    "ErrorCode",
+    "Message",
+    "ProtocolError",
+    "UnknownVersionError",
+    "VersionRange",
+    "codec",
+    "is_flexible",
+    "request_header_version",
+    "request_type",
+    "response_header_version",
+    "response_type",
+    "versions",
+]

@@ -1,0 +1,221 @@
+"""From a layout to a reader: a layout is compiled once into closures, one per field or run of numbers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from protocol.errors import ProtocolError
+from protocol.primitives import (
+    FORMATS,
+    Buffer,
+    Reader,
+    bytes_reader,
+    number_reader,
+    read_compact_length,
+    read_int32_length,
+    read_uuid,
+    read_uvarint,
+    size_min,
+    string_reader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.schema import Layout, Slot
+    from protocol.values import Value
+
+Types = Callable[[str], "type[Value]"]
+"""A struct's class by its name."""
+Step = Callable[[Buffer, int, int, list[object]], int]
+"""Reads one or more fields, appends their values, gives the position after them."""
+
+
+def fields_reader(
+    slots: Sequence[Slot], types: Types
+) -> Callable[[Buffer, int, int], tuple[dict[str, object], int]]:
+    """Reads these fields in their order, as values by name."""
+    names = tuple(slot.name for slot in slots)
+    steps = _steps(slots, types)
+
+    def read(data: Buffer, position: int, end: int) -> tuple[dict[str, object], int]:
+        values: list[object] = []
+        for step in steps:
+            position = step(data, position, end, values)
+        return dict(zip(names, values, strict=True)), position
+
+    return read
+
+
+def struct_reader(layout: Layout, built: type[Value], types: Types) -> Reader:
+    """Reads a message or a struct, with its tag buffer if it is flexible."""
+    read_fields = fields_reader(layout.fields, types)
+    read_tags = _tags_reader(layout, types) if layout.flexible else None
+
+    def read(data: Buffer, position: int, end: int) -> tuple[Value, int]:
+        values, position = read_fields(data, position, end)
+        if read_tags is not None:
+            if position < end and data[position] == 0:
+                position += 1
+            else:
+                position = read_tags(data, position, end, values)
+        return built(**values), position  # type: ignore[arg-type]  # the schema says which value goes where
+
+    return read
+
+
+def _steps(slots: Sequence[Slot], types: Types) -> list[Step]:
+    steps: list[Step] = []
+    for number, group in groupby(slots, lambda slot: slot.type in FORMATS and not slot.is_array):
+        run = list(group)
+        steps += [_run_step(run)] if number else [_step(slot_reader(slot, types)) for slot in run]
+    return steps
+
+
+def _step(read: Reader) -> Step:
+    def step(data: Buffer, position: int, end: int, values: list[object]) -> int:
+        value, position = read(data, position, end)
+        values.append(value)
+        return position
+
+    return step
+
+
+def _run_step(slots: Sequence[Slot]) -> Step:
+    """Numbers that follow each other, read at once."""
+    form = struct.Struct(">" + "".join(FORMATS[slot.type] for slot in slots))
+    unpack, size = form.unpack_from, form.size
+    names = ", ".join(slot.name for slot in slots)
+
+    def step(data: Buffer, position: int, end: int, values: list[object]) -> int:
+        after = position + size
+        if after > end:
+            raise ProtocolError(f"ends within {names}", offset=end)
+        values += unpack(data, position)
+        return after
+
+    return step
+
+
+def slot_reader(slot: Slot, types: Types) -> Reader:
+    """Reads one field."""
+    if slot.is_array:
+        return _array_reader(slot, types)
+    if slot.struct is not None:
+        read = struct_reader(slot.struct, types(slot.type), types)
+        return _nullable_struct_reader(read) if slot.nullable else read
+    return _primitive_reader(slot.type, slot.compact, slot.nullable)
+
+
+def _primitive_reader(type_: str, compact: bool, nullable: bool) -> Reader:
+    if type_ in FORMATS:
+        return number_reader(type_)
+    if type_ == "uuid":
+        return read_uuid
+    return string_reader(compact, nullable) if type_ == "string" else bytes_reader(compact, nullable)
+
+
+def _nullable_struct_reader(read_struct: Reader) -> Reader:
+    """An int8 before the struct: negative for null, otherwise the struct follows (KIP-893)."""
+
+    def read(data: Buffer, position: int, end: int) -> tuple[object, int]:
+        if position >= end:
+            raise ProtocolError("ends before a nullable struct", offset=position)
+        if data[position] > 0x7F:
+            return None, position + 1
+        return read_struct(data, position + 1, end)
+
+    return read
+
+
+def _array_reader(slot: Slot, types: Types) -> Reader:
+    """An array: its count is held against the bytes that are left before anything is made of it."""
+    read_elements = _elements_reader(slot, types)
+    read_length = read_compact_length if slot.compact else read_int32_length
+    element_size_min = max(
+        1, struct_size_min(slot.struct) if slot.struct else size_min(slot.type, slot.compact)
+    )
+    nullable, name = slot.nullable, slot.name
+
+    def read(data: Buffer, position: int, end: int) -> tuple[list[object] | None, int]:
+        count, start = read_length(data, position, end)
+        if count < 0:
+            if nullable:
+                return None, start
+            raise ProtocolError(f"array {name} is null", offset=position)
+        if count * element_size_min > end - start:
+            raise ProtocolError(f"array {name} of {count} in {end - start} bytes", offset=position)
+        return read_elements(data, start, end, count)
+
+    return read
+
+
+def _elements_reader(slot: Slot, types: Types) -> Callable[[Buffer, int, int, int], tuple[list[object], int]]:
+    if slot.type in FORMATS:
+        form, size = FORMATS[slot.type], size_min(slot.type, compact=False)
+
+        def read_numbers(data: Buffer, position: int, _end: int, count: int) -> tuple[list[object], int]:
+            # The end was minded when the count was checked.
+            return list(struct.unpack_from(f">{count}{form}", data, position)), position + count * size
+
+        return read_numbers
+    if slot.struct is not None:
+        read = struct_reader(slot.struct, types(slot.type), types)
+    else:
+        read = _primitive_reader(slot.type, slot.compact, nullable=False)
+
+    def read_each(data: Buffer, position: int, end: int, count: int) -> tuple[list[object], int]:
+        elements: list[object] = []
+        for _ in range(count):
+            element, position = read(data, position, end)
+            elements.append(element)
+        return elements, position
+
+    return read_each
+
+
+def struct_size_min(layout: Layout) -> int:
+    """The fewest bytes that a message or struct takes."""
+    return sum(map(_slot_size_min, layout.fields)) + layout.flexible
+
+
+def _slot_size_min(slot: Slot) -> int:
+    if slot.is_array:
+        return 1 if slot.compact else 4
+    if slot.struct is None:
+        return size_min(slot.type, slot.compact)
+    return 1 if slot.nullable else struct_size_min(slot.struct)
+
+
+def _tags_reader(layout: Layout, types: Types) -> Callable[[Buffer, int, int, dict[str, object]], int]:
+    """Reads a tag buffer (KIP-482): a count, then per tag its number, the size and as many bytes."""
+    known = {slot.tag: (slot.name, slot_reader(slot, types)) for slot in layout.tagged}
+
+    def read(data: Buffer, position: int, end: int, values: dict[str, object]) -> int:
+        count, position = read_uvarint(data, position, end)
+        unknown: list[tuple[int, bytes]] = []
+        before = -1
+        for _ in range(count):
+            tag, start = read_uvarint(data, position, end)
+            if tag <= before:
+                raise ProtocolError(f"tag {tag} after tag {before}", offset=position)
+            size, start = read_uvarint(data, start, end)
+            after = start + size
+            if after > end:
+                raise ProtocolError(f"tag {tag} of {size} bytes, {end - start} left", offset=position)
+            if tag in known:
+                name, read_value = known[tag]
+                values[name], position = read_value(data, start, after)
+                if position != after:
+                    raise ProtocolError(f"{name} leaves {after - position} bytes of its tag", offset=position)
+            else:
+                unknown.append((tag, bytes(data[start:after])))
+            position, before = after, tag
+        if unknown:
+            values["unknown_tagged_fields"] = tuple(unknown)
+        return position
+
+    return read

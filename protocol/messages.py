@@ -1,0 +1,25 @@
+"""Every request, response and header of Kafka as a class: `from protocol.messages import MetadataResponse`.
+
+The classes are made when first asked for (see `protocol/values.py`); `messages.pyi` tells type checkers
+what they hold.
+"""
+
+from __future__ import annotations
+
+from protocol import schema
+from protocol.values import Message, Value, message_type
+
+__all__ = ["Message", "Value"]  # and every message
+
+
+def __getattr__(name: str) -> type[Message]:
+    try:
+        found = message_type(name)
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "RequestHeader", "ResponseHeader", *schema.message_names()]

@@ -1,0 +1,232 @@
+"""Kafka's primitive types: how each is read and written.
+
+A reader takes (buffer, position, end) and gives (value, position after it); it raises ProtocolError, with
+the offset, for whatever it cannot read, and looks at nothing from `end` on. A writer appends a value to a
+bytearray; it raises EncodeError or what Python raises for a value of the wrong type (the caller names the
+field).
+
+Types of a fixed size are given by their struct formats, so that several in a row can be read at once. A
+length is int16 (strings) or int32 (the rest), or in flexible versions an unsigned varint of the length plus
+one (KIP-482); null has length -1.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from protocol.errors import EncodeError, ProtocolError
+from protocol.values import ZERO_UUID
+
+Buffer = bytes | bytearray | memoryview
+Reader = Callable[[Buffer, int, int], tuple[object, int]]
+Writer = Callable[[bytearray, object], None]
+
+FORMATS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+}
+"""Types of a fixed size, as struct's format characters (big endian)."""
+
+STRING_BYTES_MAX: Final = 0x7FFF
+"""Kafka's own bound on every string, also where the length is a varint."""
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """An unsigned varint that fits Kafka's int32 (31 bits), in at most five bytes."""
+    value = shift = 0
+    for at in range(position, min(position + 5, end)):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0x7FFFFFFF:
+                raise ProtocolError("varint is over 31 bits", offset=position)
+            return value, at + 1
+        shift += 7
+    if end - position < 5:
+        raise ProtocolError("ends within a varint", offset=position)
+    raise ProtocolError("varint is longer than five bytes", offset=position)
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """An unsigned varint in as few bytes as it takes."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def read_compact_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """A length in a flexible version; -1 is null."""
+    if position < end and (byte := data[position]) < 0x80:
+        return byte - 1, position + 1
+    value, position = read_uvarint(data, position, end)
+    return value - 1, position
+
+
+def read_int16_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """A string's length in an inflexible version; -1 is null."""
+    if position + 2 > end:
+        raise ProtocolError("ends within a length", offset=position)
+    (length,) = _INT16.unpack_from(data, position)
+    if length < -1:
+        raise ProtocolError(f"length {length} is negative", offset=position)
+    return length, position + 2
+
+
+def read_int32_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """The length of bytes or of an array in an inflexible version; -1 is null."""
+    if position + 4 > end:
+        raise ProtocolError("ends within a length", offset=position)
+    (length,) = _INT32.unpack_from(data, position)
+    if length < -1:
+        raise ProtocolError(f"length {length} is negative", offset=position)
+    return length, position + 4
+
+
+def write_compact_length(out: bytearray, length: int) -> None:
+    """A length in a flexible version; -1 is null."""
+    write_uvarint(out, length + 1)
+
+
+def write_int16_length(out: bytearray, length: int) -> None:
+    """A string's length in an inflexible version; -1 is null."""
+    out += _INT16.pack(length)
+
+
+def write_int32_length(out: bytearray, length: int) -> None:
+    """The length of bytes or of an array in an inflexible version; -1 is null."""
+    out += _INT32.pack(length)
+
+
+def string_reader(compact: bool, nullable: bool) -> Reader:
+    """Reads a str; None if `nullable`."""
+    read_length = read_compact_length if compact else read_int16_length
+
+    def read(data: Buffer, position: int, end: int) -> tuple[str | None, int]:
+        length, start = read_length(data, position, end)
+        after = start + length
+        if length < 0:
+            if nullable:
+                return None, start
+            raise ProtocolError("string is null", offset=position)
+        if after > end or length > STRING_BYTES_MAX:
+            raise ProtocolError(f"string of {length} bytes, {end - start} left", offset=position)
+        try:
+            return str(data[start:after], "utf-8"), after
+        except UnicodeDecodeError as error:
+            raise ProtocolError("string is not UTF-8", offset=start + error.start) from None
+
+    return read
+
+
+def string_writer(compact: bool, nullable: bool) -> Writer:
+    """Writes a str; None if `nullable`."""
+    write_length = write_compact_length if compact else write_int16_length
+
+    def write(out: bytearray, value: object) -> None:
+        if value is None and nullable:
+            write_length(out, -1)
+            return
+        encoded = str.encode(value, "utf-8")  # type: ignore[arg-type]  # TypeError is what we want of others
+        if len(encoded) > STRING_BYTES_MAX:
+            raise EncodeError(f"string of {len(encoded)} bytes, over {STRING_BYTES_MAX}", field="")
+        write_length(out, len(encoded))
+        out += encoded
+
+    return write
+
+
+def bytes_reader(compact: bool, nullable: bool) -> Reader:
+    """Reads bytes, or records as opaque bytes; None if `nullable`."""
+    read_length = read_compact_length if compact else read_int32_length
+
+    def read(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+        length, start = read_length(data, position, end)
+        after = start + length
+        if length < 0:
+            if nullable:
+                return None, start
+            raise ProtocolError("bytes are null", offset=position)
+        if after > end:
+            raise ProtocolError(f"{length} bytes, {end - start} left", offset=position)
+        return bytes(data[start:after]), after
+
+    return read
+
+
+def bytes_writer(compact: bool, nullable: bool) -> Writer:
+    """Writes bytes, or records; None if `nullable`."""
+    write_length = write_compact_length if compact else write_int32_length
+
+    def write(out: bytearray, value: object) -> None:
+        if value is None and nullable:
+            write_length(out, -1)
+            return
+        content = memoryview(value).cast("B")  # type: ignore[arg-type]  # TypeError is what we want of others
+        write_length(out, len(content))
+        out += content
+
+    return write
+
+
+def read_uuid(data: Buffer, position: int, end: int) -> tuple[uuid.UUID, int]:
+    """Sixteen bytes."""
+    after = position + 16
+    if after > end:
+        raise ProtocolError("ends within a uuid", offset=position)
+    raw = bytes(data[position:after])
+    return uuid.UUID(bytes=raw) if any(raw) else ZERO_UUID, after
+
+
+def write_uuid(out: bytearray, value: object) -> None:
+    """Sixteen bytes."""
+    if not isinstance(value, uuid.UUID):
+        raise TypeError(f"{type(value).__name__} is not a UUID")
+    out += value.bytes
+
+
+def number_reader(type_: str) -> Reader:
+    """Reads one value of a type in FORMATS."""
+    form = struct.Struct(">" + FORMATS[type_])
+    unpack, size = form.unpack_from, form.size
+
+    def read(data: Buffer, position: int, end: int) -> tuple[object, int]:
+        after = position + size
+        if after > end:
+            raise ProtocolError(f"ends within {type_}", offset=position)
+        return unpack(data, position)[0], after
+
+    return read
+
+
+def number_writer(type_: str) -> Writer:
+    """Writes one value of a type in FORMATS."""
+    pack = struct.Struct(">" + FORMATS[type_]).pack
+
+    def write(out: bytearray, value: object) -> None:
+        out += pack(value)
+
+    return write
+
+
+def size_min(type_: str, compact: bool) -> int:
+    """The fewest bytes that a primitive takes."""
+    if type_ in FORMATS:
+        return struct.calcsize(">" + FORMATS[type_])
+    if type_ == "uuid":
+        return 16
+    if compact:
+        return 1
+    return 2 if type_ == "string" else 4

@@ -1,0 +1,306 @@
+"""The schemas of Kafka's messages: which fields a message has, and how they lie in each version.
+
+`api(key)` gives an API's request and response schema, `header(...)` that of a header; each is read from
+`schemas/` when first asked for. A `MessageSchema` knows all versions at once;
+`MessageSchema.layout(version)` is what one version looks like on the wire: the fields in their order, then
+the tagged ones. Nothing here touches bytes.
+
+The files are written by `tools/import_schemas.py` from Kafka's own schemas (flexible versions, tags:
+KIP-482).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Final, Literal
+
+import msgspec
+
+from protocol.versions import VersionRange, VersionSet
+
+PRIMITIVES: Final = frozenset(
+    {
+        "bool",
+        "int8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "float64",
+        "uuid",
+        "string",
+        "bytes",
+        "records",
+    }
+)
+
+Kind = Literal["request", "response", "header"]
+Default = bool | int | float | str | None
+"""A field's default as the schemas give it. Arrays, structs and bytes are None or UNSET (empty), uuids
+UNSET."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field of a message or struct, for all versions."""
+
+    name: str
+    """In snake_case."""
+    type: str
+    """A primitive's name (`PRIMITIVES`) or a struct's; of an array, its element's."""
+    is_array: bool
+    versions: VersionSet
+    nullable: VersionSet
+    tagged: VersionSet
+    """Versions in which the field is not in its place but in the tag buffer."""
+    tag: int | None
+    default: Default | msgspec.UnsetType
+    """UNSET: the type's zero value (0, "", empty, a struct of defaults)."""
+    ignorable: bool
+    """Whether encoding a version that lacks the field may drop its value."""
+    map_key: bool
+    entity_type: str | None
+    flexible: VersionSet | None
+    """Set where the field's lengths do not follow the message (the client id of a request header)."""
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether the field, or the array's element, is a struct."""
+        return self.type not in PRIMITIVES
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A field as it lies in one version."""
+
+    field: Field
+    nullable: bool
+    compact: bool
+    """Lengths are unsigned varints plus one instead of int16 or int32 (flexible versions)."""
+    tag: int | None
+    """None: in its place among the fields."""
+    struct: Layout | None
+    """How the struct, or the array's element, lies in this version; None for primitives."""
+
+    @property
+    def name(self) -> str:
+        return self.field.name
+
+    @property
+    def type(self) -> str:
+        """A primitive's name or a struct's; of an array, its element's."""
+        return self.field.type
+
+    @property
+    def is_array(self) -> bool:
+        return self.field.is_array
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What one version of a message or struct looks like on the wire."""
+
+    name: str
+    """The message's name, or the struct's."""
+    version: int
+    flexible: bool
+    """A tag buffer follows the fields."""
+    fields: tuple[Slot, ...]
+    """In wire order, without the tagged ones."""
+    tagged: tuple[Slot, ...]
+    """By ascending tag."""
+    absent: tuple[Field, ...]
+    """Fields that this version has no place for."""
+
+
+class MessageSchema(msgspec.Struct, frozen=True, dict=True):
+    """A message in all its versions."""
+
+    name: str
+    """As in Kafka, with its kind: MetadataRequest."""
+    kind: Kind
+    api_key: int
+    """-1 for headers."""
+    versions: VersionRange
+    flexible: VersionSet
+    fields: tuple[Field, ...]
+    structs: dict[str, tuple[Field, ...]]
+    """By CamelCase name, at any depth; names are unique within a message."""
+
+    def layout(self, version: int) -> Layout:
+        """How `version` lies on the wire (cached). Raises ValueError if the message has no such version."""
+        layouts: dict[int, Layout] = self.__dict__.setdefault("layouts", {})
+        if version not in layouts:
+            if version not in self.versions:
+                raise ValueError(f"{self.name} has versions {self.versions}, not {version}")
+            layouts[version] = self._lay(self.name, self.fields, version)
+        return layouts[version]
+
+    def _lay(self, name: str, fields: tuple[Field, ...], version: int) -> Layout:
+        flexible = version in self.flexible
+        present = [self._slot(field, version, flexible) for field in fields if version in field.versions]
+        tagged = [(slot.tag, slot) for slot in present if slot.tag is not None]
+        return Layout(
+            name=name,
+            version=version,
+            flexible=flexible,
+            fields=tuple(slot for slot in present if slot.tag is None),
+            tagged=tuple(slot for _, slot in sorted(tagged, key=lambda pair: pair[0])),
+            absent=tuple(field for field in fields if version not in field.versions),
+        )
+
+    def _slot(self, field: Field, version: int, flexible: bool) -> Slot:
+        return Slot(
+            field=field,
+            nullable=version in field.nullable,
+            compact=flexible if field.flexible is None else version in field.flexible,
+            tag=field.tag if version in field.tagged else None,
+            struct=self._lay(field.type, self.structs[field.type], version) if field.is_struct else None,
+        )
+
+
+class Api(msgspec.Struct, frozen=True):
+    """One API: what is asked and what is answered. Both have the same versions."""
+
+    api_key: int
+    name: str
+    """As in Kafka: Metadata."""
+    request: MessageSchema
+    response: MessageSchema
+
+
+@cache
+def api(api_key: int) -> Api | None:
+    """The API with this key, or None if the schemas do not know it."""
+    file = _files().get(api_key)
+    if file is None:
+        return None
+    stored = msgspec.json.decode(_read(file), type=_StoredApi)
+    return Api(
+        api_key=stored.api_key,
+        name=stored.name,
+        request=_message(stored.request, stored.name + "Request", "request", stored.api_key),
+        response=_message(stored.response, stored.name + "Response", "response", stored.api_key),
+    )
+
+
+@cache
+def header(kind: Literal["request", "response"]) -> MessageSchema:
+    """The schema of the header before every request, or before every response."""
+    stored = msgspec.json.decode(_read("headers.json"), type=_StoredHeaders)
+    if kind == "request":
+        return _message(stored.request, "RequestHeader", "header", -1)
+    return _message(stored.response, "ResponseHeader", "header", -1)
+
+
+def api_keys() -> tuple[int, ...]:
+    """All API keys that the schemas know, ascending."""
+    return tuple(sorted(_files()))
+
+
+@cache
+def message(name: str) -> MessageSchema | None:
+    """The message with this name ("MetadataResponse", "RequestHeader"), or None; reads only that message's
+    file."""
+    for kind, suffix in (("request", "Request"), ("response", "Response")):
+        if name == suffix + "Header":
+            return header("request" if kind == "request" else "response")
+        stem = name.removesuffix(suffix).lower()
+        for api_key, file in _files().items():
+            if name.endswith(suffix) and _stem(file) == stem and (found := api(api_key)) is not None:
+                schema = found.request if kind == "request" else found.response
+                return schema if schema.name == name else None
+    return None
+
+
+def message_names() -> list[str]:
+    """The names of all requests and responses."""
+    known = [found for key in api_keys() if (found := api(key)) is not None]
+    return [schema.name for found in known for schema in (found.request, found.response)]
+
+
+def _stem(file: str) -> str:
+    """ "003_create_topics.json" is "createtopics"."""
+    return file[4:].removesuffix(".json").replace("_", "")
+
+
+@cache
+def _files() -> dict[int, str]:
+    """API key to file name."""
+    names = (entry.name for entry in resources.files("protocol").joinpath("schemas").iterdir())
+    return {int(name[:3]): name for name in sorted(names) if name[:3].isdigit()}
+
+
+def _read(file: str) -> bytes:
+    return resources.files("protocol").joinpath("schemas", file).read_bytes()
+
+
+class _StoredField(msgspec.Struct, forbid_unknown_fields=True):
+    """A field as the files have it: what is left out is the message's versions, "none", or false."""
+
+    name: str
+    type: str
+    versions: str | None = None
+    nullable: str = "none"
+    tagged: str = "none"
+    tag: int | None = None
+    default: Default | msgspec.UnsetType = msgspec.UNSET
+    ignorable: bool = False
+    map_key: bool = False
+    entity_type: str | None = None
+    flexible: str | None = None
+
+
+class _StoredMessage(msgspec.Struct, forbid_unknown_fields=True):
+    versions: str
+    flexible: str
+    fields: list[_StoredField]
+    structs: dict[str, list[_StoredField]] = {}
+
+
+class _StoredApi(msgspec.Struct, forbid_unknown_fields=True):
+    api_key: int
+    name: str
+    request: _StoredMessage
+    response: _StoredMessage
+
+
+class _StoredHeaders(msgspec.Struct, forbid_unknown_fields=True):
+    request: _StoredMessage
+    response: _StoredMessage
+
+
+def parse_message(data: bytes, name: str, kind: Kind, api_key: int) -> MessageSchema:
+    """A message as the files have it. Raises msgspec.ValidationError if it is not of that form."""
+    return _message(msgspec.json.decode(data, type=_StoredMessage), name, kind, api_key)
+
+
+def _message(stored: _StoredMessage, name: str, kind: Kind, api_key: int) -> MessageSchema:
+    def fields(found: list[_StoredField]) -> tuple[Field, ...]:
+        return tuple(_field(field, stored.versions) for field in found)
+
+    return MessageSchema(
+        name=name,
+        kind=kind,
+        api_key=api_key,
+        versions=VersionRange.parse(stored.versions),
+        flexible=VersionSet.parse(stored.flexible),
+        fields=fields(stored.fields),
+        structs={struct: fields(found) for struct, found in stored.structs.items()},
+    )
+
+
+def _field(stored: _StoredField, versions: str) -> Field:
+    return Field(
+        name=stored.name,
+        type=stored.type.removeprefix("[]"),
+        is_array=stored.type.startswith("[]"),
+        versions=VersionSet.parse(stored.versions or versions),
+        nullable=VersionSet.parse(stored.nullable),
+        tagged=VersionSet.parse(stored.tagged),
+        tag=stored.tag,
+        default=stored.default,
+        ignorable=stored.ignorable,
+        map_key=stored.map_key,
+        entity_type=stored.entity_type,
+        flexible=None if stored.flexible is None else VersionSet.parse(stored.flexible),
+    )

@@ -1,0 +1,300 @@
+"""Finding a field without decoding what stands before it: functions that walk over fields.
+
+Walking costs what it looks at, so each (message, version, field) gets a Python function of its own, whose
+source is written from the layout: runs of fixed-size fields become one addition, arrays of fixed-size
+elements one multiplication, and a length of one byte, as nearly all are, needs no call. There are two
+kinds, which differ only in what they do when the bytes run out:
+
+- `Locate` wants everything from the body's start to the field at hand, and returns INCOMPLETE otherwise;
+- `Stream` is a generator that pauses until it is sent the next chunk; where it is in the message is where
+  it is in its own source, so that no byte needs to be kept.
+
+Both take time linear in the bytes they walk over, whatever a peer claims: an array's elements are visited
+only as far as there are bytes for them. Lengths that cannot be are ProtocolErrors, with the field's path
+and its offset in the body. Payloads are not looked at: a string that is no UTF-8 passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+from protocol.errors import ProtocolError
+from protocol.heads import INCOMPLETE
+
+if TYPE_CHECKING:
+    from protocol.schema import Layout, Slot
+
+Bytes: TypeAlias = bytes | bytearray
+Locate: TypeAlias = Callable[[Bytes, int, int, bool], int]
+"""(data, body, end, complete) -> absolute position, or INCOMPLETE; see `places.Place.locate`."""
+Stream: TypeAlias = Generator[int, tuple[Bytes, int, int], int]
+"""Yields the offset in the body at which it goes on; is sent (data, position of the body's start, end of the
+bytes), where the body's start may lie before the chunk; returns the offset it was to find."""
+
+SIZES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
+"""Bytes of each fixed-size primitive."""
+LENGTH_MAX: Final = 2**31 - 1
+"""No frame is longer, so neither is what a varint gives the length of."""
+
+
+def fixed_size(slots: Iterable[Slot], *, flexible: bool = False) -> int | None:
+    """The bytes that these fields always take together, or None. `flexible`: a tag buffer follows."""
+    sizes = [_fixed_size(slot) for slot in slots]
+    known = [size for size in sizes if size is not None]
+    return None if flexible or len(known) < len(sizes) else sum(known)
+
+
+def _fixed_size(slot: Slot) -> int | None:
+    return None if slot.is_array or (slot.struct and slot.nullable) else _element_size(slot)
+
+
+def _element_size(slot: Slot) -> int | None:
+    """The bytes of a field that is no array and not null, or of each element of an array; None if they
+    differ."""
+    if slot.struct is None:
+        return SIZES.get(slot.type)
+    return fixed_size(slot.struct.fields, flexible=slot.struct.flexible)
+
+
+def least_size(slot: Slot) -> int:
+    """The fewest bytes that a field can take."""
+    if slot.is_array:
+        return _length_width(slot)
+    return 1 if slot.struct and slot.nullable else _element_least_size(slot)
+
+
+def _element_least_size(slot: Slot) -> int:
+    if slot.struct is not None:
+        return sum(map(least_size, slot.struct.fields)) + slot.struct.flexible
+    return SIZES.get(slot.type) or _length_width(slot, element=True)
+
+
+def _length_width(slot: Slot, *, element: bool = False) -> int:
+    """The bytes of a length or count; 1: a varint. `element`: of what is in the array, not of the array."""
+    if slot.compact:
+        return 1
+    return 2 if slot.type == "string" and (element or not slot.is_array) else 4
+
+
+def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
+    """Compile a function that finds what is behind `fields`, the first of `layout`: `size` bytes or more."""
+    source = _Source(when_short="return short(position - body, complete)")
+    with source.block("def locate(data, body, end, complete):"):
+        source.line("position = body")
+        source.fields(fields, layout.name)
+        source.flush()
+        source.need(size)
+        source.line("return position")
+    return cast(Locate, _compile(source, layout, "locate"))
+
+
+def streamer(layout: Layout) -> Callable[[], Stream]:
+    """Compile a generator function that finds where the fields of `layout`, without the tagged ones, end."""
+    source = _Source(when_short=None)
+    with source.block("def stream():"):
+        source.line("body = position = end = 0")
+        source.fields(layout.fields, layout.name)
+        source.flush()
+        source.need()
+        source.line("return position - body")
+    return cast("Callable[[], Stream]", _compile(source, layout, "stream"))
+
+
+def _compile(source: _Source, layout: Layout, function: Literal["locate", "stream"]) -> object:
+    """Run the source, in which nothing but numbers and names comes from the schema."""
+
+    def fail(offset: int, problem: str) -> None:
+        raise ProtocolError(problem, api=layout.name, version=layout.version, offset=offset)
+
+    def short(offset: int, complete: bool) -> int:
+        if complete:
+            fail(offset, "the message ends too early")
+        return INCOMPLETE
+
+    names: dict[str, object] = {
+        "fail": fail,
+        "short": short,
+        "int16": Struct(">h").unpack_from,
+        "int32": Struct(">i").unpack_from,
+    }
+    code = compile(source.text(), f"<{function} {layout.name} v{layout.version}>", "exec")
+    exec(code, names)  # noqa: S102 - the text is our own
+    return names[function]
+
+
+class _Source:
+    """The source of one walking function.
+
+    In it, `position` is where the walk is in `data`, `n` the length or count read last. A step over something
+    may lead behind `end`; whatever reads looks first (`need`).
+    """
+
+    def __init__(self, *, when_short: str | None) -> None:
+        """`when_short` is what to do when the bytes run out; None: wait for the next chunk."""
+        self._when_short = when_short
+        self._lines: list[str] = []
+        self._margin = ""
+        self._pending = 0
+        """Bytes of fixed-size fields that are still to be stepped over."""
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+    def line(self, text: str) -> None:
+        self._lines.append(self._margin + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """What is written inside stands indented under `head`."""
+        self.line(head)
+        outer, self._margin = self._margin, self._margin + "    "
+        yield
+        self._margin = outer
+
+    def flush(self) -> None:
+        """Step over the fixed-size fields collected so far."""
+        if self._pending:
+            self.line(f"position += {self._pending}")
+            self._pending = 0
+
+    def need(self, count: int = 1) -> None:
+        """Make sure of the next `count` bytes, or of the next one if it can wait for more."""
+        if self._when_short is not None:
+            self.line(f"if position + {count} > end:" if count > 1 else "if position >= end:")
+            self.line(f"    {self._when_short}")
+        else:
+            with self.block("while position >= end:"):
+                self.line("position -= body")
+                self.line("data, body, end = yield position")
+                self.line("position += body")
+
+    def fields(self, slots: Iterable[Slot], path: str) -> None:
+        for slot in slots:
+            size = _fixed_size(slot)
+            if size is None:
+                self._variable(slot, f"{path}.{slot.name}")
+            else:
+                self._pending += size
+
+    def _variable(self, slot: Slot, path: str) -> None:
+        self.flush()
+        if slot.is_array:
+            self._array(slot, path)
+        elif slot.struct is None:
+            self._payload(_length_width(slot), path, nullable=slot.nullable)
+        elif slot.nullable:  # an int8 before the struct: negative is null
+            self._byte("n")
+            with self.block("if n < 128:"):
+                self._struct(slot.struct, path)
+        else:
+            self._struct(slot.struct, path)
+
+    def _struct(self, layout: Layout, path: str) -> None:
+        """A struct's fields, to their last byte."""
+        self.fields(layout.fields, path)
+        self.flush()
+        if layout.flexible:
+            self._tags(path)
+        elif not layout.fields:
+            self.line("pass")
+
+    def _payload(self, width: int, path: str, *, nullable: bool) -> None:
+        """A string, bytes or records: a length, then as many bytes."""
+        self._length(width, path, nullable=nullable)
+        less = 1 if width == 1 else 0
+        with self.block(f"if n > {less}:"):
+            self.line("position += n - 1" if less else "position += n")
+
+    def _array(self, slot: Slot, path: str) -> None:
+        width = _length_width(slot)
+        self._length(width, path, nullable=slot.nullable)
+        if width == 1:
+            self.line("n -= 1")
+        with self.block("if n > 0:"):
+            size = _element_size(slot)
+            if size is None:
+                self._elements(slot, path)
+            else:
+                self.line(f"position += n * {size}")
+
+    def _elements(self, slot: Slot, path: str) -> None:
+        if self._when_short is not None:  # no use to look at any if all of them cannot be here
+            with self.block(f"if n * {_element_least_size(slot)} > end - position:"):
+                self.line(self._when_short)
+        with self.block("for _ in range(n):"):
+            if slot.struct is None:
+                self._payload(_length_width(slot, element=True), path, nullable=False)
+            else:
+                self._struct(slot.struct, path)
+
+    def _tags(self, path: str) -> None:
+        """A tag buffer: how many, and for each its tag, its size, and as many bytes (KIP-482)."""
+        path += " (tagged fields)"
+        self._varint(path)
+        with self.block("for _ in range(n):"):
+            self._varint(path)
+            self._varint(path)
+            self.line("position += n")
+
+    def _length(self, width: int, path: str, *, nullable: bool) -> None:
+        """Read a length or count; a varint is one more than it says, 0 is null."""
+        if width == 1:
+            self._varint(path)
+            if not nullable:
+                self._refuse("n == 0", f"{path} is null, which it must not be")
+        else:
+            self._integer(width)
+            self._refuse("n < -1" if nullable else "n < 0", f"{path} has a negative length")
+
+    def _refuse(self, condition: str, problem: str) -> None:
+        with self.block(condition if condition == "else:" else f"if {condition}:"):
+            self.line(f"fail(position - body, {problem!r})")
+
+    def _byte(self, name: str) -> None:
+        self.need()
+        self.line(f"{name} = data[position]")
+        self.line("position += 1")
+
+    def _integer(self, width: int) -> None:
+        """Read a signed integer of so many bytes."""
+        if self._when_short is not None:
+            self.need(width)
+            self._whole_integer(width)
+            return
+        with self.block(f"if position + {width} <= end:"):
+            self._whole_integer(width)
+        with self.block("else:"):  # the chunk ends before it does
+            self.line("n = 0")
+            with self.block(f"for _ in range({width}):"):
+                self._byte("byte")
+                self.line("n = n << 8 | byte")
+            self.line(f"n -= n >> {8 * width - 1} << {8 * width}")
+
+    def _whole_integer(self, width: int) -> None:
+        self.line(f"n = int{8 * width}(data, position)[0]")
+        self.line(f"position += {width}")
+
+    def _varint(self, path: str) -> None:
+        self._byte("n")
+        with self.block("if n > 127:"):
+            self.line("n &= 127")
+            with self.block("for shift in (7, 14, 21, 28):"):
+                self._byte("byte")
+                self.line("n |= (byte & 127) << shift")
+                with self.block("if byte < 128:"):
+                    self.line("break")
+            self._refuse("else:", f"{path} has a varint longer than five bytes")
+            self._refuse(f"n > {LENGTH_MAX}", f"{path} claims more than a message can hold")

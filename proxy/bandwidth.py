@@ -1,0 +1,96 @@
+"""Bandwidth quotas on produce and fetch (KIP-13, KIP-124): who pays, what, and when.
+
+Produce is charged when the request has arrived, with the value of its frame length (as a broker does), so
+that frames behind it wait out the throttle. Fetch is charged when its response begins to arrive; until then
+the client's next requests wait: a broker too handles one request of a connection at a time, and a client that
+pipelines fetches would otherwise be sent all of them before it is first throttled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.heads import INCOMPLETE, request_body
+from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
+from protocol.places import Place, place
+from proxy.plan import PASS, WAIT, Admission, Caller, Plan, Wait
+
+if TYPE_CHECKING:
+    from quotas import Payers
+
+CHARGED = Admission(charged=True)
+CHARGED_ALONE = Admission(charged=True, alone=True)
+CHARGED_UNANSWERED = Admission(charged=True, answered=False)
+UNANSWERED = Admission(answered=False)
+
+
+def plan_produce(plan: Plan) -> None:
+    """Charge produce requests; expect no response to acks=0."""
+    acks = place(ProduceRequest, plan.version, "acks")
+    if acks is None:
+        raise AssertionError("every produce request has acks")
+    flexible = plan.flexible_request
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        payers = caller.identify(data, frame, end)
+        if payers is None:
+            return WAIT
+        body = request_body(data, frame, end, flexible=flexible)
+        if body == INCOMPLETE:
+            return WAIT
+        position = acks.locate(data, body, end, complete)
+        if position == INCOMPLETE:
+            return WAIT
+        if payers.produce is None:
+            return PASS if acks.read(data, position) else UNANSWERED
+        return CHARGED if acks.read(data, position) else CHARGED_UNANSWERED
+
+    plan.admit = admit
+    plan.on_arrival += (_charge_produce,)
+
+
+def plan_fetch(plan: Plan) -> None:
+    """Charge fetch responses, and cap what a fetch may ask for (KAFKA-9677)."""
+    _plan_consumer(plan, place(FetchRequest, plan.version, "max_bytes"))
+
+
+def plan_share_fetch(plan: Plan) -> None:
+    """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
+    _plan_consumer(plan, place(ShareFetchRequest, plan.version, "max_bytes"))
+
+
+def _plan_consumer(plan: Plan, max_bytes: Place | None) -> None:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        payers = caller.identify(data, frame, end)
+        if payers is None:
+            return WAIT
+        if payers.fetch is None:
+            return PASS
+        if max_bytes is not None:
+            body = request_body(data, frame, end, flexible=plan.flexible_request)
+            if body == INCOMPLETE:
+                return WAIT
+            position = max_bytes.locate(data, body, end, complete)
+            if position == INCOMPLETE:
+                return WAIT
+            if max_bytes.read(data, position) > payers.fetch.fetch_max_bytes:
+                max_bytes.write(data, position, payers.fetch.fetch_max_bytes)
+        return CHARGED_ALONE
+
+    plan.admit = admit
+    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+
+
+def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:
+    """A produce request costs its frame length."""
+    return payers.produce.charge(length, now_ms) if payers.produce is not None else 0
+
+
+def _charge_fetch(payers: Payers, length: int, now_ms: int) -> int:
+    """A fetch response costs its body plus 4, which is its frame length."""
+    return payers.fetch.charge(length, now_ms) if payers.fetch is not None else 0
+
+
+def _charge_fetch_flexible(payers: Payers, length: int, now_ms: int) -> int:
+    """A flexible header is one byte longer than that 4."""
+    return _charge_fetch(payers, length - 1, now_ms)

@@ -1,0 +1,154 @@
+"""Configuration: a TOML file, options of the command line over it, defaults beneath.
+
+Every key here is an option of `weir run` of the same name. What is wrong with either is one line:
+`ConfigError`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from proxy.addresses import Address, PortRange
+
+BROKER_PORTS = 100
+"""How many ports brokers are given when --broker-ports does not say."""
+
+
+class ConfigError(Exception):
+    """Configuration or surroundings that Weir cannot start with; its text is one line that says what to
+    do.
+    """
+
+
+def _key(description: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description)
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The keys of the configuration file, as written there; `weir run` makes its options from them."""
+
+    upstream: Annotated[str, _key("Kafka's bootstrap brokers, HOST:PORT[,HOST:PORT...].")] = ""
+    listen: Annotated[
+        str, _key("Where clients bootstrap, HOST:PORT; an empty host is every interface, IPv4 and IPv6.")
+    ] = "127.0.0.1:19092"
+    quotas: Annotated[
+        str, _key("Quota file (TOML), reloaded when it changes; in a configuration file, relative to it.")
+    ] = ""
+    advertised_host: Annotated[
+        str, _key("The host that clients are told for every broker; empty: the address they connected to.")
+    ] = ""
+    broker_ports: Annotated[
+        str,
+        _key(
+            "FIRST-LAST; the broker with the first node id listens at FIRST; empty: 100 ports after listen."
+        ),
+    ] = ""
+    first_node_id: Annotated[int, _key("The smallest node id of the cluster.")] = 0
+    throttle_mode: Annotated[
+        Literal["mute", "hold"],
+        _key("mute: answer, then do not read (KIP-219); hold: delay the answer, as brokers before 2.0."),
+    ] = "mute"
+    connections_max: Annotated[int, _key("Client connections at a time; each uses two descriptors.")] = 20_000
+    frame_bytes_max: Annotated[int, _key("The largest request in bytes (socket.request.max.bytes).")] = (
+        100 * 1024 * 1024
+    )
+    in_flight_max: Annotated[int, _key("Unanswered requests per connection; more wait in its socket.")] = 1000
+    connect_timeout_s: Annotated[float, _key("Seconds to connect to a broker.")] = 10.0
+    drain_timeout_s: Annotated[float, _key("Seconds that requests under way have left at SIGTERM.")] = 10.0
+    refresh_s: Annotated[float, _key("Seconds between questions for the cluster's brokers.")] = 30.0
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Least level to log.")] = "info"
+    log_format: Annotated[
+        Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")
+    ] = "auto"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings, checked and in the types that the proxy uses."""
+
+    settings: Settings
+    upstream: tuple[Address, ...]
+    listen: Address
+    ports: PortRange
+    quota_file: Path | None
+
+
+def load(path: Path | None, options: Mapping[str, object]) -> Config:
+    """Read the configuration file, if any, and put the given options (None: not given) over it. Raises
+    ConfigError.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    written = _read(path) if path is not None else {}
+    where = f"{path}: " if path is not None else ""
+    if path is not None and isinstance(written.get("quotas"), str) and written["quotas"]:
+        written["quotas"] = str(path.parent / str(written["quotas"]))
+    try:
+        settings = msgspec.convert({**written, **given}, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}{error}; docs/configuration.md lists the keys") from None
+    return _check(settings)
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from None
+
+
+def _check(settings: Settings) -> Config:
+    for name in ("connections_max", "frame_bytes_max", "in_flight_max", "connect_timeout_s", "refresh_s"):
+        if not getattr(settings, name) > 0:  # NaN is not
+            raise ConfigError(f"{name} is {getattr(settings, name)}, must be greater than 0")
+    if not (settings.drain_timeout_s >= 0 and settings.first_node_id >= 0):
+        raise ConfigError("drain_timeout_s and first_node_id must not be negative")
+    texts = [text.strip() for text in settings.upstream.split(",")]
+    addresses = tuple(parse_address(text, "upstream") for text in texts if text)
+    if not addresses:
+        raise ConfigError("no upstream: say where Kafka is with --upstream HOST:PORT")
+    listen = parse_address(settings.listen, "listen", host_needed=False)
+    return Config(
+        settings=settings,
+        upstream=addresses,
+        listen=listen,
+        ports=_parse_ports(settings, listen),
+        quota_file=Path(settings.quotas) if settings.quotas else None,
+    )
+
+
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]*)):(?P<port>\d{1,5})")
+
+
+def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
+    """Parse HOST:PORT or [IPV6]:PORT. Raises ConfigError naming `key`."""
+    match = _ADDRESS.fullmatch(text)
+    port = int(match["port"]) if match else 0
+    host = (match["v6"] or match["host"]) if match else ""
+    if match is None or not 0 < port <= 65535 or (host_needed and not host):
+        raise ConfigError(f"{key} is {text!r}, must be HOST:PORT, for example kafka-1:9092 or [::1]:9092")
+    return Address(host, port)
+
+
+def _parse_ports(settings: Settings, listen: Address) -> PortRange:
+    text = settings.broker_ports
+    if not text:
+        first = listen.port + 1
+        if first > 65535:
+            raise ConfigError("no broker_ports above listen's 65535: set --broker-ports FIRST-LAST")
+        return PortRange(first, min(first + BROKER_PORTS - 1, 65535), settings.first_node_id)
+    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+    first, last = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 0 < first <= last <= 65535:
+        raise ConfigError(f"broker_ports is {text!r}, must be FIRST-LAST, for example 19093-19192")
+    if first <= listen.port <= last:
+        raise ConfigError(
+            f"broker_ports {text} contains the port of listen ({listen.port}): choose ports beside it"
+        )
+    return PortRange(first, last, settings.first_node_id)

@@ -1,0 +1,30 @@
+"""Log lines: key-value on a terminal, JSON in production; always on standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+
+
+def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
+    """Set up structlog for the process; `form` auto is console on a terminal, else JSON."""
+    on_terminal = sys.stderr.isatty()
+    console = form == "console" or (form == "auto" and on_terminal)
+    plain = structlog.dev.plain_traceback  # rich's shows variables, so clients' data, and takes seconds
+    renderers: list[structlog.types.Processor] = (
+        [structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=plain)]
+        if console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *renderers,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,119 @@
+"""A plan: what a session does with the requests and responses of one (API key, version).
+
+Nearly all APIs have a plan with nothing in it: their frames are passed on as they came. A capability
+(bandwidth, addresses; later mutation quotas, request time, SASL) is a module that fills slots of the plans it
+cares for; the session's loops do not know which. The slots, in the order of a request's life:
+
+1. `admit` looks at the request's first fields, may patch them in place, says who pays and whether there will
+   be a response.
+2. `on_arrival` charges what is known when the whole request has arrived.
+3. `on_response` charges what is known when its response begins to arrive.
+4. `throttle` is the place of throttle_time_ms in the response.
+5. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` is its substitute for a
+   response that is larger than the buffer, where only changes that keep the length are possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from protocol.places import Place
+    from proxy.addresses import AdvertisedAddresses
+    from proxy.reasons import CloseReason
+    from quotas import Payers
+
+
+class Caller(Protocol):
+    """What a capability sees of the session whose frame it is asked about."""
+
+    @property
+    def addresses(self) -> AdvertisedAddresses:
+        """What this client is told about brokers."""
+
+    def identify(self, data: bytearray, frame: int, end: int) -> Payers | None:
+        """Return what the client of a request draws on; None if more bytes are needed.
+
+        Raises ProtocolError.
+        """
+
+    def violate(self, reason: CloseReason, detail: str) -> None:
+        """Have the session closed."""
+
+
+class Admission(NamedTuple):
+    """What `admit` found out about a request. Most are constants: one per request would cost too much."""
+
+    charged: bool = False
+    """Whether the plan's charges are made, to the session's `payers`."""
+    answered: bool = True
+    """Whether the broker will send a response (produce with acks=0: no)."""
+    alone: bool = False
+    """Hold the client's next requests until this one is answered: its cost is not known before (a broker does
+    so with every request of a connection).
+    """
+    reply: bytes | None = None
+    """A whole response frame of Weir's own; the request, which must be complete, is not forwarded."""
+
+
+class Splice(NamedTuple):
+    """Replace `data[start:stop]`, a stretch within a frame, by `replacement`."""
+
+    start: int
+    stop: int
+    replacement: bytes
+
+
+class Wait:
+    """Not enough bytes of the frame are here yet: ask again with more."""
+
+    __slots__ = ()
+
+
+WAIT: Final = Wait()
+PASS: Final = Admission()
+
+
+class StreamRewrite(Protocol):
+    """Changes bytes of one response body in place while it streams by."""
+
+    def feed(self, data: bytearray, start: int, stop: int) -> None:
+        """Look at, and perhaps change, the body's next bytes: `data[start:stop]`."""
+
+
+Admit: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], Admission | Wait]"
+"""(caller, data, frame, end, complete): the frame is `data[frame:end]`, all of it if complete."""
+Charge: TypeAlias = "Callable[[Payers, int, int], int]"
+"""(payers, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
+prefix.
+"""
+Rewrite: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], Splice | Wait | None]"
+"""(caller, data, body, end, complete): the body is `data[body:end]`, all of it if complete. None leaves the
+frame as it is. Raises ProtocolError.
+"""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to do with one (API key, version); shared by all sessions of a process."""
+
+    api_key: int
+    version: int
+    flexible_request: bool = False
+    flexible_response: bool = False
+    """Whether the response's *header* has tagged fields (never for ApiVersions)."""
+    admit: Admit | None = None
+    on_arrival: tuple[Charge, ...] = ()
+    on_response: tuple[Charge, ...] = ()
+    """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""
+    throttle: Place | None = None
+    rewrite: Rewrite | None = None
+    rewrite_stream: Callable[[], StreamRewrite] | None = None
+    requests: int = 0
+    """How many requests this plan has seen."""
+
+
+LOCAL: Final = Plan(api_key=-1, version=-1)
+"""The plan of an in-flight entry that is a reply of Weir's own."""

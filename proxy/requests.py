@@ -1,0 +1,140 @@
+"""The client's half of a session: which requests go to the broker, when, and at whose cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import ProtocolError
+from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUEST_LENGTH_MIN
+from proxy.plan import PASS, WAIT, Admission, Plan, Wait
+from proxy.reasons import CloseReason
+
+if TYPE_CHECKING:
+    from proxy.session import Session
+
+_unpack = REQUEST_HEAD.unpack_from
+
+
+class Requests:
+    """Judges the bytes that come from the client."""
+
+    __slots__ = ("_session", "_streamed")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._streamed: tuple[int, Plan, Admission, int] | None = None
+        """A request that is still arriving: correlation id, plan, admission, frame length."""
+
+    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:
+        """Judge `data[:end]`, bytes from the client; return how many of them are consumed.
+
+        `view` is a memoryview of `data`; `to_broker` gets slices of it. On return with `violation` set, close
+        the session once what is in `to_broker` was sent.
+        """
+        session = self._session
+        session.now_ms = now_ms
+        plans, in_flight, limits = session.plans, session.in_flight, session.limits
+        longest, most = limits.frame_bytes_max, limits.in_flight_max
+        position = self._finish_request(end) if session.request_rest_bytes else 0
+        start = 0
+        may_go = not session.blocked(now_ms)
+        while may_go and end - position >= REQUEST_HEAD_BYTES:
+            length, api_key, version, correlation_id = _unpack(data, position)
+            if not REQUEST_LENGTH_MIN <= length <= longest:
+                self._refuse_length(data, position, length)
+                break
+            plan = plans.get((api_key, version)) or plans.make(api_key, version)
+            stop = position + LENGTH_BYTES + length
+            admission = PASS
+            if plan.admit is not None:
+                admitted = self._admit(plan, data, position, min(stop, end), stop <= end)
+                if isinstance(admitted, Wait):
+                    break
+                admission = admitted
+            if stop > end:
+                self._streamed = (correlation_id, plan, admission, length)
+                session.request_rest_bytes = stop - end
+                position = end
+                break
+            if admission is PASS:
+                plan.requests += 1
+                in_flight.append((correlation_id, plan, None, 0))
+                may_go = len(in_flight) < most
+            elif admission.reply is None:
+                self._arrived(correlation_id, plan, admission, length)
+                may_go = not session.blocked(now_ms)
+            else:
+                if position > start:
+                    session.to_broker.append(view[start:position])
+                start = stop
+                session.reply(correlation_id, admission.reply)
+                may_go = not session.blocked(now_ms)
+            position = stop
+        if not may_go and (position < end or not session.alone):
+            session.attention = True
+        if position > start:
+            session.to_broker.append(view[start:position])
+        return position
+
+    def _finish_request(self, end: int) -> int:
+        """Take the rest, or more of it, of a request that is being streamed; return where it stops in the
+        buffer.
+        """
+        session = self._session
+        taken = min(session.request_rest_bytes, end)
+        session.request_rest_bytes -= taken
+        if session.request_rest_bytes == 0 and self._streamed is not None:
+            correlation_id, plan, admission, length = self._streamed
+            self._streamed = None
+            self._arrived(correlation_id, plan, admission, length)
+        return taken
+
+    def _arrived(self, correlation_id: int, plan: Plan, admission: Admission, length: int) -> None:
+        """A request is here to its last byte: charge it, and let its response be awaited."""
+        session = self._session
+        plan.requests += 1
+        payers = session.payers
+        until_ms = 0
+        if admission.charged:
+            for charge in plan.on_arrival:
+                throttle_ms = charge(payers, length, session.now_ms)
+                if throttle_ms > 0:
+                    until_ms = max(until_ms, session.mute(throttle_ms))
+        if admission.answered:
+            later = payers if admission.charged and plan.on_response else None
+            session.in_flight.append((correlation_id, plan, later, until_ms))
+            if admission.alone:
+                session.alone = True
+
+    def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        """Ask the plan; what it cannot read is the client's violation.
+
+        A head larger than the buffer is one too.
+        """
+        assert plan.admit is not None
+        try:
+            admission = plan.admit(self._session, data, frame, end, complete)
+        except ProtocolError as error:
+            self._malformed(str(error))
+            return WAIT
+        if isinstance(admission, Wait):
+            if complete:
+                self._malformed("the request ends within its first fields")
+            elif end - frame >= self._session.limits.stream_above_bytes:
+                self._malformed("the request's first fields fill the buffer")
+        return admission
+
+    def _malformed(self, detail: str) -> None:
+        self._session.violate(CloseReason.REQUEST_MALFORMED, detail)
+
+    def _refuse_length(self, data: bytearray, position: int, length: int) -> None:
+        """A request length out of bounds is most often not Kafka at all: say what it looks like."""
+        violate, longest = self._session.violate, self._session.limits.frame_bytes_max
+        if data[position] == 0x16 and data[position + 1] == 0x03:
+            detail = "the client speaks TLS, this port does not: set security.protocol=PLAINTEXT there"
+            violate(CloseReason.TLS_ON_PLAIN_PORT, detail)
+        elif length < REQUEST_LENGTH_MIN:
+            violate(CloseReason.REQUEST_TOO_SHORT, f"a request of {length} bytes")
+        else:
+            detail = f"a request of {length} bytes, limit {longest} (frame_bytes_max); is the client Kafka's?"
+            violate(CloseReason.REQUEST_TOO_LARGE, detail)

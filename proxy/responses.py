@@ -1,0 +1,185 @@
+"""The broker's half of a session: responses matched, charged, reported, rewritten, and in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import ProtocolError
+from protocol.heads import (
+    INCOMPLETE,
+    LENGTH,
+    LENGTH_BYTES,
+    RESPONSE_HEAD,
+    RESPONSE_HEAD_BYTES,
+    RESPONSE_LENGTH_MIN,
+    response_body,
+)
+from proxy.plan import LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
+from proxy.reasons import CloseReason
+
+if TYPE_CHECKING:
+    from proxy.session import Session
+    from quotas import Payers
+
+_unpack = RESPONSE_HEAD.unpack_from
+
+
+class Responses:
+    """Judges the bytes that come from the broker."""
+
+    __slots__ = ("_report_ms", "_session", "_stream_rewrite")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._stream_rewrite: StreamRewrite | None = None
+        self._report_ms = INCOMPLETE
+        """The throttle time of the response at hand, once it has been charged."""
+
+    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:
+        """Judge `data[:end]`, bytes from the broker; return how many of them are consumed.
+
+        Counterpart of `requests`.
+        """
+        session = self._session
+        session.now_ms = now_ms
+        in_flight, longest = session.in_flight, session.limits.response_bytes_max
+        position = start = self._finish_response(data, view, end) if session.response_rest_bytes else 0
+        while end - position >= RESPONSE_HEAD_BYTES and session.held_until_ms <= now_ms:
+            length, correlation_id = _unpack(data, position)
+            if not RESPONSE_LENGTH_MIN <= length <= longest:
+                session.violate(CloseReason.RESPONSE_LENGTH_WRONG, f"a response of {length} bytes")
+                break
+            if not in_flight or in_flight[0][0] != correlation_id:
+                self._refuse_response(correlation_id)
+                break
+            _id, plan, payers, until_ms = in_flight[0]
+            stop = position + LENGTH_BYTES + length
+            if until_ms or payers is not None or plan.rewrite is not None:
+                splice = self._treat(data, position, min(stop, end), stop <= end)
+                if isinstance(splice, Wait):
+                    break
+                if splice is not None:
+                    LENGTH.pack_into(data, position, length + _growth(splice))
+                    session.to_client += (view[start : splice.start], splice.replacement)
+                    start = splice.stop
+            in_flight.popleft()
+            if stop > end:
+                session.response_rest_bytes = stop - end
+                position = end
+                break
+            position = stop
+            if in_flight and in_flight[0][1] is LOCAL:
+                session.to_client.append(view[start:position])
+                start = position
+                session.send_local()
+        if position > start:
+            session.to_client.append(view[start:position])
+        if not session.response_rest_bytes:
+            self._answered()
+        return position
+
+    def _answered(self) -> None:
+        """What came from the broker ends with a whole frame: what waited for that may go on."""
+        session = self._session
+        session.send_local()
+        if not session.in_flight:
+            session.alone = False
+            if session.draining:
+                session.attention = True
+
+    def _finish_response(self, data: bytearray, view: memoryview, end: int) -> int:
+        """Pass on the rest, or more of it, of a response that is being streamed, and own replies that waited
+        for its end; return where it stops in the buffer.
+        """
+        session = self._session
+        taken = min(session.response_rest_bytes, end)
+        if self._stream_rewrite is not None:
+            try:
+                self._stream_rewrite.feed(data, 0, taken)
+            except ProtocolError as error:
+                session.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+                return end
+        session.to_client.append(view[:taken])
+        session.response_rest_bytes -= taken
+        if not session.response_rest_bytes:
+            self._stream_rewrite = None
+            session.send_local()
+        return taken
+
+    def _treat(self, data: bytearray, frame: int, end: int, complete: bool) -> Splice | Wait | None:
+        """Charge, report and rewrite the response at hand, each once, however often its bytes are presented.
+
+        It is `data[frame:end]`, all of it if complete, and answers the oldest request in flight.
+        """
+        session = self._session
+        _id, plan, payers, until_ms = session.in_flight[0]
+        try:
+            body = response_body(data, frame, end, flexible=plan.flexible_response)
+            if body == INCOMPLETE:
+                return self._wait(complete)
+            (length,) = LENGTH.unpack_from(data, frame)
+            if self._report_ms == INCOMPLETE and (until_ms or payers is not None):
+                self._report_ms = self._settle(plan, payers, until_ms, length)
+            if self._report_ms > 0:
+                if not self._report(plan, data, body, end, complete):
+                    return self._wait(complete)
+                if session.held_until_ms > session.now_ms:
+                    return WAIT
+            splice: Splice | Wait | None = None
+            if plan.rewrite_stream is not None and LENGTH_BYTES + length > session.limits.stream_above_bytes:
+                self._stream_rewrite = plan.rewrite_stream()
+                self._stream_rewrite.feed(data, body, end)
+            elif plan.rewrite is not None:
+                splice = plan.rewrite(session, data, body, end, complete)
+        except ProtocolError as error:
+            session.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+            return WAIT
+        if isinstance(splice, Wait):
+            return self._wait(complete)
+        self._report_ms = INCOMPLETE
+        return splice
+
+    def _wait(self, complete: bool) -> Wait:
+        if complete:
+            self._session.violate(CloseReason.RESPONSE_MALFORMED, "the response ends within a field")
+        return WAIT
+
+    def _settle(self, plan: Plan, payers: Payers | bytes | None, until_ms: int, length: int) -> int:
+        """Charge what the response costs; return the throttle time to report, in ms."""
+        session = self._session
+        if payers is not None:
+            assert not isinstance(payers, bytes)
+            for charge in plan.on_response:
+                throttle_ms = charge(payers, length, session.now_ms)
+                if throttle_ms > 0:
+                    until_ms = max(until_ms, session.mute(throttle_ms))
+        report_ms = max(until_ms - session.now_ms, 0)
+        if session.hold and report_ms:
+            session.held_until_ms = until_ms
+            session.attention = True
+        return report_ms
+
+    def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
+        """Write the throttle time, the larger of ours and the broker's, where the version has it.
+
+        False if more bytes are needed.
+        """
+        if plan.throttle is None:
+            return True
+        position = plan.throttle.locate(data, body, end, complete)
+        if position == INCOMPLETE:
+            return False
+        if plan.throttle.read(data, position) < self._report_ms:
+            plan.throttle.write(data, position, self._report_ms)
+        return True
+
+    def _refuse_response(self, correlation_id: int) -> None:
+        expected = self._session.in_flight[0][0] if self._session.in_flight else "none"
+        self._session.violate(
+            CloseReason.RESPONSE_UNEXPECTED,
+            f"a response with correlation id {correlation_id}, expected {expected}",
+        )
+
+
+def _growth(splice: Splice) -> int:
+    return len(splice.replacement) - (splice.stop - splice.start)

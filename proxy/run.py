@@ -1,0 +1,78 @@
+"""Running the proxy as a process: signals, hot reload of the quota file, and the reactor around it all."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Final
+
+import structlog
+import trio
+from watchfiles import awatch
+
+from proxy.config import Config
+from proxy.drivers import monotonic_ms, run_hosting_trio
+from proxy.quota_book import QuotaBook, read_quota_file, reload_quota_file
+from proxy.reactor import Reactor
+from proxy.server import Server
+
+log = structlog.get_logger("weir")
+
+WATCH_STEP_MS: Final = 500
+"""How often changes are looked for; the library's default costs an idle process 1 ms of CPU per second."""
+
+
+def run(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
+    book = QuotaBook(read_quota_file(config.quota_file))
+    reactor = Reactor(monotonic_ms)
+    try:
+        run_hosting_trio(reactor, lambda: _main(config, reactor, book))
+    except BaseExceptionGroup as group:
+        raise _single(group) from None
+    finally:
+        reactor.close()
+
+
+def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the one exception within nested groups of one; nurseries wrap what ends them."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found
+
+
+async def _main(config: Config, reactor: Reactor, book: QuotaBook) -> None:
+    server = Server(config, reactor, book)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
+        unwatch = trio.Event()
+        if config.quota_file is not None:
+            nursery.start_soon(_watch_quota_file, config.quota_file, book, unwatch)
+        try:
+            await server.serve()
+        finally:
+            unwatch.set()
+        nursery.cancel_scope.cancel()
+
+
+async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        async for number in received:
+            if server.stopping:
+                log.warning("stopping at once", signal=signal.Signals(number).name)
+                everything.cancel()
+                return
+            log.info("stopping, again to stop at once", signal=signal.Signals(number).name)
+            server.stop()
+
+
+async def _watch_quota_file(path: Path, book: QuotaBook, unwatch: trio.Event) -> None:
+    """Reload at every change, also when the file is replaced, as editors and orchestrators do: so watch its
+    directory. Cancelling waits for the watching thread, up to 5 s; `unwatch` ends that at once.
+    """
+    directory = path.parent.resolve()
+    async for _changes in awatch(
+        directory, watch_filter=None, recursive=False, step=WATCH_STEP_MS, stop_event=unwatch
+    ):
+        await reload_quota_file(path, book)

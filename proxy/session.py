@@ -1,0 +1,210 @@
+"""The rules of one client's session: which bytes go on, when, and changed how. No sockets, no clock.
+
+`Session` is what both halves share. The halves, `Requests` and `Responses`, are fed what was read from either
+side, and the time. They judge every frame in the bytes, patch them in place or splice in others, and leave
+what is to be sent in `to_broker` and `to_client`: memoryviews of the very buffer they were given, so they
+must be sent, or copied, before the buffer is used again. Bytes that cannot be judged yet (the head of a frame
+that is cut, or a frame that must wait out a throttle) stay unconsumed; the caller keeps them and presents
+them again, with more bytes behind them. A frame whose head is known goes on before its end is here.
+
+Invariants: responses go out in the order of their requests; no byte is dropped or reordered; at most one
+tuple is made per request that needs nothing.
+
+When a request may not be taken is one question with one answer, `blocked`: after a throttle (KIP-219), while
+a request whose cost only its response tells is away, when too many requests are in flight, while draining,
+after a violation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
+from proxy.plan import LOCAL, Plan
+from quotas import Payers
+
+if TYPE_CHECKING:
+    from proxy.addresses import AdvertisedAddresses
+    from proxy.counters import Counters
+    from proxy.plans import Plans
+    from proxy.reasons import CloseReason
+    from quotas import BrokerQuotas
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""Kafka's principal name of a connection that has not authenticated."""
+
+NOBODY: Final = Payers(None, None)
+
+InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | None, int]
+"""(correlation id, plan, payers or, for a LOCAL plan, the reply, end of the throttle in ms or 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Bounds that all sessions share."""
+
+    frame_bytes_max: int = 100 * 1024 * 1024
+    """Kafka's socket.request.max.bytes."""
+    response_bytes_max: int = 2**31 - 1
+    in_flight_max: int = 1000
+    """Requests of one session that may wait for their responses."""
+    stream_above_bytes: int = 256 * 1024
+    """Frames longer than this never lie in the buffer as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A peer broke the protocol: why the session must close."""
+
+    reason: CloseReason
+    detail: str
+
+
+class Session:
+    """One client connection and the broker connection behind it: what the two halves have in common."""
+
+    __slots__ = (
+        "_client_id",
+        "_generation",
+        "addresses",
+        "alone",
+        "attention",
+        "counters",
+        "draining",
+        "held_until_ms",
+        "hold",
+        "in_flight",
+        "limits",
+        "muted_until_ms",
+        "now_ms",
+        "payers",
+        "plans",
+        "quotas",
+        "request_rest_bytes",
+        "response_rest_bytes",
+        "to_broker",
+        "to_client",
+        "user",
+        "violation",
+    )
+
+    def __init__(
+        self,
+        *,
+        plans: Plans,
+        quotas: BrokerQuotas,
+        addresses: AdvertisedAddresses,
+        counters: Counters,
+        limits: SessionLimits,
+        hold: bool = False,
+    ) -> None:
+        """Make the session of a new connection.
+
+        `quotas` are those of the broker behind it, `addresses` what this client is told about brokers'
+        addresses, `hold` delays throttled responses instead of muting after them (as brokers did before
+        KIP-219).
+        """
+        self.addresses = addresses
+        self.user = ANONYMOUS
+        self.to_broker: list[memoryview | bytes] = []
+        self.to_client: list[memoryview | bytes] = []
+        self.muted_until_ms = 0
+        """No request is taken from the client before this time."""
+        self.held_until_ms = 0
+        """No response is given to the client before this time (hold mode only)."""
+        self.violation: Violation | None = None
+        self.draining = False
+        self.attention = False
+        """Something happened that may have changed `blocked` or `held_until_ms`: whoever moves the bytes
+        looks, and resets it.
+        """
+        self.now_ms = 0
+        self.payers = NOBODY
+        """What the client of the latest charged request draws on; see `identify`."""
+        self.plans = plans
+        self.quotas = quotas
+        self.counters = counters
+        self.limits = limits
+        self.hold = hold
+        self.in_flight: deque[InFlight] = deque()
+        """Requests that wait for their responses, oldest first."""
+        self.alone = False
+        """The youngest of them must be answered before the client may go on. That asks for attention only if
+        the client does not wait by itself.
+        """
+        self.request_rest_bytes = 0
+        """How much of a request that has been let through is still to come; it is taken even when blocked."""
+        self.response_rest_bytes = 0
+        """How much of a response whose head has gone on is still to come."""
+        self._client_id = b""
+        self._generation = -1
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way: no request half sent, none unanswered, no response half received."""
+        return not (self.in_flight or self.request_rest_bytes or self.response_rest_bytes)
+
+    def blocked(self, now_ms: int) -> bool:
+        """Whether no further request may be taken from the client now."""
+        return (
+            self.muted_until_ms > now_ms
+            or self.alone
+            or self.draining
+            or len(self.in_flight) >= self.limits.in_flight_max
+            or self.violation is not None
+        )
+
+    def identify(self, data: bytearray, frame: int, end: int) -> Payers | None:
+        """Return what the client of the request `data[frame:end]` draws on; None if more bytes are needed.
+
+        Looked up once per session and client-id, and again whenever quotas have changed. Raises
+        ProtocolError.
+        """
+        start = frame + REQUEST_HEAD_BYTES
+        known = self._client_id
+        if (
+            self._generation == self.quotas.generation
+            and data.startswith(known, start)
+            and start + len(known) <= end
+        ):
+            return self.payers
+        stop = client_id_end(data, frame, end)
+        if stop == INCOMPLETE:
+            return None
+        self._client_id = bytes(data[start:stop])
+        self._generation = self.quotas.generation
+        client_id = self._client_id[2:].decode("utf-8", "replace")  # as Java does
+        self.payers = self.quotas.payers(self.user, client_id, self.now_ms)
+        return self.payers
+
+    def mute(self, throttle_ms: int) -> int:
+        """Take no request for this long; return when that ends (KIP-219)."""
+        self.counters.throttles += 1
+        until_ms = self.now_ms + throttle_ms
+        self.muted_until_ms = max(self.muted_until_ms, until_ms)
+        self.attention = True
+        return until_ms
+
+    def reply(self, correlation_id: int, frame: bytes) -> None:
+        """Answer a request in the broker's place, when its turn has come."""
+        self.in_flight.append((correlation_id, LOCAL, frame, 0))
+        self.send_local()
+
+    def send_local(self) -> None:
+        """Move replies of our own that have become the oldest outstanding response to the client's output."""
+        in_flight = self.in_flight
+        while in_flight and in_flight[0][1] is LOCAL and not self.response_rest_bytes:
+            reply = in_flight.popleft()[2]
+            assert isinstance(reply, bytes)
+            self.to_client.append(reply)
+
+    def violate(self, reason: CloseReason, detail: str) -> None:
+        """A peer broke the protocol: nothing further is judged, the session is to be closed.
+
+        The first violation counts.
+        """
+        if self.violation is None:
+            self.violation = Violation(reason, detail)
+        self.attention = True

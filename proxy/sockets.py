@@ -1,0 +1,112 @@
+"""Sockets as the proxy wants them: listening ones, and connections to brokers."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from proxy.addresses import Address
+
+BACKLOG: Final = 4096
+"""A burst of clients waits in the kernel; the system may allow less (net.core.somaxconn)."""
+NO_SUCH_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+
+def listen(address: Address) -> list[socket.socket]:
+    """Return listening, non-blocking sockets for every IP address of the host; "" is every interface.
+
+    Raises OSError if none can be had, or if the port is taken on any of them.
+    """
+    if not address.host:
+        return [_listen_everywhere(address.port)]
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, target in _resolve(address):
+            try:
+                sockets.append(_listen_at(family, target))
+            except OSError as error:
+                if error.errno not in NO_SUCH_FAMILY:
+                    raise
+                missing = error
+    except OSError:
+        close_all(sockets)
+        raise
+    if not sockets and missing is not None:
+        raise missing
+    return sockets
+
+
+def close_all(sockets: list[socket.socket]) -> None:
+    """Close every one of them."""
+    for sock in sockets:
+        sock.close()
+
+
+def _listen_everywhere(port: int) -> socket.socket:
+    """One dual-stack socket where there is IPv6, else IPv4's wildcard."""
+    with suppress(OSError):
+        if socket.has_dualstack_ipv6():
+            return _listen_at(socket.AF_INET6, ("::", port), dual_stack=True)
+    return _listen_at(socket.AF_INET, ("0.0.0.0", port))
+
+
+def _resolve(address: Address) -> list[tuple[int, tuple[str, int]]]:
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [(family, (str(target[0]), int(target[1]))) for family, *_, target in found]
+
+
+def _listen_at(family: int, target: tuple[str, int], *, dual_stack: bool = False) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
+        sock.bind(target)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def connect(address: Address) -> socket.socket:
+    """Return a connected, non-blocking socket with TCP_NODELAY, trying each IP address of the host in turn.
+
+    Raises OSError: the last one's. The caller sets the time limit.
+    """
+    found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    failure: OSError = OSError(f"{address.host} has no address")
+    for family, _type, _proto, _name, target in found:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            await trio.socket.from_stdlib_socket(sock).connect(target)
+            no_delay(sock)
+        except OSError as error:
+            failure = error
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure
+
+
+def no_delay(sock: socket.socket) -> None:
+    """Send small frames at once."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def local_host(sock: socket.socket) -> str:
+    """Return the IP address at which the peer reached this socket; an IPv4 one in its own form, not mapped to
+    IPv6.
+    """
+    host = str(sock.getsockname()[0])
+    return host.removeprefix("::ffff:") if "." in host else host

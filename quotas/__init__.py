@@ -1,0 +1,29 @@
+"""The quota rules: whom a limit is for, what was used, how long to wait. Numbers in, numbers out.
+
+Nothing here reads a clock or a socket: time is an argument, `now_ms`, in ms on a monotonic clock. The rules
+are those of Kafka's brokers (3.8 and newer), checked against numbers that Kafka's own classes produced;
+`docs/quotas.md` tells where they differ on purpose.
+
+The way through the room: a quota file becomes a `QuotaTable`; the table gives each broker's `BrokerQuotas`
+their limits; a session asks these for its `Budget`, and charges it.
+"""
+
+from quotas.budgets import BrokerQuotas, Budget, ClientQuotas, Payers
+from quotas.entities import DEFAULT, Entity, Tags
+from quotas.quota_file import QuotaFileError, parse, render
+from quotas.table import QuotaKey, QuotaTable
+
+__all__ = [
+    "DEFAULT",
+    "BrokerQuotas",
+    "Budget",
+    "ClientQuotas",
+    "Entity",
+    "Payers",
+    "QuotaFileError",
+    "QuotaKey",
+    "QuotaTable",
+    "Tags",
+    "parse",
+    "render",
+]

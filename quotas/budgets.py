@@ -1,0 +1,244 @@
+"""Budgets: what the clients of one broker have used, against what they may use.
+
+`ClientQuotas` holds the budgets of one quota key. A session asks it once for the budget of its user and
+client-id, and keeps the answer until `generation` says that it may have become another. From then on a charge
+costs no lookup.
+
+Changes of the table reach budgets in place: the limit is replaced, what was used stays, and nobody who was
+already told to wait waits shorter or longer. A client that a change moves to another level finds a fresh
+budget there; the old one is kept with what was used, and found again if the change is undone in time. A
+budget that was not charged for an hour is forgotten.
+
+To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `Payers`. Request
+time differs from bandwidth only in that no wait is longer than one window (`_ONE_WINDOW_AT_MOST`).
+Mutations are counted by a bucket instead of a rate (`bucket`), and so will bring a class beside `Budget`,
+with the same tags and limit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from quotas.rate import Rate
+from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.table import QuotaKey, QuotaTable
+from quotas.throttle import INT32_MAX, fetch_cap, throttle_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quotas.entities import Tags
+
+IDLE_MS_MAX = 3_600_000
+"""How long a budget is kept after its last charge: one hour, as Kafka keeps its sensors."""
+
+_ONE_WINDOW_AT_MOST = frozenset({QuotaKey.REQUEST_PERCENTAGE})
+
+UNLIMITED = math.inf
+
+
+class Budget:
+    """What those who share `tags` have used lately, and may use; one object for all their connections."""
+
+    __slots__ = (
+        "_num_samples",
+        "_rate",
+        "_throttle_ms_max",
+        "_window_s",
+        "charged",
+        "charged_ms",
+        "fetch_max_bytes",
+        "limit",
+        "tags",
+        "throttle_ms_total",
+        "throttled",
+    )
+
+    def __init__(
+        self,
+        tags: Tags,
+        limit: float,
+        now_ms: int,
+        *,
+        num_samples: int = NUM_SAMPLES_DEFAULT,
+        window_s: int = WINDOW_S_DEFAULT,
+        throttle_ms_max: int = INT32_MAX,
+    ) -> None:
+        """Begin at `now_ms` with nothing used."""
+        self.tags = tags
+        self.charged: float = 0
+        """Everything ever charged."""
+        self.throttled = 0
+        """How many charges were answered with a throttle time."""
+        self.throttle_ms_total = 0
+        """The sum of these throttle times."""
+        self.charged_ms = now_ms
+        """When the last charge was made, or the budget."""
+        self._rate = Rate(num_samples, 1000 * window_s)
+        self._num_samples = num_samples
+        self._window_s = window_s
+        self._throttle_ms_max = throttle_ms_max
+        self.set_limit(limit)
+
+    def set_limit(self, limit: float) -> None:
+        """Replace the limit (units per second; `UNLIMITED` for none). What was used stays."""
+        self.limit = limit
+        self.fetch_max_bytes = fetch_cap(limit, self._num_samples, self._window_s)
+
+    def charge(self, value: float, now_ms: int) -> int:
+        """Record `value`; return how many ms whoever caused it must wait, 0 if within the limit."""
+        self.charged += value
+        self.charged_ms = now_ms
+        rate = self._rate.add(value, now_ms)
+        if rate <= self.limit:
+            return 0
+        wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
+        if wait_ms:
+            self.throttled += 1
+            self.throttle_ms_total += wait_ms
+        return wait_ms
+
+    def rate(self, now_ms: int) -> float:
+        """Units per second now. Changes nothing: for metrics."""
+        return self._rate.peek(now_ms)
+
+
+class ClientQuotas:
+    """The budgets of one quota key on one broker."""
+
+    __slots__ = (
+        "_budgets",
+        "_limits",
+        "_next_expiry_ms",
+        "_num_samples",
+        "_throttle_ms_max",
+        "_window_s",
+        "generation",
+        "key",
+    )
+
+    def __init__(
+        self, key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
+    ) -> None:
+        """Begin without any limit. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+        self.key = key
+        self.generation = 0
+        """Grows whenever a budget (or None) that was looked up earlier may no longer be the right one."""
+        self._num_samples = num_samples
+        self._window_s = window_s
+        self._throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
+        self._limits = QuotaTable().limits(key)
+        self._budgets: dict[Tags, Budget] = {}
+        self._next_expiry_ms = -math.inf
+        """No budget can be idle for long enough before this time."""
+
+    def budget(self, user: str, client_id: str, now_ms: int) -> Budget | None:
+        """The budget that a client draws on; None if nothing limits it.
+
+        `user` is the name of its principal, without type; a null client-id is the empty one. Keep the answer
+        while `generation` stays the same.
+        """
+        limit = self._limits.resolve(user, client_id)
+        if limit is None:
+            return None
+        budget = self._budgets.get(limit.tags)
+        if budget is None:
+            budget = self._budgets[limit.tags] = Budget(
+                limit.tags,
+                limit.value,
+                now_ms,
+                num_samples=self._num_samples,
+                window_s=self._window_s,
+                throttle_ms_max=self._throttle_ms_max,
+            )
+        return budget
+
+    def update(self, table: QuotaTable) -> None:
+        """Use the limits of `table` from now on."""
+        limits = table.limits(self.key)
+        if not limits.same_entities(self._limits):
+            self.generation += 1
+        self._limits = limits
+        for tags, budget in self._budgets.items():
+            value = limits.of(tags)
+            budget.set_limit(UNLIMITED if value is None else value)
+
+    def expire(self, now_ms: int) -> int:
+        """Forget the budgets that were not charged for an hour; return how many. Call it now and then."""
+        if now_ms < self._next_expiry_ms:
+            return 0
+        last_ms = now_ms - IDLE_MS_MAX
+        idle = [tags for tags, budget in self._budgets.items() if budget.charged_ms <= last_ms]
+        for tags in idle:
+            del self._budgets[tags]
+        oldest_ms = min((budget.charged_ms for budget in self._budgets.values()), default=now_ms)
+        self._next_expiry_ms = oldest_ms + IDLE_MS_MAX
+        if idle:
+            self.generation += 1
+        return len(idle)
+
+    def __len__(self) -> int:
+        """How many budgets are remembered."""
+        return len(self._budgets)
+
+    def __iter__(self) -> Iterator[Budget]:
+        """The budgets that are remembered, each with its `tags`."""
+        return iter(self._budgets.values())
+
+
+class Payers(NamedTuple):
+    """The budgets that one client draws on at one broker, one per quota key; None where nothing limits it."""
+
+    produce: Budget | None
+    fetch: Budget | None
+
+
+class BrokerQuotas:
+    """All client quotas of one broker. Change them through this object, so that `generation` knows."""
+
+    __slots__ = ("_all", "fetch", "generation", "produce")
+
+    def __init__(self, produce: ClientQuotas, fetch: ClientQuotas) -> None:
+        """Bundle the managers of this broker's quotas."""
+        self.produce = produce
+        self.fetch = fetch
+        self._all = (produce, fetch)
+        self.generation = 0
+        """Grows with the generation of any of them: one comparison tells whether to look up anew."""
+
+    @classmethod
+    def create(
+        cls,
+        table: QuotaTable,
+        num_samples: int = NUM_SAMPLES_DEFAULT,
+        window_s: int = WINDOW_S_DEFAULT,
+    ) -> BrokerQuotas:
+        """The quotas of a broker with nothing used yet, under the limits of `table`."""
+        quotas = cls(
+            ClientQuotas(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s),
+            ClientQuotas(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s),
+        )
+        quotas.update(table)
+        return quotas
+
+    def payers(self, user: str, client_id: str, now_ms: int) -> Payers:
+        """What a client draws on, as `ClientQuotas.budget`; keep it while `generation` stays the same."""
+        return Payers(
+            self.produce.budget(user, client_id, now_ms), self.fetch.budget(user, client_id, now_ms)
+        )
+
+    def update(self, table: QuotaTable) -> None:
+        """Use the limits of `table` from now on."""
+        for quotas in self._all:
+            quotas.update(table)
+        self._note_generation()
+
+    def expire(self, now_ms: int) -> int:
+        """Forget the budgets that were not charged for an hour; return how many. Call it now and then."""
+        forgotten = sum(quotas.expire(now_ms) for quotas in self._all)
+        self._note_generation()
+        return forgotten
+
+    def _note_generation(self) -> None:
+        self.generation = sum(quotas.generation for quotas in self._all)

@@ -1,0 +1,78 @@
+"""Rate: how much per second, as Kafka's client quotas measure it (Kafka's `Rate`, 3.8 and newer).
+
+The rate is what the living samples hold (see `samples`), divided by the time that they cover, the *window*:
+
+    elapsed = now - start of the oldest sample
+    window  = elapsed                            if elapsed >= (N-1)·W
+              (N-1)·W + elapsed modulo W         otherwise
+
+The second line is what makes a burst harmless: a client that has just begun is judged as if it had been
+silent for N-1 windows before. With N = 11 and W = 1000 ms, the defaults, a quota of 1000 bytes/s lets 10 000
+bytes pass at once.
+
+>>> rate = Rate(num_samples=11, window_size_ms=1000)
+>>> rate.add(10_000, now_ms=0), rate.window_ms(0)
+(1000.0, 10000)
+>>> round(rate.measure(999), 1), rate.measure(1000)  # the window grows, and falls back each full second
+(909.2, 1000.0)
+>>> rate.measure(10_999) > 0, rate.measure(11_000)  # 11 windows after its last record a sample is dead
+(True, 0.0)
+
+Kafka's own classes produced the numbers that the tests compare with, to the last bit.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT, Samples
+
+
+class Rate(Samples):
+    """A sampled rate per second; N is `num_samples`, W `window_size_ms`."""
+
+    __slots__ = ("_span_ms",)
+
+    def __init__(
+        self, num_samples: int = NUM_SAMPLES_DEFAULT, window_size_ms: int = 1000 * WINDOW_S_DEFAULT
+    ) -> None:
+        """Begin with nothing recorded. Raises ValueError if either number is below 1."""
+        super().__init__(num_samples, window_size_ms)
+        self._span_ms = (num_samples - 1) * window_size_ms
+
+    def add(self, value: float, now_ms: int) -> float:
+        """Record `value` and return the rate per second then: `record` and `measure` in one step."""
+        if not self._from_ms <= now_ms < self._until_ms:
+            self._open(now_ms)
+            self._purge(now_ms)
+            self._note_span()
+        current = self._current
+        values = self._values
+        values[current] += value
+        self._lasts[current] = now_ms
+        return reduce(add, values) / (self._window_since(self._oldest_ms, now_ms) / 1000.0)
+
+    def measure(self, now_ms: int) -> float:
+        """The rate per second. A reading that counts: dead samples begin anew."""
+        return self.total(now_ms) / (self.window_ms(now_ms) / 1000.0)
+
+    def window_ms(self, now_ms: int) -> int:
+        """The time that the rate is measured over, in ms, at least 1. A reading that counts."""
+        self._settle(now_ms)
+        return self._window_since(self._oldest_ms, now_ms)
+
+    def peek(self, now_ms: int) -> float:
+        """What `measure` would return, but without its effects on later readings: for metrics."""
+        total, oldest_ms = self._look(now_ms)
+        return total / (self._window_since(oldest_ms, now_ms) / 1000.0)
+
+    def _window_since(self, oldest_ms: int, now_ms: int) -> int:
+        elapsed_ms = now_ms - oldest_ms
+        if elapsed_ms < self._span_ms:
+            # The remainder has the sign of `elapsed_ms`, as in Java: negative if the clock stepped back.
+            size_ms = self.window_size_ms
+            elapsed_ms = self._span_ms + (
+                elapsed_ms % size_ms if elapsed_ms >= 0 else -(-elapsed_ms % size_ms)
+            )
+        return elapsed_ms if elapsed_ms > 0 else 1

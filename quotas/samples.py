@@ -1,0 +1,133 @@
+"""Samples: what was recorded lately, cut into windows; the ground that `Rate` and `SimpleRate` stand on.
+
+Kafka (`SampledStat`, since 3.8) keeps N+1 slots in a ring. A slot holds the sum of what was recorded during
+one window of W ms, the time at which that window began, and the time of the last record in it. A slot lives
+until N·W ms after its *last* record: then it is emptied where it stands, and begins anew at that moment.
+
+    N = 3, W = 1000      slot 0        slot 1        slot 2
+    record 5 at 0        [0: 5]
+    record 5 at 900      [0: 10]
+    record 5 at 1000     [0: 10]       [1000: 5]
+    read at 3899         [0: 10]       [1000: 5]                  15 in the last 3.9 s
+    read at 3900         [3900: 0]     [1000: 5]                  slot 0's last record is 3000 ms old
+
+Emptying happens whenever the statistic is read. So in Kafka a reading by a metrics reporter moves the start
+of a slot, and with it later decisions. Here only the decisions themselves do that; whoever merely looks calls
+`peek`.
+
+Speed: between two changes of the ring, a record is two list stores. `_from_ms <= now_ms < _until_ms` is the
+time in which the current slot stays open and no slot can expire; only outside of it is the ring looked at.
+
+Sums are taken slot by slot, left to right, because a broker does so and the last bit depends on it. (The
+built-in `sum` compensates rounding errors since Python 3.12: a better sum, but another one.)
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+NUM_SAMPLES_DEFAULT = 11
+"""Kafka's `quota.window.num`."""
+WINDOW_S_DEFAULT = 1
+"""Kafka's `quota.window.size.seconds`."""
+
+
+class Samples:
+    """A ring of up to N+1 samples. Times are ms on one clock; what is recorded is a number of any unit."""
+
+    __slots__ = (
+        "_current",
+        "_from_ms",
+        "_lasts",
+        "_lifetime_ms",
+        "_oldest_ms",
+        "_slots_max",
+        "_starts",
+        "_until_ms",
+        "_values",
+        "window_size_ms",
+    )
+
+    def __init__(self, num_samples: int, window_size_ms: int) -> None:
+        """Begin empty. `num_samples` is N, `window_size_ms` W. Raises ValueError if either is below 1."""
+        if num_samples < 1 or window_size_ms < 1:
+            raise ValueError(
+                f"num_samples and window_size_ms must be at least 1, not {num_samples}, {window_size_ms}"
+            )
+        self.window_size_ms = window_size_ms
+        self._lifetime_ms = num_samples * window_size_ms
+        self._slots_max = num_samples + 1
+        self._starts: list[int] = []
+        self._lasts: list[int] = []
+        self._values: list[float] = []
+        self._current = 0
+        self._oldest_ms = 0
+        self._from_ms = self._until_ms = 0  # an empty span of time: the first record looks at the ring
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Add `value` (which may be negative) to the current sample. Looks at nothing else."""
+        if not self._from_ms <= now_ms < self._until_ms:
+            self._open(now_ms)
+            self._note_span()
+        current = self._current
+        self._values[current] += value
+        self._lasts[current] = now_ms
+
+    def total(self, now_ms: int) -> float:
+        """Everything recorded in the samples still alive. A reading that counts: dead samples begin anew."""
+        self._settle(now_ms)
+        return reduce(add, self._values)
+
+    def _settle(self, now_ms: int) -> None:
+        """Empty the samples that are dead by now; make one if there is none."""
+        if not self._from_ms <= now_ms < self._until_ms:
+            if not self._starts:
+                self._append(now_ms)
+            self._purge(now_ms)
+            self._note_span()
+
+    def _open(self, now_ms: int) -> None:
+        """Make the current sample one that is open at `now_ms`."""
+        if not self._starts:
+            self._append(now_ms)
+        elif now_ms - self._starts[self._current] >= self.window_size_ms:
+            self._current = (self._current + 1) % self._slots_max
+            if self._current == len(self._starts):
+                self._append(now_ms)
+            else:
+                self._reset(self._current, now_ms)
+        self._lasts[self._current] = now_ms
+
+    def _append(self, now_ms: int) -> None:
+        self._starts.append(now_ms)
+        self._lasts.append(now_ms)
+        self._values.append(0.0)
+
+    def _reset(self, slot: int, now_ms: int) -> None:
+        self._starts[slot] = self._lasts[slot] = now_ms
+        self._values[slot] = 0.0
+
+    def _purge(self, now_ms: int) -> None:
+        dead_ms = now_ms - self._lifetime_ms
+        for slot, last_ms in enumerate(self._lasts):
+            if last_ms <= dead_ms:
+                self._reset(slot, now_ms)
+
+    def _note_span(self) -> None:
+        """Note how long the ring needs no look: until the current sample closes or any can be dead."""
+        start_ms = self._starts[self._current]
+        self._oldest_ms = min(self._starts)
+        self._from_ms = start_ms
+        self._until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
+
+    def _look(self, now_ms: int) -> tuple[float, int]:
+        """(total, start of the oldest sample in ms) as a reading now would find them, without its effects."""
+        dead_ms = now_ms - self._lifetime_ms
+        total, oldest_ms = 0.0, None
+        for start_ms, last_ms, value in zip(self._starts, self._lasts, self._values, strict=True):
+            if last_ms <= dead_ms:
+                start_ms, value = now_ms, 0.0
+            total += value
+            oldest_ms = start_ms if oldest_ms is None else min(oldest_ms, start_ms)
+        return total, now_ms if oldest_ms is None else oldest_ms

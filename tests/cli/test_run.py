@@ -1,0 +1,283 @@
+"""`weir run`: what is wrong is one line and exit code 2; what is right serves until a signal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cli.exits import USAGE
+from cli.main import main, weir
+from protocol.messages import ProduceRequest, ProduceResponse
+from proxy import config
+from tests.kafka.ports import free_range
+from tests.proxy.frames import request, response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOST = "127.0.0.1"
+
+
+def refused(*arguments: str) -> str:
+    """The one line that a command which cannot run prints."""
+    result = CliRunner().invoke(weir, ["run", *arguments])
+    assert result.exit_code == USAGE, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["no upstream", "--upstream HOST:PORT"]),
+        (["--upstream", "kafka"], ["upstream is 'kafka'", "HOST:PORT", "for example"]),
+        (["--upstream", "kafka:0"], ["upstream is 'kafka:0'"]),
+        (["--upstream", "kafka:65536"], ["upstream is 'kafka:65536'"]),
+        (["--upstream", "a:1,b"], ["upstream is 'b'"]),
+        (["--upstream", "[::1:9092"], ["upstream is"]),
+        (["--upstream", "a:1", "--listen", "19092"], ["listen is '19092'"]),
+        (["--upstream", "a:1", "--broker-ports", "9"], ["broker_ports is '9'", "FIRST-LAST"]),
+        (["--upstream", "a:1", "--broker-ports", "9-8"], ["broker_ports is '9-8'"]),
+        (["--upstream", "a:1", "--broker-ports", "19000-19100"], ["contains the port of listen (19092)"]),
+        (["--upstream", "a:1", "--connections-max", "0"], ["connections_max is 0, must be greater than 0"]),
+        (["--upstream", "a:1", "--connect-timeout-s", "nan"], ["connect_timeout_s is nan"]),
+        (["--upstream", "a:1", "--refresh-s", "nan"], ["refresh_s is nan"]),
+        (["--upstream", "a:1", "--drain-timeout-s", "nan"], ["drain_timeout_s"]),
+        (["--upstream", "a:1", "--drain-timeout-s", "-1"], ["drain_timeout_s", "must not be negative"]),
+        (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id", "must not be negative"]),
+        (["--upstream", "a:1", "--listen", ":65535"], ["broker_ports", "65535"]),
+        (["--config", "no/such/file"], ["no/such/file: cannot read the configuration: No such file"]),
+        (["--upstream", "a:1", "--quotas", "no/such"], ["no/such: cannot read the quota file: No such file"]),
+        (["--upstream", f"{HOST}:1"], ["no upstream broker can be reached", "refused", "check --upstream"]),
+        (["--upstream", "no.such.invalid:1"], ["no.such.invalid:1", "check --upstream"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_cannot_run_says_why_in_one_line(arguments: list[str], words: list[str]) -> None:
+    line = refused(*arguments)
+    assert line.startswith("weir: ")
+    for word in words:
+        assert word in line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("upstream = [", "not TOML"),
+        ("upstreams = 'a:1'", "unknown field `upstreams`"),
+        ("upstream = 3", "Expected `str`, got `int` - at `$.upstream`"),
+        ("throttle_mode = 'wait'", "Invalid enum value 'wait' - at `$.throttle_mode`"),
+        ("connections_max = 1.5", "$.connections_max"),
+        ("refresh_s = true", "$.refresh_s"),
+    ],
+)
+def test_a_configuration_file_with_a_mistake_is_named(tmp_path: Path, text: str, words: str) -> None:
+    file = written(tmp_path / "weir.toml", text)
+    line = refused("--config", file)
+    assert line.startswith(f"weir: {file}: ")
+    assert words in line
+
+
+def test_a_configuration_file_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_bytes(b"upstream = '\xff'")
+    assert "not TOML" in refused("--config", str(file))
+
+
+def test_a_quota_file_with_a_mistake_is_named(tmp_path: Path) -> None:
+    file = written(tmp_path / "quotas.toml", "[[quota]]\nproducer_byte_rate = 1\n")
+    line = refused("--upstream", "a:1", "--quotas", file)
+    assert line.startswith(f"weir: {file}: ")
+
+
+def test_options_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text('upstream = "file:1"\nlisten = ":7000"\nquotas = "q.toml"\nrefresh_s = 5\n')
+    loaded = config.load(file, {"upstream": "option:2", "listen": None})
+    assert loaded.settings.upstream == "option:2"
+    assert (loaded.listen.port, loaded.settings.refresh_s) == (7000, 5.0)
+    assert loaded.settings.in_flight_max == 1000
+    assert loaded.quota_file == tmp_path / "q.toml", "relative to the file that says so"
+    assert (loaded.ports.first, loaded.ports.last) == (7001, 7100)
+
+
+def test_an_option_is_relative_to_where_the_command_runs(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text('upstream = "file:1"\nquotas = "q.toml"\n')
+    loaded = config.load(file, {"quotas": "mine.toml"})
+    assert str(loaded.quota_file) == "mine.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("a:1", "a", 1), ("[::1]:9092", "::1", 9092), ("10.0.0.1:65535", "10.0.0.1", 65535)],
+)
+def test_addresses(text: str, host: str, port: int) -> None:
+    assert config.parse_address(text, "upstream") == (host, port)
+
+
+def test_help_shows_every_key_and_examples_to_copy() -> None:
+    result = CliRunner().invoke(weir, ["run", "--help"])
+    assert result.exit_code == 0
+    for field in config.Settings.__struct_fields__:
+        assert f"--{field.replace('_', '-')}" in result.output
+    assert "weir run --upstream kafka-1:9092 --listen 0.0.0.0:19092 --quotas quotas.toml" in result.output
+    assert "[[quota]]" in result.output
+
+
+@pytest.mark.parametrize("option", ["--help", "-h", "--version"])
+def test_the_command_itself_says_what_it_is(option: str) -> None:
+    result = CliRunner().invoke(weir, [option])
+    assert result.exit_code == 0
+    assert "weir" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], ["No such command 'nonsense'", "see weir --help"]),
+        (["run", "--upstreams", "a:1"], ["No such option '--upstreams'", "see weir run --help"]),
+        (["run", "--upstream"], ["'--upstream' requires an argument"]),
+        (["run", "--throttle-mode", "x"], ["'x' is not one of", "mute"]),
+        (["demo", "--seconds", "1"], ["1.0 is not in the range 5<=x<=3600", "see weir demo --help"]),
+    ],
+)
+def test_wrong_usage_is_one_line_too(
+    arguments: list[str],
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["weir", *arguments])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert exited.value.code == USAGE
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert out == ""
+    assert line.startswith("weir: ")
+    assert all(word in line for word in words)
+
+
+# As a process
+
+
+class Weir:
+    """A running `weir run`, and the lines it logs."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[dict[str, object]] = []
+
+    def logged(self, words: str) -> dict[str, object]:
+        """Wait for a line."""
+        assert self.process.stderr is not None
+        for text in self.process.stderr:
+            self.lines.append(json.loads(text))
+            if words in str(self.lines[-1]["event"]):
+                return self.lines[-1]
+        raise AssertionError(f"{words!r} was not logged: {self.lines}")
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[Weir]:
+    command = [sys.executable, "-c", "from cli.main import main; main()", "run", "--log-format", "json"]
+    process = subprocess.Popen(
+        [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
+    )
+    patience = threading.Timer(30, process.kill)
+    patience.start()
+    try:
+        yield Weir(process)
+    finally:
+        patience.cancel()
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[int]:
+    """A port at which every request is answered as a produce request, which discovery does not understand."""
+    with socket.create_server((HOST, 0)) as listening:
+
+        def serve(connection: socket.socket) -> None:
+            with connection:
+                while head := connection.recv(12, socket.MSG_WAITALL):
+                    connection.recv(int.from_bytes(head[:4]) - 8, socket.MSG_WAITALL)
+                    answer = response(ProduceResponse(), 7, int.from_bytes(head[8:12]))
+                    connection.sendall(answer)
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def throttle_ms(port: int, size: int) -> int:
+    """What a produce request of this size, on a connection of its own, is told."""
+    with socket.create_connection((HOST, port), 10) as client:
+        client.sendall(request(ProduceRequest(acks=1, transactional_id="t" * size), 7))
+        answer = client.recv(4 + 4 + 8, socket.MSG_WAITALL)
+        return int.from_bytes(answer[-4:])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
+    broker: int, tmp_path: Path, number: signal.Signals
+) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text("")
+    port = free_range(12)
+    options = {
+        "--upstream": f"{HOST}:{broker}",
+        "--listen": f"{HOST}:{port}",
+        "--broker-ports": f"{port + 1}-{port + 10}",
+        "--quotas": str(quotas),
+        "--connect-timeout-s": "1",
+    }
+    with running(*(word for option in options.items() for word in option)) as weir_run:
+        weir_run.logged("listening")
+        assert throttle_ms(port, 30_000) == 0
+        limited = tmp_path / "new.toml"
+        limited.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1000\n')
+        limited.replace(quotas)  # as editors do
+        weir_run.logged("quota file loaded")
+        assert throttle_ms(port, 30_000) > 10_000
+        quotas.write_text("[[quota]]\nclient_id = ")
+        assert "quotas.toml" in str(weir_run.logged("quota file not loaded")["reason"])
+        assert throttle_ms(port, 30_000) > 10_000
+        weir_run.process.send_signal(number)
+        weir_run.logged("stopping")
+        assert weir_run.process.wait(20) == 0
+
+
+def test_a_port_that_is_taken_is_one_line_and_exit_code_2(broker: int) -> None:
+    line = refused("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{broker}", "--log-level", "error")
+    assert f"cannot listen on {HOST}:{broker}" in line
+    assert "choose another --listen" in line

@@ -1,0 +1,105 @@
+"""One job for kafka-python, in a process of its own: `kafka_python_worker.py < job.json > result.json`.
+
+A process of its own lets tests use releases that cannot be imported side by side. What a job and a result
+hold is in `kafka_python.py`; message values travel in base64.
+"""
+
+import base64
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition, __version__
+
+_MAX_BYTES = 2 << 20
+
+
+def produce(job: dict[str, Any]) -> dict[str, Any]:
+    """Send every message, wait for every answer."""
+    producer = KafkaProducer(
+        bootstrap_servers=job["bootstrap"],
+        client_id=job["client_id"],
+        acks=job["acks"],
+        **({"max_request_size": _MAX_BYTES} | job["config"]),
+    )
+    began = time.monotonic()
+    values = [base64.b64decode(message) for message in job["messages"]]
+    futures = [producer.send(job["topic"], value, partition=job["partition"]) for value in values]
+    for future in futures:
+        future.get(timeout=job["timeout_s"])
+    seconds = time.monotonic() - began
+    metrics = producer.metrics()
+    producer.close()
+    return {"seconds": seconds, "throttle_max_ms": _throttle_max_ms(metrics)}
+
+
+def consume(job: dict[str, Any]) -> dict[str, Any]:
+    """Read `count` records, from the start of the topic or from where the group is."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=job["bootstrap"],
+        client_id=job["client_id"],
+        group_id=job["group"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **({"max_partition_fetch_bytes": _MAX_BYTES} | job["config"]),
+    )
+    began = time.monotonic()
+    if job["group"] is None:
+        consumer.assign(
+            [TopicPartition(job["topic"], p) for p in consumer.partitions_for_topic(job["topic"])]
+        )
+    else:
+        consumer.subscribe([job["topic"]])
+    records = _poll(consumer, job["count"], began, job["timeout_s"])
+    seconds = time.monotonic() - began
+    if job["group"] is not None:
+        consumer.commit()
+    metrics = consumer.metrics()
+    consumer.close()
+    return {
+        "seconds": seconds,
+        "throttle_max_ms": _throttle_max_ms(metrics),
+        "records": [(r.partition, r.offset, base64.b64encode(r.value).decode(), at) for r, at in records],
+    }
+
+
+def _poll(consumer: Any, count: int, began: float, timeout_s: float) -> list[tuple[Any, float]]:
+    records: list[tuple[Any, float]] = []
+    while len(records) < count and time.monotonic() < began + timeout_s:
+        for batch in consumer.poll(timeout_ms=500).values():
+            at_s = time.monotonic() - began
+            records += [(record, at_s) for record in batch]
+    return records
+
+
+def _throttle_max_ms(metrics: dict[str, dict[str, float]]) -> float:
+    """Of all responses; a metric that nothing was recorded in may be minus infinity or NaN."""
+    values = [group["throttle-time-max"] for group in metrics.values() if "throttle-time-max" in group]
+    return max((value for value in values if 0 <= value < float("inf")), default=0.0)
+
+
+class _Throttles(logging.Handler):
+    """Each throttled response is logged, its milliseconds the last argument."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.seen: list[float] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "throttled by broker" in str(record.msg) and isinstance(record.args, tuple):
+            self.seen.append(float(str(record.args[-1])))
+
+
+def main() -> None:
+    """Do the job on stdin."""
+    throttles = _Throttles()
+    logging.getLogger("kafka").addHandler(throttles)
+    job = json.load(sys.stdin)
+    result = {"produce": produce, "consume": consume}[job["do"]](job)
+    json.dump(result | {"version": __version__, "throttle_ms": throttles.seen}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""librdkafka, through confluent-kafka, in this process."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.clients.model import MAX_MESSAGE_BYTES, Acks, ClientError, Consumed, Produced, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from confluent_kafka import KafkaError, Message, ThrottleEvent
+
+_ANY_PARTITION = -1
+
+
+def create_topic(
+    bootstrap: str, topic: str, partitions: int = 1, replication: int = 1, timeout_s: float = 30.0
+) -> None:
+    """Create a topic and return when every partition has a leader. Raises ClientError."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    future = admin.create_topics([NewTopic(topic, partitions, replication)])[topic]
+    try:
+        future.result(timeout_s)
+    except KafkaException as error:
+        raise ClientError(f"could not create topic {topic}: {error}") from error
+    deadline = time.monotonic() + timeout_s
+    while not _has_leaders(admin, topic, partitions):
+        if time.monotonic() > deadline:
+            raise ClientError(f"topic {topic}: not every partition got a leader within {timeout_s:.0f} s")
+
+
+def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
+    found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+    return sum(partition.leader >= 0 for partition in found) == partitions
+
+
+class Librdkafka:
+    """See `model.Client`. Every throttle time above zero is reported one by one."""
+
+    name = "librdkafka"
+
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        messages: Sequence[bytes],
+        *,
+        acks: Acks = "all",
+        partition: int | None = None,
+        client_id: str = "weir-tests",
+        config: Mapping[str, Any] | None = None,
+        timeout_s: float = 60.0,
+    ) -> Produced:
+        """See `model.Client`."""
+        seen = _Seen()
+        options = {"acks": acks, "message.max.bytes": MAX_MESSAGE_BYTES}
+        producer = Producer(seen.options(bootstrap, client_id) | options | dict(config or {}))
+        began = time.monotonic()
+        for message in messages:
+            _send(producer, topic, message, partition, seen, began + timeout_s)
+        left = producer.flush(max(0.0, began + timeout_s - time.monotonic()))
+        seconds = time.monotonic() - began
+        if left or seen.errors:
+            what = "; ".join(sorted(set(seen.errors)))
+            raise ClientError(f"{left} of {len(messages)} messages unanswered after {seconds:.1f} s; {what}")
+        return Produced(seconds, seen.throttle_max_ms, tuple(seen.throttle_ms))
+
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        group: str | None = None,
+        client_id: str = "weir-tests",
+        config: Mapping[str, Any] | None = None,
+        timeout_s: float = 60.0,
+    ) -> Consumed:
+        """See `model.Client`."""
+        seen = _Seen()
+        options = {
+            "group.id": group or "unused",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        consumer = Consumer(seen.options(bootstrap, client_id) | options | dict(config or {}))
+        with closing(consumer):
+            began = time.monotonic()
+            if group is None:
+                consumer.assign(_from_start(consumer, topic, timeout_s))
+            else:
+                consumer.subscribe([topic])
+            records = _read(consumer, count, began, timeout_s)
+            seconds = time.monotonic() - began
+            if len(records) < count:
+                what = "; ".join(sorted(set(seen.errors)))
+                raise ClientError(f"{len(records)} of {count} records after {seconds:.1f} s; {what}")
+            if group is not None:
+                consumer.commit(asynchronous=False)
+        return Consumed(tuple(records), seconds, seen.throttle_max_ms, tuple(seen.throttle_ms))
+
+
+class _Seen:
+    """What librdkafka calls back about."""
+
+    def __init__(self) -> None:
+        self.throttle_ms: list[float] = []
+        self.errors: list[str] = []
+
+    def options(self, bootstrap: str, client_id: str) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "throttle_cb": self._throttled,
+            "error_cb": lambda error: self.errors.append(str(error)) if error.fatal() else None,
+            "log_level": 2,
+        }
+
+    @property
+    def throttle_max_ms(self) -> float:
+        return max(self.throttle_ms, default=0.0)
+
+    def delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self.errors.append(str(error))
+
+    def _throttled(self, event: ThrottleEvent) -> None:
+        """Called for each throttled response, and once with zero when the throttling ends."""
+        if event.throttle_time > 0:
+            self.throttle_ms.append(round(event.throttle_time * 1000, 3))
+
+
+def _send(
+    producer: Producer, topic: str, message: bytes, partition: int | None, seen: _Seen, deadline: float
+) -> None:
+    to = _ANY_PARTITION if partition is None else partition
+    while True:
+        try:
+            producer.produce(topic, message, partition=to, on_delivery=seen.delivered)
+        except BufferError as error:
+            if time.monotonic() > deadline:
+                raise ClientError(f"librdkafka's queue stayed full: {error}") from error
+            producer.poll(0.05)
+        else:
+            producer.poll(0)
+            return
+
+
+def _from_start(consumer: Consumer, topic: str, timeout_s: float) -> list[TopicPartition]:
+    try:
+        found = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
+    except KafkaException as error:
+        raise ClientError(f"no metadata of topic {topic}: {error}") from error
+    return [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in found]
+
+
+def _read(consumer: Consumer, count: int, began: float, timeout_s: float) -> list[Record]:
+    records: list[Record] = []
+    while len(records) < count and time.monotonic() < began + timeout_s:
+        for message in consumer.consume(min(500, count - len(records)), timeout=0.2):
+            if error := message.error():
+                raise ClientError(f"after {len(records)} of {count} records: {error}")
+            records.append(_record(message, time.monotonic() - began))
+    return records
+
+
+def _record(message: Message, at_s: float) -> Record:
+    partition, offset, value = message.partition(), message.offset(), message.value()
+    if partition is None or offset is None or not isinstance(value, bytes):
+        raise ClientError(f"librdkafka handed out half a message: {partition=} {offset=}")
+    return Record(partition, offset, value, at_s)

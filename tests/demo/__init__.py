@@ -1,0 +1,1 @@
+"""Tests of the demonstration: its words and numbers, and one run of it."""

@@ -1,0 +1,98 @@
+"""`weir demo` as users run it, before the mock cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+DEMO = [sys.executable, "-m", "cli", "demo"]
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.broker
+
+
+def start(*options: str, tmp_path: Path) -> subprocess.Popen[str]:
+    """Start it with a temporary directory of its own."""
+    return subprocess.Popen(
+        [*DEMO, *options],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_every_rate_is_near_its_quota(tmp_path: Path) -> None:
+    demo = start("--json", tmp_path=tmp_path)
+    shown, errors = demo.communicate(timeout=120)
+    assert (demo.returncode, errors) == (0, ""), shown
+    found: dict[str, Any] = msgspec.json.decode(shown)
+    assert found["passed"]
+    by_name = {entity["client_id"]: entity for entity in found["entities"]}
+    assert by_name["everywhere"]["brokers"] == 3
+    assert by_name["audit"]["throttled_responses"] == 0
+    assert all(entity["throttled_responses"] > 0 for name, entity in by_name.items() if name != "audit")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    demo = start(tmp_path=tmp_path)
+    assert demo.stdout is not None
+    while "warming up" not in (line := demo.stdout.readline()):
+        assert line, demo.communicate()
+    children = children_of(demo.pid)
+    assert len(children) == 2
+    demo.send_signal(number)
+    _shown, errors = demo.communicate(timeout=30)
+    assert (demo.returncode, errors) == (130, "stopped; nothing is left running\n")
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    assert not list(tmp_path.iterdir())
+
+
+def test_killed_it_leaves_no_process(tmp_path: Path) -> None:
+    demo = start(tmp_path=tmp_path)
+    assert demo.stdout is not None
+    while "warming up" not in (line := demo.stdout.readline()):
+        assert line, demo.communicate()
+    children = children_of(demo.pid)
+    demo.kill()
+    demo.communicate()
+    deadline = time.monotonic() + 20
+    while (left := [pid for pid in children if is_running(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def children_of(parent: int) -> list[int]:
+    """Return the pids of a process's children; without /proc, the tests that ask fail with the reason."""
+    if not Path("/proc/self/stat").exists():
+        pytest.fail("this test finds processes in /proc, which this system has not")
+    return [int(stat[0]) for stat in stats() if stat[3] == str(parent)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process has not ended; a zombie, whose new parent has yet to take note, has."""
+    return any(stat[0] == str(pid) and stat[2] != "Z" for stat in stats())
+
+
+def stats() -> list[list[str]]:
+    """Return pid, name, state, parent, ... of every process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            before, _, after = path.read_text().rpartition(") ")
+        except OSError:
+            continue  # it has just ended
+        pid, _, name = before.partition(" (")
+        found.append([pid, name, *after.split()])
+    return found

@@ -1,0 +1,107 @@
+"""Rates, verdicts, pace and free ports: numbers in, numbers out."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from demo.cast import CAST, Actor, quota_file, quota_table
+from demo.clients import MESSAGE, MESSAGES_MAX, Pace
+from demo.errors import DemoError
+from demo.measure import Meter, Reading, Result, read, used_up
+from demo.proxy_process import PORTS, free_ports
+from quotas import parse
+
+LIMITED = Actor("app", "producer", 1_000_000)
+FREE = Actor("free", "consumer", None, pace=1_000_000)
+
+
+def result(actor: Actor, payload_bytes: int, *, throttled: int = 0, brokers: int = 1) -> Result:
+    return Result(actor, brokers, Reading(5.0, 1_000), Reading(15.0, 1_000 + payload_bytes, throttled))
+
+
+def test_the_rate_is_what_came_between_two_readings() -> None:
+    assert result(LIMITED, 9_000_000).rate == 900_000
+    assert result(LIMITED, 9_000_000).deviation == pytest.approx(-0.1)
+    start = Reading(5.0, 1_000)
+    assert Result(LIMITED, 1, start, start).rate == 0
+
+
+def test_a_quota_counts_once_for_each_broker() -> None:
+    spread = result(LIMITED, 29_000_000, throttled=1, brokers=3)
+    assert spread.quota == 3_000_000
+    assert not spread.failure
+
+
+@pytest.mark.parametrize(
+    ("actor", "payload_bytes", "throttled", "failure"),
+    [
+        (LIMITED, 8_000_000, 1, ""),
+        (LIMITED, 12_000_000, 1, ""),
+        (LIMITED, 7_900_000, 1, "below quota"),
+        (LIMITED, 12_100_000, 1, "above quota"),
+        (LIMITED, 10_000_000, 0, "never throttled"),
+        (FREE, 10_000_000, 0, ""),
+        (FREE, 10_000_000, 1, "throttled without a quota"),
+        (FREE, 7_900_000, 0, "slowed down"),
+        (FREE, 12_100_000, 0, "faster than meant"),
+    ],
+)
+def test_verdict(actor: Actor, payload_bytes: int, throttled: int, failure: str) -> None:
+    assert result(actor, payload_bytes, throttled=throttled).failure == failure
+
+
+def test_meters_of_one_actor_are_read_together() -> None:
+    first, second = Meter(payload_bytes=10), Meter(payload_bytes=5)
+    first.throttle(120)
+    first.throttle(300)
+    first.throttle(0)  # librdkafka's word for the end of throttling
+    second.throttle(80)
+    assert read([first, second], 7.5) == Reading(7.5, 15, 3, 80, 300)
+
+
+def test_a_window_is_full_once_its_client_was_throttled() -> None:
+    assert not used_up(LIMITED, Reading(0.0))
+    assert used_up(LIMITED, Reading(0.0, throttled=1))
+    assert used_up(FREE, Reading(0.0))
+
+
+def test_pace_earns_by_the_second_and_keeps_no_more_than_one() -> None:
+    pace = Pace(20 * len(MESSAGE))
+    assert pace.messages(100.0) == 0
+    assert pace.messages(100.5) == 10
+    pace.use(4)
+    assert pace.messages(100.5) == 6
+    assert pace.messages(200.0) == 20
+    pace.rate = None
+    assert pace.messages(200.0) == MESSAGES_MAX
+
+
+def test_the_quota_file_says_what_the_cast_says() -> None:
+    text = quota_file(CAST)
+    assert parse(text) == quota_table(CAST)
+    assert '[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 500000\n' in text
+    assert "audit" not in text
+    assert "newcomer" not in text
+
+
+def test_ports_are_free_where_brokers_need_them() -> None:
+    asked: list[int] = []
+
+    def is_free(port: int) -> bool:
+        asked.append(port)
+        return len(asked) > 1  # the first draw fails
+
+    draws = iter([21_000, 22_000])
+    assert free_ports([0, 1, 5], is_free, lambda _low, _high: next(draws)) == (22_000, "22001-22006")
+    assert asked == [21_000, 22_000, 22_001, 22_002, 22_006]
+
+
+def test_ports_stay_in_range_whatever_the_node_ids() -> None:
+    listen, ports = free_ports([0, 30_000], lambda _port: True, random.Random(1).randint)
+    assert (listen, ports) == (PORTS[0], f"{PORTS[0] + 1}-{PORTS[0] + 30_001}")
+    with pytest.raises(DemoError, match="node ids span 60001"):
+        free_ports([0, 60_000], lambda _port: True)
+    with pytest.raises(DemoError, match="no room"):
+        free_ports([0], lambda _port: False)

@@ -1,0 +1,69 @@
+"""librdkafka's mock cluster refuses ApiVersions v3 in a format that no version has; clients cope with it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from demo.proxy_process import weir
+
+REQUEST = bytes.fromhex("00000012 0012 0003 00000007 0002 6162 00 02 61 02 62 00")
+"""ApiVersions v3, correlation id 7, client-id ab, software a of version b."""
+SENT_BY_MOCK_2_16 = bytes.fromhex("00000011 00000007 0023 01 0012 0000 0002 00000000")
+"""Correlation id 7; error 35; then neither version 0's array nor version 3's."""
+SENT_BY_KAFKA = bytes.fromhex("00000010 00000007 0023 00000001 0012 0000 0002")
+"""As brokers of 2.3 answer: version 0, with the versions of ApiVersions."""
+
+
+def frame(sock: socket.socket) -> bytes:
+    """Read one frame, or all there is."""
+    received = b""
+    while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4]):
+        more = sock.recv(65536)
+        if not more:
+            break
+        received += more
+    return received
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Serve one answer to ApiVersions; hang up at anything else."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server, request.param), daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def serve(server: socket.socket, answer: bytes) -> None:
+    """Serve connections one after the other until the server is shut down."""
+    with suppress(OSError):
+        while True:
+            client, _ = server.accept()
+            with client:
+                if frame(client) == REQUEST:
+                    client.sendall(answer)
+                    client.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("broker", "answer"),
+    [
+        pytest.param(SENT_BY_MOCK_2_16, SENT_BY_MOCK_2_16, id="mock"),
+        pytest.param(SENT_BY_KAFKA, SENT_BY_KAFKA, id="kafka"),
+    ],
+    indirect=["broker"],
+)
+def test_a_refused_version_passes_untouched(broker: str, answer: bytes, tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text("")
+    with weir(broker, [1], quotas) as bootstrap:
+        host, port = bootstrap.split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall(REQUEST)
+            assert frame(client) == answer

@@ -1,0 +1,154 @@
+"""What is shown: plain text without control codes, a table that moves, JSON."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+import cli.demo
+from cli.main import weir
+from demo.cast import CAST
+from demo.measure import Reading, Result
+from demo.rows import HEADINGS, Scene, aligned, as_json, closing, final_row, live_row, opening
+from demo.screens import MEASURE, WARM_UP, LiveScreen, PlainScreen, Screen
+
+SCENE = Scene("A mock cluster of 3 brokers", "a:1,b:2", 7, 15)
+
+
+def results(share: float = 1.0) -> list[Result]:
+    """Everyone at this share of the quota, after ten seconds."""
+    found = []
+    for actor in CAST:
+        brokers = 3 if actor.every_broker else 1
+        target = (actor.quota or 0) * brokers or actor.pace or 0
+        throttled = 0 if actor.quota is None else 12
+        now = Reading(
+            10.0, round(10 * target * share), throttled, 110 * bool(throttled), 250 * bool(throttled)
+        )
+        found.append(Result(actor, brokers, Reading(0.0), now))
+    return found
+
+
+def play(screen: Screen) -> None:
+    """Show a whole demonstration."""
+    with screen:
+        screen.open(SCENE)
+        for phase in (WARM_UP, MEASURE):
+            for quarter in range(5):
+                screen.update(phase, quarter / 4, results())
+        screen.close(SCENE, results())
+
+
+def test_rows() -> None:
+    spread = next(result for result in results(0.95) if result.actor.every_broker)
+    assert final_row(spread) == (
+        "everywhere",
+        "producer",
+        "3 x 0.50",
+        "1.43",
+        "-5%",
+        "up to 250 ms",
+        "holds",
+    )
+    assert live_row(spread).throttle == "110 ms"
+    by_name = {result.actor.client_id: final_row(result) for result in results()}
+    assert by_name["shared"].who == "2 producers"
+    assert by_name["newcomer"].quota == "default 0.50"
+    assert by_name["audit"][2:] == ("none", "3.00", "+0%", "none", "unslowed")
+
+
+def test_columns_are_aligned() -> None:
+    lines = aligned([HEADINGS, *map(final_row, results())]).splitlines()
+    assert len({line.index("+0%") for line in lines[1:]}) == 1
+    assert all(line == line.rstrip() and len(line) < 80 for line in lines)
+
+
+def test_opening_says_how_it_is_measured() -> None:
+    text = " ".join(opening(SCENE).split())
+    assert text.startswith("A mock cluster of 3 brokers, Weir in front, and 7 librdkafka clients")
+    assert "ten seconds' worth pass at once from cold. For the 15 s after that" in text
+
+
+def test_closing_passes_or_names_who_fails() -> None:
+    assert closing(results(1.19))[0].startswith("Passed: every rate is within 20 % of its quota")
+    assert closing(results(1.3))[0].startswith("Failed: orders (above quota), shared (above quota)")
+    assert "swings by up to 20 %" in closing(results())[1]
+
+
+def test_plain_lines_have_no_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    play(PlainScreen())
+    shown = capsys.readouterr().out
+    assert all(char.isprintable() or char == "\n" for char in shown)
+    assert shown.isascii()
+    lines = shown.splitlines()
+    assert [line[:4] for line in lines if "orders 1.00, shared 1.00" in line] == [
+        " 25%",
+        " 50%",
+        " 75%",
+        "100%",
+    ] * 2
+    assert "Passed: every rate is within 20 % of its quota, and `audit` was not slowed down." in lines
+
+
+def test_a_terminal_gets_a_table_that_moves() -> None:
+    shown = io.StringIO()
+    play(LiveScreen(Console(file=shown, force_terminal=True, width=140, color_system="standard")))
+    assert "\x1b[2K" in shown.getvalue()  # lines are drawn again
+    assert "\x1b[32mholds" in shown.getvalue()
+    assert (
+        shown.getvalue().count("\x1b[?25l") == shown.getvalue().count("\x1b[?25h") == 1
+    )  # the cursor is back
+
+
+def test_json_has_bytes_per_second() -> None:
+    found: dict[str, Any] = msgspec.json.decode(as_json(SCENE, results(0.5)))
+    assert (found["upstream"], found["seconds"], found["tolerance"], found["passed"]) == (
+        "a:1,b:2",
+        15,
+        0.2,
+        False,
+    )
+    assert found["entities"][4] == {
+        "client_id": "newcomer",
+        "role": "producer",
+        "quota_entity": "client-id <default>",
+        "clients": 1,
+        "brokers": 1,
+        "quota_bytes_per_s": 500_000,
+        "paced_bytes_per_s": None,
+        "rate_bytes_per_s": 250_000,
+        "deviation": -0.5,
+        "throttled_responses": 12,
+        "throttle_max_ms": 250,
+        "passed": False,
+        "failure": "below quota",
+    }
+
+
+def test_without_confluent_kafka_there_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.demo, "find_spec", lambda _name: None)
+    outcome = CliRunner().invoke(weir, ["demo"])
+    assert outcome.exit_code == 2
+    assert outcome.output == (
+        "weir: the demonstration needs confluent-kafka: install it beside Weir, or use `make demo`\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("upstream", "words"),
+    [
+        ("nonsense", "upstream is 'nonsense', must be HOST:PORT, for example kafka-1:9092 or [::1]:9092\n"),
+        (
+            "127.0.0.1:1",
+            "no upstream broker can be reached: 127.0.0.1:1: connection refused: check --upstream\n",
+        ),
+    ],
+)
+def test_an_upstream_that_is_not_there_is_one_line_and_2(upstream: str, words: str) -> None:
+    outcome = CliRunner().invoke(weir, ["demo", "--upstream", upstream])
+    assert (outcome.exit_code, outcome.output) == (2, f"weir: {words}")

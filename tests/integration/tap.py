@@ -1,0 +1,91 @@
+"""A tap on the wire: relays TCP connections between two loopback hosts, port for port, and keeps what passed.
+
+Weir listens on 127.0.0.1 and advertises 127.0.0.2, where the tap listens on the same ports: what clients and
+brokers say is seen by both, and recorded in between.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+HOST = "127.0.0.2"
+CHUNK_BYTES = 1 << 16
+
+
+@dataclass
+class Conversation:
+    """All bytes of one connection."""
+
+    requests: bytearray = field(default_factory=bytearray)
+    responses: bytearray = field(default_factory=bytearray)
+
+
+class Tap:
+    """Listens on HOST at the given ports and relays to `behind` at the same ports; a context manager."""
+
+    def __init__(self, ports: Iterable[int], behind: str = "127.0.0.1") -> None:
+        self.conversations: list[Conversation] = []
+        self._behind = behind
+        self._listeners = [socket.create_server((HOST, port)) for port in ports]
+        self._threads: list[threading.Thread] = []
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._spawn(self._accept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _spawn(self, target: object, *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]  # a method
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with selectors.DefaultSelector() as ready:
+            for listener in self._listeners:
+                ready.register(listener, selectors.EVENT_READ)
+            while not self._ended.is_set():
+                for key, _ in ready.select(0.2):
+                    assert isinstance(key.fileobj, socket.socket)
+                    client, _ = key.fileobj.accept()
+                    port = key.fileobj.getsockname()[1]
+                    conversation = Conversation()
+                    self.conversations.append(conversation)
+                    self._spawn(self._relay, client, port, conversation)
+        for listener in self._listeners:
+            listener.close()
+
+    def _relay(self, client: socket.socket, port: int, conversation: Conversation) -> None:
+        with (
+            client,
+            socket.create_connection((self._behind, port)) as server,
+            selectors.DefaultSelector() as ready,
+        ):
+            ready.register(client, selectors.EVENT_READ, (server, conversation.requests))
+            ready.register(server, selectors.EVENT_READ, (client, conversation.responses))
+            while not self._ended.is_set():
+                for key, _ in ready.select(0.2):
+                    assert isinstance(key.fileobj, socket.socket)
+                    other, kept = key.data
+                    try:
+                        data = key.fileobj.recv(CHUNK_BYTES)
+                        other.sendall(data)
+                    except OSError:
+                        return
+                    if not data:
+                        return
+                    kept += data

@@ -1,0 +1,120 @@
+"""Nothing is lost, doubled, reordered or changed on its way through Weir, whatever client and broker."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients import Librdkafka, create_topic
+from tests.clients.test_clients import CLIENTS, VERSIONS, some_messages
+
+if TYPE_CHECKING:
+    from tests.clients import Acks, Client
+    from tests.integration.conftest import StartWeir
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+GENEROUS = """
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 1000000000
+consumer_byte_rate = 1000000000
+"""
+"""A quota that is charged with every request and never exceeded."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+def test_each_record_arrives_once_in_order_unchanged(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: Client, version: str, acks: Acks
+) -> None:
+    if acks == 0 and client.name == "kafka-python-2.3.3":
+        acks = 1  # see KafkaPython: that release loses them by itself
+    cluster = kafka_cluster(version)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    create_topic(weir.bootstrap, topic)
+    messages = some_messages(2000, 500)
+    # One answered message first: a leader that is not ready closes the connection of acks=0, and librdkafka's
+    # retries then change the order (seen without Weir, 5 times in 14 at 0.10.2.2).
+    client.produce(weir.bootstrap, topic, messages[:1], acks="all")
+    client.produce(weir.bootstrap, topic, messages[1:], acks=acks)
+    consumed = client.consume(weir.bootstrap, topic, len(messages))
+    assert consumed.values == messages
+    assert [record.offset for record in consumed.records] == list(range(len(messages)))
+    assert weir.stop() == 0
+    assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_messages_of_one_megabyte_arrive(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: Client, version: str
+) -> None:
+    cluster = kafka_cluster(version)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    create_topic(weir.bootstrap, topic)
+    messages = some_messages(20, 1 << 20)
+    client.produce(weir.bootstrap, topic, messages)
+    assert client.consume(weir.bootstrap, topic, len(messages)).values == messages
+    assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_group_goes_on_where_it_committed(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: Client, version: str
+) -> None:
+    cluster = kafka_cluster(version)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    create_topic(weir.bootstrap, topic)
+    first, second = some_messages(300, 100), some_messages(300, 100, seed=2)
+    client.produce(weir.bootstrap, topic, first)
+    seen = client.consume(weir.bootstrap, topic, len(first), group=topic).values
+    client.produce(weir.bootstrap, topic, second)
+    seen += client.consume(weir.bootstrap, topic, len(second), group=topic).values
+    assert seen == first + second
+    assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_broker_of_a_cluster_is_reached_through_weir(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
+) -> None:
+    cluster = kafka_cluster(version, brokers=3)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    create_topic(weir.bootstrap, topic, partitions=6)
+    client = Librdkafka()
+    messages = {number: some_messages(100, 100, seed=number) for number in range(6)}
+    for number, some in messages.items():
+        client.produce(weir.bootstrap, topic, some, partition=number)
+    records = client.consume(weir.bootstrap, topic, 600).records
+    for number, some in messages.items():
+        assert [record.value for record in records if record.partition == number] == some
+    served = {entry["node_id"] for entry in entries(weir.log) if entry["event"] == "session ended"}
+    assert weir.stop() == 0
+    assert served | {entry["node_id"] for entry in entries(weir.log) if "node_id" in entry} == {0, 1, 2}
+    assert_no_complaint(weir.log)
+
+
+def test_over_ipv6(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str) -> None:
+    cluster = kafka_cluster("3.9.1")
+    weir = start_weir(cluster.bootstrap, GENEROUS, host="::1")
+    create_topic(weir.bootstrap, topic)
+    client = Librdkafka()
+    messages = some_messages(100, 100)
+    client.produce(weir.bootstrap, topic, messages)
+    assert client.consume(weir.bootstrap, topic, len(messages)).values == messages
+
+
+def entries(log: str) -> list[dict[str, object]]:
+    """The log's lines as values."""
+    return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+
+
+def assert_no_complaint(log: str) -> None:
+    """Everything that Weir saw, it understood."""
+    assert [entry for entry in entries(log) if entry["level"] in ("warning", "error")] == []

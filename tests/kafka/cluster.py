@@ -1,0 +1,279 @@
+"""One real Kafka cluster on this machine, from start to clean end."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from tests.kafka import jars, ports, wire, zookeeper
+from tests.kafka.java import java_command
+from tests.kafka.processes import Processes
+from tests.kafka.settings import HOST, Node, Topology, server_properties, zookeeper_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+_CLUSTER_ID = "V2VpclRlc3RDbHVzdGVyMA"  # any 16 bytes in base 64
+_START_S = 120.0
+_POLL_S = 0.05
+_BRIEF = ("-XX:TieredStopAtLevel=1",)  # for what ends before optimizing it would pay
+_LOG_TAIL_LINES = 30
+_LOG4J = os.path.join(os.path.dirname(__file__), "log4j.properties")  # noqa: PTH118, PTH120 (a JVM option)
+
+
+class ClusterError(Exception):
+    """A cluster did not start, or did not do what it was told."""
+
+
+class Cluster:
+    """Kafka `version` with `brokers` nodes, at 127.0.0.1 on `port`, `port` + 1, … (None: free ports).
+
+    Up to 2.8 with ZooKeeper, from 3.0 on in KRaft mode. Node ids count from `first_id`. `settings` override
+    `server.properties`. Use it as a context manager, or call `start` and `stop`. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        brokers: int = 1,
+        port: int | None = None,
+        first_id: int = 0,
+        settings: Mapping[str, str] | None = None,
+        heap: str = "384m",
+        java: str | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        if brokers < 1:
+            raise ValueError(f"a cluster needs at least one broker, not {brokers}")
+        self.version = version
+        self._heap = heap
+        self._java = java
+        self._say = say
+        self._wanted_port = port
+        self._brokers = brokers
+        self._first_id = first_id
+        self._settings = dict(settings or {})
+        self._topology = Topology(version, (), 0)
+        self._classpath: list[Path] = []
+        self._processes: Processes | None = None
+
+    # The cluster as its users see it.
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """Each broker's port by its node id."""
+        return {node.node_id: node.port for node in self._topology.nodes}
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as bootstrap.servers."""
+        return ",".join(f"{HOST}:{port}" for port in self.ports.values())
+
+    @property
+    def alive(self) -> set[int]:
+        """Node ids of the brokers whose processes run."""
+        return {node_id for node_id in self.ports if self._children.running(_name(node_id))}
+
+    @property
+    def logs(self) -> Path:
+        """Directory with a log file per process."""
+        return self._children.logs
+
+    @property
+    def directory(self) -> Path:
+        """Everything the cluster has on disk; gone after `stop`, except for logs that were kept."""
+        return self._children.directory
+
+    def pid(self, node_id: int) -> int:
+        """Process id of a broker. Raises KeyError."""
+        return self._children.pid(_name(node_id))
+
+    # Start and end.
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(keep_logs=isinstance(error, Exception))  # not for Ctrl-C
+
+    def start(self) -> None:
+        """Fetch what is missing, start every process, return when each broker knows all others.
+
+        Raises ClusterError (nothing is left but the logs it names), JarError, JavaMissingError.
+        """
+        if self._processes is not None:
+            raise ClusterError("this cluster was started already")
+        self._classpath = jars.classpath(self.version, self._say)
+        self._java = self._java or java_command()
+        self._topology = self._plan()
+        self._processes = Processes(f"weir-kafka-{self.version}-")
+        try:
+            self._start_all()
+        except BaseException as error:
+            self.stop(keep_logs=isinstance(error, Exception))
+            raise
+
+    def stop(self, *, keep_logs: bool = False) -> None:
+        """Kill every process and delete the data; its logs too unless they are kept. May be called again."""
+        if self._processes is not None:
+            self._processes.close(keep_logs=keep_logs)
+            if keep_logs:
+                self._say(f"logs of Kafka {self.version}: {self._processes.logs}")
+
+    def kill(self, node_id: int) -> None:
+        """End a broker at once (SIGKILL); its data stays.
+
+        Of two KRaft brokers only the first is a controller: without it the other cannot do much.
+        """
+        self._children.kill(_name(node_id))
+
+    def terminate(self, node_id: int, timeout_s: float = 30.0) -> None:
+        """End a broker as an operator would (SIGTERM): it hands over its partitions first."""
+        self._children.terminate(_name(node_id), timeout_s)
+
+    def restart(self, node_id: int) -> None:
+        """End a broker in good order if it runs, start it with its old data, return when it is ready."""
+        if node_id in self.alive:
+            self.terminate(node_id)
+        if not self._topology.kraft:
+            self._wait(f"ZooKeeper to forget broker {node_id}", lambda: node_id not in self._registered())
+        self._start_broker(node_id)
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Return when every running broker answers and lists just the running ones. Raises ClusterError."""
+        for node_id in sorted(self.alive):
+            self._wait(f"broker {node_id} to be ready", partial(self._is_ready, node_id))
+
+    def run(
+        self, main_class: str, *arguments: str, timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of Kafka's command-line tools, e.g. `run("kafka.admin.ConfigCommand", "--describe", …)`."""
+        command = [*self._jvm("256m", *_BRIEF), main_class, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    def check(self) -> None:
+        """Raise ClusterError if a process ended that nobody told to end."""
+        for name in ["zookeeper", *map(_name, self.ports)]:
+            self._check(name)
+
+    # How it is done.
+
+    @property
+    def _children(self) -> Processes:
+        if self._processes is None:
+            raise ClusterError("this cluster was not started")
+        return self._processes
+
+    def _plan(self) -> Topology:
+        first_port = ports.free_range(self._brokers) if self._wanted_port is None else self._wanted_port
+        taken = [port for port in range(first_port, first_port + self._brokers) if not ports.is_free(port)]
+        if taken:
+            raise ClusterError(f"port {taken[0]} is in use: choose another, or end what listens there")
+        internal = ports.free_range(self._brokers + 1)
+        nodes = tuple(
+            Node(self._first_id + index, first_port + index, internal + index)
+            for index in range(self._brokers)
+        )
+        return Topology(self.version, nodes, internal + self._brokers, self._settings)
+
+    def _start_all(self) -> None:
+        for node in self._topology.nodes:
+            self._properties(node.node_id).write_text(
+                server_properties(self._topology, node, self._children.data / f"log-{node.node_id}")
+            )
+        if self._topology.kraft:
+            self._format_storage()
+        else:
+            self._start_zookeeper()
+        for node_id in self.ports:
+            self._start_broker(node_id)
+        self.wait_until_ready()
+
+    def _properties(self, node_id: int) -> Path:
+        return self._children.data / f"server-{node_id}.properties"
+
+    def _format_storage(self) -> None:
+        """KRaft wants each node's directory prepared; the tool runs once per node, side by side."""
+        for node_id in self.ports:
+            arguments = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID]
+            arguments += ["-c", str(self._properties(node_id))]
+            self._children.start(f"format-{node_id}", [*self._jvm("128m", *_BRIEF), *arguments])
+        for node_id in self.ports:
+            status = self._children.wait(f"format-{node_id}", _START_S)
+            if status != 0:
+                raise self._failure(f"format-{node_id}", f"ended with status {status}")
+
+    def _start_zookeeper(self) -> None:
+        port, data = self._topology.zookeeper_port, self._children.data
+        config = data / "zookeeper.properties"
+        config.write_text(zookeeper_properties(port, data / "zookeeper"))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        self._children.start("zookeeper", [*self._jvm("128m", *_BRIEF), main, str(config)])
+        self._wait("ZooKeeper to be ready", lambda: zookeeper.is_ready(HOST, port))
+
+    def _start_broker(self, node_id: int) -> None:
+        command = [*self._jvm(self._heap), "kafka.Kafka", str(self._properties(node_id))]
+        self._children.start(_name(node_id), command)
+
+    def _jvm(self, heap: str, *options: str) -> list[str]:
+        return [
+            self._java or java_command(),
+            f"-Xmx{heap}",
+            *options,
+            "-XX:+UseSerialGC",
+            "-Djava.awt.headless=true",
+            "-Djava.net.preferIPv4Stack=true",
+            f"-Dlog4j.configuration=file:{_LOG4J}",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-cp",
+            os.pathsep.join(map(str, self._classpath)),
+        ]
+
+    def _registered(self) -> set[int]:
+        return zookeeper.broker_ids(HOST, self._topology.zookeeper_port)
+
+    def _is_ready(self, node_id: int) -> bool:
+        try:
+            return wire.known_brokers(HOST, self.ports[node_id]) == self.alive
+        except (OSError, EOFError, struct.error):
+            return False
+
+    def _wait(self, what: str, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START_S
+        while not is_so():
+            self.check()
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"Kafka {self.version}: waited {_START_S:.0f} s for {what}; {self._where()}"
+                )
+            time.sleep(_POLL_S)
+
+    def _check(self, name: str) -> None:
+        status = self._children.exit_status(name)
+        if status is not None:
+            raise self._failure(name, f"ended with status {status}")
+
+    def _failure(self, name: str, what: str) -> ClusterError:
+        lines: Iterable[str] = ()
+        with suppress(OSError):
+            lines = self._children.log(name).read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+        return ClusterError("\n".join([f"Kafka {self.version}, {name}: {what}; {self._where()}", *lines]))
+
+    def _where(self) -> str:
+        return f"its logs are in {self._children.logs}"
+
+
+def _name(node_id: int) -> str:
+    return f"broker-{node_id}"

@@ -1,0 +1,29 @@
+"""Free TCP ports on the loopback interface."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+from tests.kafka.settings import HOST
+
+_LOWEST, _HIGHEST = 20_000, 32_000  # below what Linux hands to outgoing connections
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on `port` now."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_range(count: int) -> int:
+    """The first of `count` adjacent free ports, drawn at random so that processes rarely meet."""
+    while True:
+        first = random.randrange(_LOWEST, _HIGHEST - count)
+        if all(is_free(port) for port in range(first, first + count)):
+            return first

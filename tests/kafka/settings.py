@@ -1,0 +1,129 @@
+"""Configuration files of brokers and of ZooKeeper, sized for tests: little memory and disk, no waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.kafka.jars import version_tuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+HOST = "127.0.0.1"
+_MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One broker: its node id, its client port, and under KRaft its controller's port."""
+
+    node_id: int
+    port: int
+    controller_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What the configuration of every broker depends on. `settings` has the last word over everything."""
+
+    version: str
+    nodes: tuple[Node, ...]
+    zookeeper_port: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kraft(self) -> bool:
+        """Whether the brokers are their own controllers (3.0 and newer) or need ZooKeeper."""
+        return version_tuple(self.version) >= (3, 0)
+
+    @property
+    def voters(self) -> tuple[Node, ...]:
+        """The KRaft controllers: an odd number of brokers, so that of three or more any one may be killed."""
+        return self.nodes[: len(self.nodes) - 1 + len(self.nodes) % 2]
+
+
+def server_properties(topology: Topology, node: Node, log_dir: Path) -> str:
+    """The text of one broker's `server.properties`."""
+    properties = _small(len(topology.nodes)) | {"log.dirs": str(log_dir)}
+    properties |= _kraft(topology, node) if topology.kraft else _zookeeper(topology, node)
+    return render(properties | dict(topology.settings))
+
+
+def _small(brokers: int) -> dict[str, str]:
+    """Bounded disk, small internal topics, room for 1 MB messages. Old brokers ignore what they lack."""
+    replicas = min(3, brokers)
+    properties = {
+        "message.max.bytes": 2 * _MB,
+        "replica.fetch.max.bytes": 2 * _MB,
+        "log.segment.bytes": 16 * _MB,
+        "log.retention.bytes": 256 * _MB,
+        "log.retention.check.interval.ms": 10_000,
+        "log.segment.delete.delay.ms": 1_000,
+        "log.cleaner.dedupe.buffer.size": 4 * _MB,
+        "auto.create.topics.enable": "true",
+        "default.replication.factor": replicas,
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 4,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": 4,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": 1,
+    }
+    return {key: str(value) for key, value in properties.items()}
+
+
+def _kraft(topology: Topology, node: Node) -> dict[str, str]:
+    """Combined mode: the first odd number of nodes are controllers too."""
+    is_voter = node in topology.voters
+    listeners = [f"PLAINTEXT://{HOST}:{node.port}"]
+    listeners += [f"CONTROLLER://{HOST}:{node.controller_port}"] if is_voter else []
+    protocols = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    return {
+        "process.roles": "broker,controller" if is_voter else "broker",
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": ",".join(
+            f"{voter.node_id}@{HOST}:{voter.controller_port}" for voter in topology.voters
+        ),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(listeners),
+        "listener.security.protocol.map": ",".join(
+            ["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in protocols)]
+        ),
+    }
+
+
+def _zookeeper(topology: Topology, node: Node) -> dict[str, str]:
+    return {
+        "broker.id": str(node.node_id),
+        "broker.id.generation.enable": "false",  # otherwise ids above 1000 are refused
+        "listeners": f"PLAINTEXT://{HOST}:{node.port}",
+        "zookeeper.connect": f"{HOST}:{topology.zookeeper_port}",
+        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.connection.timeout.ms": "30000",
+    }
+
+
+def zookeeper_properties(port: int, data: Path) -> str:
+    """The text of ZooKeeper's configuration file."""
+    return render(
+        {
+            "clientPort": str(port),
+            "clientPortAddress": HOST,
+            "dataDir": str(data),
+            "tickTime": "1000",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,dump",
+        }
+    )
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """A Java properties file. Backslashes and line ends in values are escaped, as Java reads them back."""
+    escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in properties.items()}
+    return "".join(f"{key}={value}\n" for key, value in escaped.items())

@@ -1,0 +1,34 @@
+"""Questions to ZooKeeper by its four-letter words."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+
+def ask(host: str, port: int, word: str, timeout_s: float = 5.0) -> str:
+    """What ZooKeeper answers to a four-letter word. Raises OSError."""
+    with socket.create_connection((host, port), timeout_s) as connection:
+        connection.sendall(word.encode())
+        answer = bytearray()
+        while part := connection.recv(65536):
+            answer += part
+    return answer.decode(errors="replace")
+
+
+def is_ready(host: str, port: int) -> bool:
+    """Whether ZooKeeper serves requests."""
+    try:
+        return ask(host, port, "ruok") == "imok"
+    except OSError:
+        return False
+
+
+def broker_ids(host: str, port: int) -> set[int]:
+    """Ids of the brokers that are registered now. Raises OSError."""
+    return parse_broker_ids(ask(host, port, "dump"))
+
+
+def parse_broker_ids(dump: str) -> set[int]:
+    """The broker ids in what ZooKeeper answers to `dump`."""
+    return {int(number) for number in re.findall(r"/brokers/ids/([0-9]+)\b", dump)}

@@ -1,0 +1,90 @@
+"""API keys, versions and headers, held to Kafka's own table (data/throttle_fields.json) and to kio's error
+codes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import kio.schema.errors
+import pytest
+
+from protocol import schema
+from protocol.api import ApiKey, is_flexible, request_header_version, response_header_version, versions
+from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from protocol.versions import VersionRange
+
+TABLE: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "data" / "throttle_fields.json").read_text()
+)["responses"]
+
+
+def test_api_keys_are_called_as_the_schemas_call_them() -> None:
+    named = {key: found.name for key in schema.api_keys() if (found := schema.api(key)) is not None}
+    assert {int(key): key.name.replace("_", "") for key in ApiKey} == {
+        key: name.upper() for key, name in named.items()
+    }
+
+
+def test_versions_are_those_of_both_releases() -> None:
+    assert {row["api_key"] for row in TABLE} == set(schema.api_keys())
+    for row in TABLE:
+        ranges = row["valid_versions"].values()
+        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+        assert versions(row["api_key"]) == VersionRange(low, high)
+    assert versions(4711) is None
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row["name"] for row in TABLE])
+def test_headers_and_flexibility_are_kafkas(row: dict[str, Any]) -> None:
+    key, flexible_from = row["api_key"], row["flexible_from"]
+    for entry in row["versions"]:
+        version = entry["version"]
+        assert request_header_version(key, version) == entry["request_header_version"]
+        assert response_header_version(key, version) == entry["response_header_version"]
+        assert is_flexible(key, version) == (flexible_from is not None and version >= flexible_from)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row["name"] for row in TABLE])
+def test_throttle_fields_are_where_kafka_has_them(row: dict[str, Any]) -> None:
+    found = schema.api(row["api_key"])
+    assert found is not None
+    for entry in row["versions"]:
+        layout = found.response.layout(entry["version"])
+        names = [slot.name for slot in layout.fields]
+        assert ("throttle_time_ms" in names) == entry["present"]
+        if entry["present"]:
+            assert (names.index("throttle_time_ms"), len(names)) == (entry["index"], entry["fields"])
+        assert len(layout.tagged) == len(entry["tagged_fields"])
+
+
+def test_the_two_special_headers() -> None:
+    assert response_header_version(ApiKey.API_VERSIONS, 3) == 0
+    assert request_header_version(ApiKey.CONTROLLED_SHUTDOWN, 0) == 0
+
+
+def test_an_unknown_version_is_an_error_that_says_which() -> None:
+    with pytest.raises(UnknownVersionError, match="Metadata v99"):
+        is_flexible(3, 99)
+    with pytest.raises(UnknownVersionError, match="API 4711 v0"):
+        request_header_version(4711, 0)
+
+
+def test_error_codes_are_those_of_another_library() -> None:
+    theirs = {error.name.upper(): int(error) for error in kio.schema.errors.ErrorCode}
+    assert {code.name: int(code) for code in ErrorCode} == theirs
+    assert ErrorCode(89).name == "THROTTLING_QUOTA_EXCEEDED"
+
+
+def test_errors_say_all_they_know() -> None:
+    assert str(ProtocolError("bad")) == "bad"
+    assert str(ProtocolError("bad", offset=3)) == "at byte 3: bad"
+    assert (
+        str(ProtocolError("bad", api="MetadataRequest", version=9, offset=3))
+        == "MetadataRequest v9 at byte 3: bad"
+    )
+    assert str(EncodeError("bad", field="a.b", api="X", version=1)) == "X v1, field a.b: bad"
+    assert isinstance(EncodeError("bad", field="a"), ProtocolError)

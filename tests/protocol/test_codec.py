@@ -1,0 +1,311 @@
+"""The codec: every message in every version there and back, prefixes, what cannot be said, what is not
+Kafka's."""
+
+from __future__ import annotations
+
+import contextlib
+import tracemalloc
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.codec import codec, request_type, response_type
+from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from protocol.messages import (
+    ApiVersionsResponse,
+    CreateTopicsRequest,
+    DescribeGroupsResponse,
+    DescribeTopicPartitionsRequest,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+    RequestHeader,
+    ResponseHeader,
+)
+from tests.protocol.generate import every_version, messages, modest, sample, version_id
+
+if TYPE_CHECKING:
+    from protocol.values import Message
+
+VERSIONS = every_version()
+IDS = [version_id(*each) for each in VERSIONS]
+
+
+@pytest.mark.parametrize(("message", "version"), VERSIONS, ids=IDS)
+@modest(max_examples=5)
+@given(data=st.data())
+def test_every_value_survives_a_round_trip(message: type[Message], version: int, data: st.DataObject) -> None:
+    value = data.draw(messages(message, version))
+    encoded = codec(message, version).encode(value)
+    assert codec(message, version).decode(encoded) == value
+
+
+# --- What decode_prefix and encode_prefix leave alone
+
+
+@pytest.mark.parametrize(("message", "version"), VERSIONS, ids=IDS)
+def test_every_prefix_is_the_beginning_of_the_whole(message: type[Message], version: int) -> None:
+    subject, value = codec(message, version), sample(message, version)
+    whole = subject.encode(value)
+    for slot in subject.layout.fields:
+        decoded, end = subject.decode_prefix(b"head" + whole + b"tail", 4, 4 + len(whole), slot.name)
+        assert getattr(decoded, slot.name) == getattr(value, slot.name)
+        assert subject.encode_prefix(decoded, slot.name) == whole[: end - 4]
+    for slot in subject.layout.tagged:
+        with pytest.raises(ValueError, match="has no"):
+            subject.encode_prefix(value, slot.name)
+
+
+def test_a_prefix_leaves_the_rest_at_its_defaults_and_does_not_look_at_it() -> None:
+    value = sample(MetadataResponse, 9)
+    whole = codec(MetadataResponse, 9).encode(value)
+    head, end = codec(MetadataResponse, 9).decode_prefix(whole, 0, len(whole), "brokers")
+    assert head == MetadataResponse(throttle_time_ms=value.throttle_time_ms, brokers=value.brokers)
+    ruined = whole[:end] + b"\xff" * 40
+    assert codec(MetadataResponse, 9).decode_prefix(ruined, 0, len(ruined), "brokers") == (head, end)
+
+
+def test_brokers_are_rewritten_at_the_head_of_a_metadata_response() -> None:
+    subject = codec(MetadataResponse, 9)
+    value = sample(MetadataResponse, 9)
+    whole = subject.encode(value)
+    head, end = subject.decode_prefix(whole, 0, len(whole), "brokers")
+    head.brokers[0].host, head.brokers[0].port = "weir.example", 19092
+    value.brokers[0].host, value.brokers[0].port = "weir.example", 19092
+    assert subject.encode_prefix(head, "brokers") + whole[end:] == subject.encode(value)
+
+
+# --- Every kind of buffer, and only the part of it that is meant
+
+
+@pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
+def test_a_message_is_read_from_the_middle_of_any_buffer(
+    buffer: type[bytes | bytearray | memoryview],
+) -> None:
+    for message, version in ((MetadataResponse, 12), (FetchResponse, 4), (ProduceRequest, 9)):
+        value = sample(message, version)
+        whole = codec(message, version).encode(value)
+        data = buffer(b"before" + whole + b"after")
+        decoded = codec(message, version).decode(data, 6, 6 + len(whole))
+        assert decoded == value
+    with pytest.raises(ValueError, match="not within"):
+        codec(MetadataResponse, 12).decode(b"", 1)
+
+
+# --- Versions
+
+
+def test_a_value_is_the_same_in_all_versions() -> None:
+    value = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
+    for version in range(4, 14):
+        assert codec(MetadataRequest, version).decode(codec(MetadataRequest, version).encode(value)) == value
+
+
+def test_a_field_that_the_version_lacks_must_hold_its_default() -> None:
+    request = MetadataRequest(allow_auto_topic_creation=False)
+    with pytest.raises(
+        EncodeError, match=r"MetadataRequest v3, field allow_auto_topic_creation: .*not ignorable"
+    ):
+        codec(MetadataRequest, 3).encode(request)
+    assert codec(MetadataRequest, 3).encode(MetadataRequest()) == b"\0\0\0\0"
+
+
+def test_the_error_names_a_field_inside_structs() -> None:
+    partition = DescribeGroupsResponse.DescribedGroup(members=[])
+    partition.members = [DescribeGroupsResponse.DescribedGroupMember(group_instance_id="static")]
+    partition.authorized_operations = 3
+    with pytest.raises(EncodeError) as caught:
+        codec(DescribeGroupsResponse, 0).encode(DescribeGroupsResponse(groups=[partition]))
+    assert caught.value.field == "groups.authorized_operations"
+
+
+def test_an_ignorable_field_is_dropped() -> None:
+    response = MetadataResponse(throttle_time_ms=500, cluster_id="c", controller_id=7)
+    encoded = codec(MetadataResponse, 0).encode(response)
+    assert codec(MetadataResponse, 0).decode(encoded) == MetadataResponse()
+
+
+def test_null_needs_a_version_that_has_it() -> None:
+    with pytest.raises(EncodeError, match="field topics"):
+        codec(MetadataRequest, 0).encode(MetadataRequest(topics=None))
+    assert codec(MetadataRequest, 1).encode(MetadataRequest(topics=None)) == b"\xff\xff\xff\xff"
+
+
+def test_an_absent_tagged_field_costs_nothing_and_a_present_one_its_tag() -> None:
+    plain = codec(FetchRequest, 15).encode(FetchRequest())
+    named = codec(FetchRequest, 15).encode(FetchRequest(cluster_id="abc"))
+    assert plain[-1:] == b"\0"
+    assert named == plain[:-1] + b"\x01" + b"\x00" + b"\x04" + b"\x04abc"
+
+
+def test_unknown_tags_lie_between_known_ones_and_need_a_flexible_version() -> None:
+    value = ApiVersionsResponse(
+        finalized_features_epoch=5, zk_migration_ready=True, unknown_tagged_fields=((2000, b"xy"),)
+    )
+    encoded = codec(ApiVersionsResponse, 3).encode(value)
+    assert codec(ApiVersionsResponse, 3).decode(encoded) == value
+    assert encoded.endswith(b"\x03" + b"\x01\x08\0\0\0\0\0\0\0\5" + b"\x03\x01\x01" + b"\xd0\x0f\x02xy")
+    with pytest.raises(EncodeError, match="field unknown_tagged_fields"):
+        codec(ApiVersionsResponse, 0).encode(value)
+    for tags in (((1, b""),), ((9, b""), (9, b"")), ((-1, b""),), ((1 << 31, b""),)):
+        with pytest.raises(EncodeError, match="field unknown_tagged_fields"):
+            codec(ApiVersionsResponse, 3).encode(ApiVersionsResponse(unknown_tagged_fields=tags))
+
+
+def test_a_tag_that_a_newer_version_knows_is_kept_as_unknown() -> None:
+    newer = codec(ProduceResponse, 10).encode(
+        ProduceResponse(node_endpoints=[ProduceResponse.NodeEndpoint(node_id=1, host="a", port=2)])
+    )
+    older = codec(ProduceResponse, 9).decode(newer)
+    assert older.node_endpoints == []
+    assert [tag for tag, _ in older.unknown_tagged_fields] == [0]
+    assert codec(ProduceResponse, 9).encode(older) == newer
+
+
+def test_values_of_the_wrong_type_or_range_are_errors_that_name_the_field() -> None:
+    wrong: list[tuple[Message, str]] = [
+        (CreateTopicsRequest(timeout_ms=1 << 31), "timeout_ms"),
+        (CreateTopicsRequest(topics=cast("Any", 5)), "topics"),
+        (CreateTopicsRequest(topics=[cast("Any", MetadataRequest())]), "topics"),
+        (CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="x" * 0x8000)]), "topics.name"),
+        (CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="\ud800")]), "topics.name"),
+        (
+            CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name=cast("Any", 1))]),
+            "topics.name",
+        ),
+        (
+            CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(replication_factor=1 << 15)]),
+            "topics.replication_factor",
+        ),
+    ]
+    for value, field in wrong:
+        with pytest.raises(EncodeError) as caught:
+            codec(CreateTopicsRequest, 7).encode(cast("CreateTopicsRequest", value))
+        assert (caught.value.field, caught.value.api, caught.value.version) == (
+            field,
+            "CreateTopicsRequest",
+            7,
+        )
+    with pytest.raises(TypeError):
+        codec(CreateTopicsRequest, 7).encode(cast("Any", MetadataRequest()))
+
+
+def test_unknown_versions_and_apis_are_said_to_be_so() -> None:
+    with pytest.raises(UnknownVersionError, match="MetadataRequest v99"):
+        codec(MetadataRequest, 99)
+    with pytest.raises(UnknownVersionError, match="API 4711"):
+        request_type(4711)
+    assert request_type(3) is MetadataRequest
+    assert response_type(3) is MetadataResponse
+
+
+# --- Headers
+
+
+def test_the_client_id_of_a_flexible_header_keeps_its_int16_length() -> None:
+    header = RequestHeader(request_api_key=3, request_api_version=9, correlation_id=1, client_id="me")
+    assert codec(RequestHeader, 2).encode(header) == b"\0\x03\0\x09\0\0\0\x01\0\x02me\0"
+    assert codec(RequestHeader, 0).encode(header) == b"\0\x03\0\x09\0\0\0\x01"
+    assert codec(ResponseHeader, 1).encode(ResponseHeader(correlation_id=1)) == b"\0\0\0\x01\0"
+
+
+# --- Bytes that are not Kafka's
+
+TWO_BILLION = b"\x80\xa8\xd6\xb9\x07"  # as an unsigned varint
+
+BAD = [
+    # message, version, bytes, offset, reason
+    (MetadataRequest, 0, b"\x7f\xff\xff\xff", 0, "array topics of 2147483647 in 0 bytes"),
+    (MetadataRequest, 0, b"\xff\xff\xff\xff", 0, "array topics is null"),
+    (MetadataRequest, 0, b"\xff\xff\xff\xfe", 0, "length -2 is negative"),
+    (MetadataRequest, 0, b"\0\0\0\1\x80\x00", 4, "length -32768 is negative"),
+    (MetadataRequest, 0, b"\0\0\0\1\xff\xff", 4, "string is null"),
+    (MetadataRequest, 0, b"\0\0\0\1\0\5abc", 4, "string of 5 bytes, 3 left"),
+    (MetadataRequest, 0, b"\0\0\0\1\0\3a\xffc", 7, "string is not UTF-8"),
+    (MetadataRequest, 0, b"\0\0\0\0extra", 4, "5 bytes left over"),
+    (MetadataRequest, 0, b"\0\0", 0, "ends within a length"),
+    (MetadataRequest, 9, TWO_BILLION, 0, "array topics of 1999999999 in 0 bytes"),
+    (MetadataRequest, 9, b"\x80\x80\x80\x80\x80\x00", 0, "varint is longer than five bytes"),
+    (MetadataRequest, 9, b"\xff\xff\xff\xff\x0f", 0, "varint is over 31 bits"),
+    (MetadataRequest, 9, b"\x80\x80", 0, "ends within a varint"),
+    (MetadataRequest, 9, b"\x01\1\0\0", 4, "ends within a varint"),
+    (MetadataRequest, 9, b"\x01\1\0\0\x02\x07\x00\x07\x00", 7, "tag 7 after tag 7"),
+    (MetadataRequest, 9, b"\x01\1\0\0\x02\x07\x00\x03\x00", 7, "tag 3 after tag 7"),
+    (MetadataRequest, 9, b"\x01\1\0\0\x01\x07\x09x", 5, "tag 7 of 9 bytes, 1 left"),
+    (
+        ApiVersionsResponse,
+        3,
+        b"\0\0\1\0\0\0\0\1\1\x09\0\0\0\0\0\0\0\1\xff",
+        18,
+        "finalized_features_epoch leaves 1",
+    ),
+    (
+        ProduceRequest,
+        3,
+        b"\xff\xff\0\1\0\0\0\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\xff\xff\xff\xfd",
+        23,
+        "length -3",
+    ),
+    (DescribeTopicPartitionsRequest, 0, b"\1\0\0\0\1", 5, "ends before a nullable struct"),
+]
+
+
+@pytest.mark.parametrize(("message", "version", "data", "offset", "reason"), BAD)
+def test_bad_bytes_are_an_error_with_api_version_offset_and_reason(
+    message: type[Message], version: int, data: bytes, offset: int, reason: str
+) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        codec(message, version).decode(data)
+    error = caught.value
+    assert (error.api, error.version, error.offset) == (message.__name__, version, offset)
+    assert reason in error.reason
+    for part in (message.__name__, f"v{version}", f"byte {offset}", reason):
+        assert part in str(error)
+
+
+def test_a_claim_of_two_billion_elements_costs_nothing() -> None:
+    tracemalloc.start()
+    for message, version in every_version():
+        for huge in (b"\x7f\xff\xff\xff", TWO_BILLION):
+            with contextlib.suppress(ProtocolError):
+                codec(message, version).decode(huge * 20)
+    tracemalloc.clear_traces()
+    with pytest.raises(ProtocolError):
+        codec(MetadataResponse, 9).decode(b"\0\0\0\0" + TWO_BILLION + b"x" * 1000)
+    assert tracemalloc.get_traced_memory()[1] < 100_000
+    tracemalloc.stop()
+
+
+def test_prefixes_are_held_to_the_same_rules() -> None:
+    with pytest.raises(ProtocolError, match=r"MetadataResponse v9 at byte 4: array brokers of 8 in 1 bytes"):
+        codec(MetadataResponse, 9).decode_prefix(b"\0\0\0\0\x09\0", 0, 6, "brokers")
+    broker = MetadataResponse.MetadataResponseBroker(node_id=1 << 31)
+    with pytest.raises(EncodeError, match=r"MetadataResponse v9, field brokers.node_id: "):
+        codec(MetadataResponse, 9).encode_prefix(MetadataResponse(brokers=[broker]), "brokers")
+    broker = MetadataResponse.MetadataResponseBroker(port=1 << 31)
+    with pytest.raises(EncodeError, match=r"field brokers.port: "):
+        codec(MetadataResponse, 0).encode(MetadataResponse(brokers=[broker]))
+
+
+def test_the_first_of_several_numbers_that_cannot_be_written_is_named() -> None:
+    partition = MetadataResponse.MetadataResponsePartition(
+        partition_index=cast("Any", "x"), leader_id=1 << 40
+    )
+    response = MetadataResponse(topics=[MetadataResponse.MetadataResponseTopic(partitions=[partition])])
+    with pytest.raises(EncodeError) as caught:
+        codec(MetadataResponse, 9).encode(response)
+    assert caught.value.field == "topics.partitions.partition_index"
+
+
+def test_a_wrong_value_in_a_tagged_field_is_named() -> None:
+    request = FetchRequest(cluster_id=cast("Any", 5))
+    with pytest.raises(EncodeError, match=r"FetchRequest v12, field cluster_id: "):
+        codec(FetchRequest, 12).encode(request)
+    request = FetchRequest(replica_state=FetchRequest.ReplicaState(replica_id=1 << 31))
+    with pytest.raises(EncodeError, match=r"field replica_state.replica_id: "):
+        codec(FetchRequest, 15).encode(request)

@@ -1,0 +1,154 @@
+"""kio, an independent codec generated from Kafka's schemas, writes the same bytes for the same values.
+
+0.6.5 has the versions of Kafka 4.2. 0.5.0, which still has the oldest ones, is installed beside it and runs
+in an interpreter of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import given
+
+from protocol.codec import codec
+from protocol.values import schema_of
+from tests.protocol import kio_side
+from tests.protocol.generate import every_version, messages, modest, version_id
+from tests.protocol.plain import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from protocol.values import Message
+
+OLD_KIO: Final = "0.5.0"
+NOT_IN_KIO: Final = 118
+"""Message versions that Kafka 4 removed, and kio 0.6.5 with it."""
+NOT_IN_OLD_KIO: Final = 72
+
+# Where kio 0.5.0 was generated from a schema that Kafka has since changed, and why ours is right.
+OLD_KIO_DIFFERS: Final = {
+    (
+        "ReadShareGroupStateSummaryResponse",
+        0,
+    ): "unstable in 3.9, without leader_epoch; released with it in 4.x",
+    (
+        "ListConfigResourcesResponse",
+        0,
+    ): "3.9 called the array and its field otherwise; the bytes are the same",
+}
+
+
+@functools.cache
+def samples(message: type[Message], version: int) -> list[Message]:
+    """Some values of the message, always the same ones."""
+    found: list[Message] = []
+
+    @modest(max_examples=6)
+    @given(value=messages(message, version, tame=True))
+    def collect(value: Message) -> None:
+        found.append(value)
+
+    collect()
+    return found
+
+
+def jobs(message: type[Message], version: int) -> list[kio_side.Job]:
+    """The same values for kio."""
+    schema = schema_of(message)
+    return [(schema.api_key, schema.kind, version, plain(value)) for value in samples(message, version)]
+
+
+def in_kio() -> list[tuple[type[Message], int]]:
+    """The versions that the kio at hand has."""
+    return [
+        (message, version)
+        for message, version in every_version()
+        if kio_side.kio_class(schema_of(message).api_key, schema_of(message).kind, version) is not None
+    ]
+
+
+KNOWN = in_kio()
+
+
+def test_kio_has_all_versions_but_those_that_kafka_4_removed() -> None:
+    assert len(every_version()) - len(KNOWN) == NOT_IN_KIO
+
+
+@pytest.mark.parametrize(("message", "version"), KNOWN, ids=[version_id(*each) for each in KNOWN])
+def test_kio_writes_the_same_bytes(message: type[Message], version: int) -> None:
+    ours = codec(message, version)
+    for value, job in zip(samples(message, version), jobs(message, version), strict=True):
+        theirs = kio_side.encode(job)
+        assert ours.encode(value) == theirs
+        assert isinstance(theirs, bytes)
+        assert ours.decode(theirs) == value
+
+
+@pytest.fixture(scope="module")
+def old_kio() -> Iterator[Path]:
+    """Where kio 0.5.0 lies; installed once into the repository's cache."""
+    cache = Path(os.environ.get("WEIR_CACHE") or Path(__file__).parents[2] / ".cache")
+    target = cache.absolute() / f"kio-{OLD_KIO}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target / f"kio-{OLD_KIO}.dist-info").exists():
+            install = [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+            ]
+            subprocess.run([*install, "--target", str(target), f"kio=={OLD_KIO}"], check=True)
+        yield target
+
+
+@pytest.mark.oracle
+def test_an_older_kio_writes_the_same_bytes_for_the_oldest_versions(old_kio: Path) -> None:
+    versions = [(message, version) for message, version in every_version() for _ in samples(message, version)]
+    values = [value for message, version in every_version() for value in samples(message, version)]
+    every_job = [job for message, version in every_version() for job in jobs(message, version)]
+    answers = _ask(old_kio, every_job)
+
+    unknown, differing = set(), set()
+    for (message, version), value, theirs in zip(versions, values, answers, strict=True):
+        name = (message.__name__, version)
+        if theirs is None:
+            unknown.add(name)
+        elif codec(message, version).encode(value) != theirs:
+            differing.add(name)
+        else:
+            assert codec(message, version).decode(theirs) == value
+    assert differing == OLD_KIO_DIFFERS.keys()
+    assert len(unknown) == NOT_IN_OLD_KIO
+
+
+@pytest.mark.oracle
+def test_one_kio_or_the_other_has_every_version(old_kio: Path) -> None:
+    missing = [each for each in every_version() if each not in KNOWN]
+    answers = _ask(old_kio, [jobs(*each)[0] for each in missing])
+    assert [version_id(*each) for each, answer in zip(missing, answers, strict=True) if answer is None] == []
+
+
+def _ask(kio: Path, every_job: list[kio_side.Job]) -> list[bytes | str | None]:
+    finished = subprocess.run(
+        [sys.executable, "-P", kio_side.__file__],
+        input=pickle.dumps(every_job),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(kio)},
+        check=True,
+    )
+    answers: list[bytes | str | None] = pickle.loads(finished.stdout)  # noqa: S301  # written by our own script
+    return answers

@@ -1,0 +1,365 @@
+"""Skimming in every chunking, against places and codecs; neutralised responses as this codec and
+kafka-python read them.
+
+kio is no judge of neutralised responses: it refuses every tag that its schemas lack.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.codec import codec
+from protocol.errors import ProtocolError
+from protocol.messages import (
+    DescribeClusterResponse,
+    FetchResponse,
+    ProduceResponse,
+    ShareFetchResponse,
+)
+from protocol.places import tag_section
+from protocol.schema import header
+from protocol.skim import UNKNOWN_TAG, Neutraliser, Skimmer, endpoints_tag
+from protocol.values import schema_of
+from tests.protocol.generate import every_version, messages, sample, version_id
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
+    from kafka.protocol.consumer.fetch import FetchResponse as KafkaPythonFetchResponse
+    from kafka.protocol.producer import ProduceResponse as KafkaPythonProduceResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from protocol.values import Message
+
+M = TypeVar("M", bound="Message")
+
+ADDRESSES: Final[list[dict[str, Any]]] = json.loads(
+    (Path(__file__).parent / "data" / "throttle_fields.json").read_bytes()
+)["addresses"]
+FLEXIBLE: Final = [pair for pair in every_version() if tag_section(*pair) is not None]
+FLEXIBLE_ID: Final = [version_id(*pair) for pair in FLEXIBLE]
+WITH_ENDPOINTS: Final = [pair for pair in FLEXIBLE if endpoints_tag(*pair) is not None]
+WITH_ENDPOINTS_ID: Final = [version_id(*pair) for pair in WITH_ENDPOINTS]
+STREAMED: Final[list[tuple[type[Message], int]]] = [
+    *((FetchResponse, version) for version in (16, 17, 18)),
+    *((ProduceResponse, version) for version in (10, 11, 12, 13)),
+]
+"""What clients, not brokers, receive."""
+STREAMED_ID: Final = [version_id(*pair) for pair in STREAMED]
+GAP: Final = b"\x00another frame"
+LONG: Final = "a host name whose length takes two bytes, " * 4
+
+
+def tags_at(message: type[Message], version: int, body: bytes) -> int:
+    found = tag_section(message, version)
+    assert found is not None
+    return found.locate(body, 0, len(body), True)
+
+
+def chunked(body: bytes, cuts: Iterable[int]) -> list[bytes]:
+    bounds = [0, *sorted(cuts), len(body)]
+    return [body[start:stop] for start, stop in pairwise(bounds)]
+
+
+def skimmed(message: type[Message], version: int, chunks: list[bytes]) -> int | None:
+    """What a skimmer finds when each chunk lies elsewhere in a buffer with other things around it."""
+    skimmer = Skimmer(message, version)
+    for index, chunk in enumerate(chunks):
+        start = index % 3
+        skimmer.feed(GAP[:start] + chunk + GAP, start, start + len(chunk))
+    return skimmer.tag_section
+
+
+def neutralised(message: type[Message], version: int, chunks: list[bytes]) -> tuple[bytes, int]:
+    """What passes a neutraliser on, and how many fields it has changed."""
+    neutraliser = Neutraliser(message, version)
+    passed = bytearray()
+    for index, chunk in enumerate(chunks):
+        start = index % 3
+        data = bytearray(GAP[:start] + chunk + GAP)
+        neutraliser.feed(data, start, start + len(chunk))
+        assert data[:start] == GAP[:start]
+        assert data[start + len(chunk) :] == GAP
+        passed += data[start : start + len(chunk)]
+    assert neutraliser.finished
+    return bytes(passed), neutraliser.neutralised
+
+
+def endpoints(message: type[Message]) -> list[object]:
+    """Two addresses."""
+    endpoint = vars(message)["NodeEndpoint"]
+    return [
+        endpoint(node_id=7, host="broker7", port=9092, rack=None),
+        endpoint(node_id=8, host=LONG, port=9093, rack="r"),
+    ]
+
+
+def with_endpoints(message: type[M], version: int) -> M:
+    """A response with two addresses, and no root tags that the schemas do not know."""
+    value = sample(message, version)
+    return msgspec.structs.replace(value, unknown_tagged_fields=(), node_endpoints=endpoints(message))
+
+
+# Finding the tag section
+
+
+@pytest.mark.parametrize(("message", "version"), FLEXIBLE, ids=FLEXIBLE_ID)
+def test_chunks_of_any_size_give_the_same_tag_section(message: type[Message], version: int) -> None:
+    body = codec(message, version).encode(sample(message, version))
+    expected = tags_at(message, version, body)
+    for size in (1, 2, 3, 5, 64, len(body)):
+        assert skimmed(message, version, chunked(body, range(size, len(body), size))) == expected
+
+
+@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
+def test_every_cut_gives_the_same_tag_section(message: type[Message], version: int) -> None:
+    body = codec(message, version).encode(with_endpoints(message, version))
+    expected = tags_at(message, version, body)
+    for cut in range(len(body) + 1):
+        assert skimmed(message, version, chunked(body, [cut])) == expected
+
+
+@pytest.mark.parametrize(("message", "version"), FLEXIBLE, ids=FLEXIBLE_ID)
+@given(data=st.data())
+@settings(max_examples=2)
+def test_any_message_in_any_chunks_is_skimmed_to_where_the_codec_ends_its_fields(
+    message: type[Message], version: int, data: st.DataObject
+) -> None:
+    value = data.draw(messages(message, version))
+    used = codec(message, version)
+    body = used.encode(value)
+    names = [slot.name for slot in used.layout.fields]
+    expected = len(used.encode_prefix(value, names[-1])) if names else 0
+    cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=8))
+    assert skimmed(message, version, chunked(body, cuts)) == expected
+
+
+def test_the_tag_section_is_known_when_its_first_byte_is_there() -> None:
+    body = codec(FetchResponse, 16).encode(with_endpoints(FetchResponse, 16))
+    expected = tags_at(FetchResponse, 16, body)
+    skimmer = Skimmer(FetchResponse, 16)
+    known = []
+    for start, stop in ((0, expected), (expected, expected), (expected, expected + 1), (0, 100)):
+        skimmer.feed(body, start, stop)
+        known.append(skimmer.tag_section)
+    assert known == [None, None, expected, expected]
+
+
+def test_two_byte_lengths_are_read_across_chunks_too() -> None:
+    """Of all flexible messages only the request header has one: the client id's."""
+    for client_id in (b"\xff\xff", b"\x00\x00", b"\x01\x2c" + b"c" * 300):
+        body = bytes(8) + client_id + b"\x00"
+        for cut in range(len(body)):
+            skimmer = Skimmer(header("request"), 2)
+            skimmer.feed(body, 0, cut)
+            skimmer.feed(body, cut, len(body))
+            assert skimmer.tag_section == len(body) - 1
+
+
+def test_fifty_megabytes_of_records_pass_through_a_small_buffer() -> None:
+    records = b"\xfa" * 50_000_000
+    value = with_endpoints(FetchResponse, 17)
+    value.responses[0].partitions[0].records = records
+    body = codec(FetchResponse, 17).encode(value)
+    expected = tags_at(FetchResponse, 17, body)
+    neutraliser = Neutraliser(FetchResponse, 17)
+    skimmer = Skimmer(FetchResponse, 17)
+    buffer = bytearray(256 * 1024)
+    for start in range(0, len(body), len(buffer)):
+        chunk = body[start : start + len(buffer)]
+        buffer[: len(chunk)] = chunk
+        skimmer.feed(buffer, 0, len(chunk))
+        neutraliser.feed(buffer, 0, len(chunk))
+    assert skimmer.tag_section == expected
+    assert neutraliser.neutralised == 1
+
+
+@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
+@given(data=st.data())
+@settings(max_examples=200)
+def test_mutated_bytes_are_skimmed_or_refused_and_never_moved(
+    message: type[Message], version: int, data: st.DataObject
+) -> None:
+    body = bytearray(codec(message, version).encode(with_endpoints(message, version)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    before = bytes(body)
+    neutraliser = Neutraliser(message, version)
+    cut = data.draw(st.integers(0, len(body)))
+    try:
+        neutraliser.feed(body, 0, cut)
+        neutraliser.feed(body, cut, len(body))
+    except ProtocolError as error:
+        assert error.api in ("", message.__name__)  # noqa: PT017 - whether it is raised depends on the bytes
+    changed = [index for index in range(len(body)) if body[index] != before[index]]
+    assert len(changed) == neutraliser.neutralised
+    assert all(body[index] == UNKNOWN_TAG and before[index] == 0 for index in changed)
+
+
+def test_after_an_error_there_is_no_going_on() -> None:
+    skimmer = Skimmer(ProduceResponse, 10)
+    with pytest.raises(ProtocolError, match=r"ProduceResponse v10 at byte 6: .*longer than five bytes"):
+        skimmer.feed(b"\x02\xff\xff\xff\xff\xff\x01", 0, 7)
+    with pytest.raises(ProtocolError, match="malformed before"):
+        skimmer.feed(b"\x00", 0, 1)
+    assert skimmer.tag_section is None
+
+
+def test_what_is_not_flexible_cannot_be_skimmed() -> None:
+    with pytest.raises(ValueError, match="ProduceResponse v8 has no tag section"):
+        Skimmer(ProduceResponse, 8)
+
+
+# Which tag
+
+
+def test_the_endpoints_are_the_root_tags_with_addresses_of_kafkas_schemas() -> None:
+    expected = {
+        (row["name"] + "Response", int(row["tagged_versions"].removesuffix("+"))): row["tag"]
+        for row in ADDRESSES
+        if row["tag"] is not None
+    }
+    first: dict[tuple[str, int], int] = {}
+    for message, version in WITH_ENDPOINTS:
+        tag = endpoints_tag(message, version)
+        assert tag is not None
+        if message.__name__ not in {name for name, _ in first}:
+            first[message.__name__, version] = tag
+    assert first == expected
+
+
+def test_each_has_all_versions_from_its_first_on() -> None:
+    for message, version in WITH_ENDPOINTS:
+        last = schema_of(message).versions.max
+        assert all(endpoints_tag(message, later) == 0 for later in range(version, last + 1))
+
+
+@pytest.mark.parametrize(("message", "version"), WITH_ENDPOINTS, ids=WITH_ENDPOINTS_ID)
+def test_no_known_tag_comes_behind_the_addresses_nor_near_the_unknown_one(
+    message: type[Message], version: int
+) -> None:
+    tags = [slot.tag or 0 for slot in codec(message, version).layout.tagged]
+    assert max(tags) == endpoints_tag(message, version)
+    assert max(tags) < UNKNOWN_TAG < 128
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [(FetchResponse, 15), (ProduceResponse, 9), (ShareFetchResponse, 1), (DescribeClusterResponse, 0)],
+)
+def test_other_responses_have_nothing_to_neutralise(message: type[Message], version: int) -> None:
+    assert endpoints_tag(message, version) is None
+    with pytest.raises(ValueError, match="no addresses among its tags"):
+        Neutraliser(message, version)
+
+
+# Neutralising
+
+
+@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
+def test_one_byte_is_changed_wherever_the_chunks_end(message: type[Message], version: int) -> None:
+    body = codec(message, version).encode(with_endpoints(message, version))
+    tag = tags_at(message, version, body) + 1
+    expected = body[:tag] + bytes([UNKNOWN_TAG]) + body[tag + 1 :]
+    for cut in range(len(body) + 1):
+        assert neutralised(message, version, chunked(body, [cut])) == (expected, 1)
+    for size in (1, 2, 3, 7):
+        assert neutralised(message, version, chunked(body, range(size, len(body), size))) == (expected, 1)
+
+
+@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_neutralised_endpoints_are_an_unknown_tag_to_the_codec(
+    message: type[Message], version: int, data: st.DataObject
+) -> None:
+    value: FetchResponse | ProduceResponse = data.draw(messages(message, version))
+    value = msgspec.structs.replace(value, unknown_tagged_fields=())
+    body = codec(message, version).encode(value)
+    cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=6))
+    passed, count = neutralised(message, version, chunked(body, cuts))
+    seen = codec(message, version).decode(passed)
+    assert count == (1 if value.node_endpoints else 0)
+    assert [tag for tag, _bytes in seen.unknown_tagged_fields] == [UNKNOWN_TAG] * count
+    without = msgspec.structs.replace(value, node_endpoints=[])
+    assert msgspec.structs.replace(seen, unknown_tagged_fields=()) == without
+
+
+def read_by_kafka_python(message: type[Message], version: int, body: bytes) -> tuple[list[str], str]:
+    """The hosts of the endpoints, and everything else."""
+    kind = KafkaPythonFetchResponse if message is FetchResponse else KafkaPythonProduceResponse
+    read = kind.decode(body, version=version)
+    hosts = [node.host for node in read.node_endpoints]
+    read.node_endpoints = []
+    return hosts, repr(read)
+
+
+@pytest.mark.parametrize("behind", [(), ((1, b"news"),), ((1, b"news"), (300, b""))])
+@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
+@given(data=st.data())
+@settings(max_examples=10)
+def test_kafka_python_overlooks_neutralised_endpoints_also_with_a_newer_brokers_tags_behind(
+    message: type[Message], version: int, behind: tuple[tuple[int, bytes], ...], data: st.DataObject
+) -> None:
+    drawn = data.draw(messages(message, version, tame=True))
+    value = msgspec.structs.replace(drawn, node_endpoints=endpoints(message), unknown_tagged_fields=behind)
+    body = codec(message, version).encode(value)
+    hosts, rest = read_by_kafka_python(message, version, body)
+    assert hosts == ["broker7", LONG]
+    passed, count = neutralised(message, version, chunked(body, range(3, len(body), 3)))
+    assert count == 1
+    assert read_by_kafka_python(message, version, passed) == ([], rest)
+
+
+@pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
+def test_a_response_without_endpoints_is_left_as_it_is(message: type[Message], version: int) -> None:
+    for unknown in ((), ((1, b"news"), (127, b"\x00\x00"), (128, b"\x00" * 200), (2**21, b""))):
+        value = message(unknown_tagged_fields=unknown)
+        body = codec(message, version).encode(value)
+        for size in (1, 2, len(body)):
+            assert neutralised(message, version, chunked(body, range(size, len(body), size))) == (body, 0)
+
+
+def test_each_of_several_fields_with_the_tag_is_neutralised() -> None:
+    """No broker sends two; a reader might take the last."""
+    body = codec(FetchResponse, 16).encode(FetchResponse())
+    body = body[:-1] + b"\x02" + b"\x00\x01\x01" + b"\x00\x01\x01"
+    passed, count = neutralised(FetchResponse, 16, [body])
+    assert count == 2
+    assert passed.endswith(b"\x02\x7f\x01\x01\x7f\x01\x01")
+
+
+@pytest.mark.parametrize(
+    ("tags", "reason"),
+    [
+        (b"\x01\x80\x00\x01\x01", "longer than it needs"),
+        (b"\x01\x80\x80\x00\x01\x01", "longer than it needs"),
+        (b"\xff\xff\xff\xff\xff\x01", "longer than five"),
+        (b"\xff\xff\xff\xff\x0f", "more than a message can hold"),
+        (b"\x01\x05\xff\xff\xff\xff\x0f", "more than a message can hold"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_malformed_tag_section_is_refused(tags: bytes, reason: str, size: int) -> None:
+    body = codec(FetchResponse, 16).encode(FetchResponse())[:-1] + tags
+    with pytest.raises(ProtocolError, match=f"FetchResponse v16 at byte .*{reason}"):
+        neutralised(FetchResponse, 16, chunked(body, range(size, len(body), size)))
+
+
+def test_after_a_malformed_tag_section_nothing_passes() -> None:
+    body = bytearray(codec(FetchResponse, 16).encode(FetchResponse())[:-1] + b"\x02\x80\x00\x01\x01")
+    neutraliser = Neutraliser(FetchResponse, 16)
+    for _ in range(2):
+        with pytest.raises(ProtocolError):
+            neutraliser.feed(body, 0, len(body))
+    assert not neutraliser.finished

@@ -1,0 +1,46 @@
+"""Version ranges and sets, in the notation of Kafka's schemas."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.versions import LAST, NONE, VersionRange, VersionSet
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0-5", VersionRange(0, 5)), ("3+", VersionRange(3, LAST)), ("7", VersionRange(7, 7)), ("none", NONE)],
+)
+def test_ranges_are_read_and_written_as_kafka_writes_them(text: str, expected: VersionRange) -> None:
+    assert VersionRange.parse(text) == expected
+    assert str(expected) == text
+
+
+@pytest.mark.parametrize("text", ["", "5-3", "a", "1-", "-1+x"])
+def test_what_is_not_a_range_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        VersionRange.parse(text)
+
+
+def test_a_range_contains_both_its_ends_and_nothing_else() -> None:
+    assert [version in VersionRange(2, 4) for version in (1, 2, 3, 4, 5)] == [False, True, True, True, False]
+    assert "3" not in VersionRange(2, 4)
+    assert list(VersionRange(2, 4)) == [2, 3, 4]
+    assert not NONE
+    assert 0 not in NONE
+
+
+def test_ranges_intersect() -> None:
+    assert VersionRange(0, 9).intersect(VersionRange(4, 20)) == VersionRange(4, 9)
+    assert VersionRange(0, 3).intersect(VersionRange(5, 9)) == NONE
+    assert VersionRange(0, 3).intersect(NONE) == NONE
+
+
+def test_a_set_may_have_gaps() -> None:
+    found = VersionSet.parse("0-2,5-7")
+    assert [version for version in range(10) if version in found] == [0, 1, 2, 5, 6, 7]
+    assert str(found) == "0-2,5-7"
+    assert VersionSet.of([7, 0, 1, 5, 6, 2]) == found
+    assert VersionSet.parse("none") == VersionSet()
+    assert str(VersionSet()) == "none"
+    assert not VersionSet()

@@ -1,0 +1,133 @@
+"""Playbooks: what happens to a session, line by line, and what it does about it.
+
+    with Playbook(quota_table(produce=1000)) as play:
+        play.at(0).client(request)
+        play.to_broker(request)
+        play.muted_until(2204)
+        play.at(5).broker(response)
+        play.to_client(throttled(response, 2199))
+
+Each event must be followed by all that comes of it: bytes that go on, a mute, a violation. Whatever was not
+asserted before the next event, or the end, fails the test. So does a playbook in which nothing happens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.proxy.frames import told
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from proxy.reasons import CloseReason
+    from proxy.session import Session
+    from quotas import QuotaTable
+
+
+class Playbook:
+    """A session, its wire, and what was asserted of them."""
+
+    def __init__(
+        self,
+        table: QuotaTable | None = None,
+        *,
+        session: Session | None = None,
+        hold: bool = False,
+        in_flight_max: int = 1000,
+        buffer_bytes: int = 256 * 1024,
+    ) -> None:
+        """Quotas for a new session, or a session."""
+        self.session = session or new_session(
+            table, hold=hold, in_flight_max=in_flight_max, buffer_bytes=buffer_bytes
+        )
+        self.wire = Wire(self.session)
+        self.now_ms = 0
+        self._events = 0
+        self._muted_until_ms = 0
+        self._violation_said = False
+
+    # Events
+
+    def at(self, now_ms: int) -> Self:
+        """It is now this late; what waited for it happens."""
+        assert now_ms >= self.now_ms, "a playbook's time does not go back"
+        self._nothing_left()
+        self.now_ms = now_ms
+        self.wire.feed(now_ms)
+        return self
+
+    def client(self, *frames: bytes) -> None:
+        """The client sends."""
+        self._begin()
+        self.wire.feed(self.now_ms, client=b"".join(frames))
+
+    def broker(self, *frames: bytes) -> None:
+        """The broker sends."""
+        self._begin()
+        self.wire.feed(self.now_ms, broker=b"".join(frames))
+
+    def drain(self) -> None:
+        """The proxy is being stopped."""
+        self._begin()
+        self.session.draining = True
+
+    # What comes of them
+
+    def to_broker(self, *frames: bytes) -> None:
+        """These bytes, and no others, have gone to the broker since the last event."""
+        self._same("broker", self.wire.to_broker, b"".join(frames))
+
+    def to_client(self, *frames: bytes) -> None:
+        """These bytes, and no others, have gone to the client since the last event."""
+        self._same("client", self.wire.to_client, b"".join(frames))
+
+    def muted_until(self, until_ms: int) -> None:
+        """No request is taken before this time."""
+        assert self.session.muted_until_ms == until_ms
+        self._muted_until_ms = until_ms
+
+    def violation(self, reason: CloseReason, *, saying: str = "") -> None:
+        """The session is to be closed, for this reason."""
+        found = self.session.violation
+        assert found is not None, f"no violation, expected {reason}"
+        assert (found.reason, saying in found.detail) == (reason, True), found
+        self._violation_said = True
+
+    def silent(self) -> None:
+        """Nothing has come of the last event."""
+        self._nothing_left()
+
+    # Bookkeeping
+
+    def _begin(self) -> None:
+        self._nothing_left()
+        self._events += 1
+
+    def _same(self, peer: str, out: bytearray, expected: bytes) -> None:
+        got = bytes(out)
+        assert got == expected, f"to the {peer} went {told(got)}, expected {told(expected)}"
+        out.clear()
+
+    def _nothing_left(self) -> None:
+        wire, session = self.wire, self.session
+        assert not wire.to_broker, f"not asserted: to the broker went {told(bytes(wire.to_broker))}"
+        assert not wire.to_client, f"not asserted: to the client went {told(bytes(wire.to_client))}"
+        assert session.muted_until_ms == self._muted_until_ms, (
+            f"not asserted: muted until {session.muted_until_ms}"
+        )
+        assert self._violation_said or session.violation is None, f"not asserted: {session.violation}"
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing may be left, unless the playbook has failed already."""
+        if kind is None:
+            assert self._events, "a playbook without events"
+            self._nothing_left()

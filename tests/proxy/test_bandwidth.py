@@ -1,0 +1,417 @@
+"""Produce and fetch quotas on the wire: who is charged what and when, what is reported, who waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from protocol.api import ApiKey
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from protocol.values import schema_of
+from proxy.reasons import CloseReason
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from tests.protocol.generate import sample
+from tests.proxy.frames import framed, header, padded, request, response, unknown_request
+from tests.proxy.playbook import Playbook
+from tests.proxy.wire import APP, quota_table
+
+if TYPE_CHECKING:
+    from proxy.session import Session
+    from quotas import Budget
+
+PRODUCE_VERSIONS = list(schema_of(ProduceRequest).versions)
+FETCH_VERSIONS = list(schema_of(FetchRequest).versions)
+SHARE_FETCH_VERSIONS = list(schema_of(ShareFetchRequest).versions)
+ODD_TAGS = b"\x02\x05\x03abc\x81\x01\x00"
+"""Two tagged fields in a request's header that nobody knows."""
+
+
+def produce(correlation_id: int, length: int, version: int = 7, acks: int = 1) -> bytes:
+    """A request whose length prefix is `length`."""
+    return padded(request(ProduceRequest(acks=acks), version, correlation_id), length)
+
+
+def produced(correlation_id: int, throttle_ms: int = 0, version: int = 7) -> bytes:
+    return response(ProduceResponse(throttle_time_ms=throttle_ms), version, correlation_id)
+
+
+def fetch(correlation_id: int, version: int = 11, max_bytes: int = 1000) -> bytes:
+    return request(FetchRequest(max_bytes=max_bytes, max_wait_ms=500), version, correlation_id)
+
+
+def fetched(correlation_id: int, size: int, throttle_ms: int = 0, version: int = 11) -> bytes:
+    partition = FetchResponse.PartitionData(records=b"r" * size)
+    topic = FetchResponse.FetchableTopicResponse(partitions=[partition])
+    return response(FetchResponse(responses=[topic], throttle_time_ms=throttle_ms), version, correlation_id)
+
+
+def ping(correlation_id: int) -> bytes:
+    return request(HeartbeatRequest(), 4, correlation_id)
+
+
+def pong(correlation_id: int) -> bytes:
+    return response(HeartbeatResponse(), 4, correlation_id)
+
+
+def the_budget(session: Session, key: str) -> Budget:
+    (budget,) = getattr(session.quotas, key)
+    return budget  # type: ignore[no-any-return]  # of a ClientQuotas
+
+
+def length_of(frame: bytes) -> int:
+    return len(frame) - 4
+
+
+# Produce
+
+
+def test_kafkas_own_example_of_pipelined_produce_requests() -> None:
+    """Measured on a broker: three requests of 6102 bytes at 1000 bytes/s have throttles 0, 2204, 8102."""
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(produce(1, 6102), produce(2, 6102), produce(3, 6102))
+        play.to_broker(produce(1, 6102), produce(2, 6102))
+        play.muted_until(2204)
+        play.broker(produced(1), produced(2))
+        play.to_client(produced(1), produced(2, throttle_ms=2204))
+        play.at(2203)
+        play.silent()
+        play.at(2204)
+        play.to_broker(produce(3, 6102))
+        play.muted_until(2204 + 8102)
+        play.broker(produced(3))
+        play.to_client(produced(3, throttle_ms=8102))
+
+
+def test_a_request_costs_its_frame_length_when_its_last_byte_is_here() -> None:
+    asked = produce(1, 5000)
+    with Playbook(quota_table(produce=1000), buffer_bytes=1000) as play:
+        play.client(asked[:-1])
+        play.to_broker(asked[:-1])
+        assert the_budget(play.session, "produce").charged == 0
+        play.client(asked[-1:])
+        play.to_broker(asked[-1:])
+        assert the_budget(play.session, "produce").charged == 5000
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+@pytest.mark.parametrize("odd", [False, True], ids=["plain", "odd"])
+def test_acks_say_whether_there_is_a_response(version: int, acks: int, odd: bool) -> None:
+    """With acks=0, the next response is the next request's; transactional ids and tags do not matter."""
+    message = sample(ProduceRequest, version) if odd else ProduceRequest()
+    asked = request(
+        msgspec.structs.replace(message, acks=acks), version, 1, tags=ODD_TAGS if odd else b"\x00"
+    )
+    for table in (QuotaTable(), quota_table(produce=1e9)):
+        with Playbook(table) as play:
+            play.client(asked, ping(2))
+            play.to_broker(asked, ping(2))
+            answers = ([] if acks == 0 else [produced(1, 5, version)]) + [pong(2)]
+            play.broker(*answers)
+            play.to_client(*answers)
+            assert play.session.idle
+            assert [b.charged for b in play.session.quotas.produce] == [length_of(asked)] * len(table)
+
+
+def test_acks_0_is_muted_without_a_response() -> None:
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(produce(1, 12_106, acks=0), ping(2))
+        play.to_broker(produce(1, 12_106, acks=0))
+        play.muted_until(2106)
+        play.at(2106)
+        play.to_broker(ping(2))
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize("brokers_ms", [0, 2105, 2107])
+def test_the_larger_throttle_time_is_reported_in_every_version(version: int, brokers_ms: int) -> None:
+    answer = sample(ProduceResponse, version)
+    endpointless = msgspec.structs.replace(answer, node_endpoints=[], unknown_tagged_fields=())
+
+    def answered(throttle_ms: int) -> bytes:
+        return response(
+            msgspec.structs.replace(endpointless, throttle_time_ms=throttle_ms if version else 0), version
+        )
+
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(produce(1, 12_106, version))
+        play.to_broker(produce(1, 12_106, version))
+        play.muted_until(2106)
+        play.broker(answered(brokers_ms))
+        play.to_client(answered(max(brokers_ms, 2106)))
+
+
+def test_what_is_reported_is_what_is_left_of_the_wait() -> None:
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(produce(1, 12_106))
+        play.to_broker(produce(1, 12_106))
+        play.muted_until(2106)
+        play.at(2000).broker(produced(1))
+        play.to_client(produced(1, throttle_ms=106))
+
+
+def test_a_broker_slower_than_the_wait_leaves_nothing_to_report() -> None:
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(produce(1, 12_106))
+        play.to_broker(produce(1, 12_106))
+        play.muted_until(2106)
+        play.at(3000).broker(produced(1))
+        play.to_client(produced(1))
+
+
+# Fetch
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("brokers_ms", [0, 10**6])
+def test_a_fetch_costs_its_response_and_holds_back_what_follows(version: int, brokers_ms: int) -> None:
+    """A broker counts the body and 4 bytes: the length up to v11, one less with a flexible header."""
+    answer = fetched(1, 20_000, brokers_ms if version else 0, version)
+    cost = length_of(answer) - (version >= 12)
+    asked = fetch(1, version)
+    with Playbook(quota_table(fetch=1000)) as play:
+        play.client(asked, ping(2))
+        play.to_broker(asked)
+        play.at(40).broker(answer)
+        wait_ms = cost - 10_000  # cost / quota - window, in ms
+        play.to_client(fetched(1, 20_000, max(wait_ms, brokers_ms) if version else 0, version))
+        play.muted_until(40 + wait_ms)
+        assert the_budget(play.session, "fetch").charged == cost
+        play.at(40 + wait_ms)
+        play.to_broker(ping(2))
+
+
+def test_a_fetch_within_its_quota_lets_the_next_request_go_when_it_is_answered() -> None:
+    with Playbook(quota_table(fetch=1e6)) as play:
+        play.client(ping(1), fetch(2), fetch(3), ping(4))
+        play.to_broker(ping(1), fetch(2))
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        answer = fetched(2, 2000)
+        play.broker(answer[:1000])
+        play.to_client(answer[:1000])
+        play.broker(answer[1000:])
+        play.to_client(answer[1000:])
+        play.to_broker(fetch(3))
+        play.broker(fetched(3, 10))
+        play.to_client(fetched(3, 10))
+        play.to_broker(ping(4))
+
+
+def test_fetches_without_a_quota_are_pipelined() -> None:
+    with Playbook(quota_table(produce=1)) as play:
+        play.client(fetch(1), fetch(2))
+        play.to_broker(fetch(1), fetch(2))
+
+
+@pytest.mark.parametrize("version", [v for v in FETCH_VERSIONS if v >= 3])
+@pytest.mark.parametrize("asked", [0, 9999, 10_000, 10_001, 2**31 - 1])
+def test_max_bytes_is_capped_and_never_raised(version: int, asked: int) -> None:
+    message = msgspec.structs.replace(sample(FetchRequest, version), max_bytes=asked)
+    with Playbook(quota_table(fetch=1000)) as play:
+        play.client(request(message, version, tags=ODD_TAGS))
+        capped = msgspec.structs.replace(message, max_bytes=min(asked, 10_000))
+        play.to_broker(request(capped, version, tags=ODD_TAGS))
+
+
+@pytest.mark.parametrize("version", SHARE_FETCH_VERSIONS)
+def test_share_fetches_have_the_fetch_quota_and_its_cap(version: int) -> None:
+    message = msgspec.structs.replace(sample(ShareFetchRequest, version), max_bytes=50_000)
+    empty = msgspec.structs.replace(sample(ShareFetchResponse, version), node_endpoints=[])
+    with Playbook(quota_table(fetch=1)) as play:
+        play.client(request(message, version), ping(2))
+        play.to_broker(request(msgspec.structs.replace(message, max_bytes=10), version))
+        answer = response(msgspec.structs.replace(empty, throttle_time_ms=0), version)
+        wait_ms = (length_of(answer) - 1) * 1000 - 10_000
+        play.broker(answer)
+        play.to_client(response(msgspec.structs.replace(empty, throttle_time_ms=wait_ms), version))
+        play.muted_until(wait_ms)
+
+
+# Hold mode
+
+
+def test_hold_mode_delays_the_response_and_what_is_behind_it() -> None:
+    with Playbook(quota_table(produce=1000), hold=True) as play:
+        play.client(ping(1), produce(2, 12_106), ping(3))
+        play.to_broker(ping(1), produce(2, 12_106))
+        play.muted_until(2106)
+        play.at(6).broker(pong(1), produced(2))
+        play.to_client(pong(1))
+        play.at(2105)
+        play.silent()
+        play.at(2106)
+        play.to_client(produced(2, throttle_ms=2100))
+        play.to_broker(ping(3))
+        play.broker(pong(3))
+        play.to_client(pong(3))
+
+
+def test_hold_mode_charges_a_fetch_once_and_delivers_it_later() -> None:
+    answer = fetched(1, 20_000)
+    wait_ms = length_of(answer) - 10_000
+    with Playbook(quota_table(fetch=1000), hold=True) as play:
+        play.client(fetch(1), ping(2))
+        play.to_broker(fetch(1))
+        play.broker(answer[:50])
+        play.muted_until(wait_ms)
+        play.at(1).broker(answer[50:])
+        assert the_budget(play.session, "fetch").charged == length_of(answer)
+        play.at(wait_ms)
+        play.to_client(fetched(1, 20_000, throttle_ms=wait_ms))
+        play.to_broker(ping(2))
+        assert the_budget(play.session, "fetch").charged == length_of(answer)
+
+
+# Whose budget
+
+
+def asked_by(client_id: bytes | None, length: int = 1000) -> bytes:
+    return padded(request(ProduceRequest(acks=0), 7, client_id=client_id), length)
+
+
+def charged(session: Session) -> dict[str, float]:
+    return {budget.tags.client_id: budget.charged for budget in session.quotas.produce}
+
+
+def test_each_request_is_charged_to_its_own_client_id() -> None:
+    ids = [b"a", b"ab", b"a", b"", None, b"b", b"a\0", "käse".encode(), b"a"]
+    table = quota_table(produce=1e9, entity=Entity(client_id=DEFAULT))
+    with Playbook(table) as play:
+        for client_id in ids:
+            play.client(asked_by(client_id))
+            play.to_broker(asked_by(client_id))
+        assert charged(play.session) == {"a": 3000, "ab": 1000, "b": 1000, "a\0": 1000, "käse": 1000}
+
+
+def test_a_remembered_client_id_is_not_taken_from_bytes_of_an_older_frame() -> None:
+    """A cut frame lies over an older one; what is left of that must not complete it."""
+    short, long = asked_by(b"app"), asked_by(b"apple")
+    with Playbook(QuotaTable({(APP, QuotaKey.PRODUCER_BYTE_RATE): 1e9})) as play:
+        play.client(short)
+        play.to_broker(short)
+        for cut in range(12, 24):
+            play.client(long[:cut])
+            play.wire.to_broker.clear()
+            play.client(long[cut:])
+            play.wire.to_broker.clear()
+        assert charged(play.session) == {"app": 1000}
+
+
+def test_client_ids_that_are_no_utf8_are_charged_as_a_broker_does() -> None:
+    """Java's decoder puts U+FFFD in place of what it cannot decode; a name that is written like Python's
+    escape of it is another client.
+    """
+    table = quota_table(produce=1e9, entity=Entity(client_id=DEFAULT))
+    with Playbook(table) as play:
+        for client_id in (b"\xff", b"\\xff", b"\xfe"):
+            play.client(asked_by(client_id))
+            play.to_broker(asked_by(client_id))
+        assert charged(play.session) == {"\ufffd": 2000, "\\xff": 1000}
+
+
+def test_changed_quotas_reach_an_open_session_at_its_next_request() -> None:
+    with Playbook() as play:
+        play.client(produce(1, 12_106))
+        play.to_broker(produce(1, 12_106))
+        play.session.quotas.update(quota_table(produce=1000))
+        play.client(produce(2, 12_106))
+        play.to_broker(produce(2, 12_106))
+        play.muted_until(2106)
+        play.session.quotas.update(QuotaTable())
+        play.at(2106).client(produce(3, 12_106))
+        play.to_broker(produce(3, 12_106))
+        play.broker(produced(1), produced(2), produced(3))
+        play.to_client(produced(1), produced(2), produced(3))
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (framed(header(0, 7, 1, b"app", tags=None)), CloseReason.REQUEST_MALFORMED),
+        (framed(header(0, 7, 1, None, tags=None)[:9]), CloseReason.REQUEST_MALFORMED),
+        (framed(header(0, 9, 1, b"app", tags=b"\xff" * 9)), CloseReason.REQUEST_MALFORMED),
+        (b"\0\0\0\x07" + bytes(20), CloseReason.REQUEST_TOO_SHORT),
+        (b"\x7f\xff\xff\xff" + bytes(20), CloseReason.REQUEST_TOO_LARGE),
+        (b"\xff\xff\xff\xff" + bytes(20), CloseReason.REQUEST_TOO_SHORT),
+        (b"\x16\x03\x01\x02\x00\x01" + bytes(20), CloseReason.TLS_ON_PLAIN_PORT),
+    ],
+)
+def test_requests_that_cannot_be(sent: bytes, reason: CloseReason) -> None:
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(ping(1), sent, ping(2))
+        play.to_broker(ping(1))
+        play.violation(reason)
+        play.client(ping(3))
+        play.silent()
+
+
+@pytest.mark.parametrize(
+    "api_key", sorted({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.METADATA})
+)
+def test_a_version_that_weir_cannot_read_is_no_way_around_a_quota_or_to_an_address(api_key: ApiKey) -> None:
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(ping(1), unknown_request(api_key, 99), ping(2))
+        play.to_broker(ping(1))
+        play.violation(CloseReason.REQUEST_VERSION_UNKNOWN, saying=f"{api_key.name} v99")
+
+
+def test_first_fields_that_fill_the_buffer_are_refused() -> None:
+    with Playbook(quota_table(produce=1000), buffer_bytes=500) as play:
+        play.client(request(ProduceRequest(transactional_id="t" * 1000), 7))
+        play.violation(CloseReason.REQUEST_MALFORMED, saying="fill the buffer")
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (pong(2), CloseReason.RESPONSE_UNEXPECTED),
+        (b"\0\0\0\x03\0\0\0\x01", CloseReason.RESPONSE_LENGTH_WRONG),
+        (b"\xff\xff\xff\xff\0\0\0\x01", CloseReason.RESPONSE_LENGTH_WRONG),
+        (framed(b"\0\0\0\x01" + b"\xff" * 9), CloseReason.RESPONSE_MALFORMED),
+        (framed(b"\0\0\0\x01"), CloseReason.RESPONSE_MALFORMED),
+    ],
+)
+def test_responses_that_cannot_be(sent: bytes, reason: CloseReason) -> None:
+    with Playbook(quota_table(fetch=1000)) as play:
+        play.client(fetch(1, 12))
+        play.to_broker(fetch(1, 12))
+        play.broker(sent)
+        play.violation(reason)
+        play.broker(fetched(1, 10, version=12))
+        play.silent()
+
+
+def test_a_response_that_nobody_waits_for() -> None:
+    with Playbook() as play:
+        play.broker(pong(1))
+        play.violation(CloseReason.RESPONSE_UNEXPECTED, saying="expected none")
+
+
+def test_every_reason_a_session_can_give_is_met_here_or_in_test_order() -> None:
+    """A new one must be added to the tests above."""
+    met = {
+        CloseReason.REQUEST_MALFORMED,
+        CloseReason.REQUEST_TOO_SHORT,
+        CloseReason.REQUEST_VERSION_UNKNOWN,
+        CloseReason.REQUEST_TOO_LARGE,
+        CloseReason.TLS_ON_PLAIN_PORT,
+        CloseReason.RESPONSE_UNEXPECTED,
+        CloseReason.RESPONSE_LENGTH_WRONG,
+        CloseReason.RESPONSE_MALFORMED,
+    }
+    assert {r for r in CloseReason if r.startswith(("request_", "response_", "tls_"))} == met

@@ -1,0 +1,42 @@
+"""Log lines: one bug must not cost seconds, nor show what clients sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import structlog
+
+from proxy import logs
+
+
+def _fail() -> None:
+    secret = b"what a client sent"
+    raise ZeroDivisionError("a bug") if secret else AssertionError
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_a_traceback_names_the_place_and_not_the_data(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", form)  # type: ignore[arg-type]  # parametrized
+    try:
+        _fail()
+    except ZeroDivisionError as error:
+        structlog.get_logger().exception("internal error", exc_info=error)
+    printed = capsys.readouterr().err
+    assert "test_logs.py" in printed
+    assert "in _fail" in printed
+    assert "ZeroDivisionError: a bug" in printed
+    assert "what a client sent" not in printed
+
+
+def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "auto")
+    structlog.get_logger().info("broker found", node_id=3)
+    structlog.get_logger().debug("too detailed")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line) | {"timestamp": ""} == {
+        "event": "broker found",
+        "level": "info",
+        "node_id": 3,
+        "timestamp": "",
+    }

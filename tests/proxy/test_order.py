@@ -1,0 +1,207 @@
+"""Responses go out in the order of their requests, also those that are Weir's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.api import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.messages import (
+    ApiVersionsResponse,
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from proxy.reasons import CloseReason
+from tests.proxy.frames import framed, header, request, response, unknown_request, unknown_response
+from tests.proxy.playbook import Playbook
+
+
+def ping(correlation_id: int) -> bytes:
+    return request(HeartbeatRequest(group_id="g"), 4, correlation_id)
+
+
+def pong(correlation_id: int) -> bytes:
+    return response(HeartbeatResponse(), 4, correlation_id)
+
+
+def large_ping(correlation_id: int) -> bytes:
+    return request(HeartbeatRequest(group_id="g" * 5000), 4, correlation_id)
+
+
+def large_pong(correlation_id: int) -> bytes:
+    return response(OffsetFetchResponse(unknown_tagged_fields=((9999, b"x" * 5000),)), 6, correlation_id)
+
+
+def large_ask(correlation_id: int) -> bytes:
+    return request(OffsetFetchRequest(group_id="g", topics=None), 6, correlation_id)
+
+
+def too_new(correlation_id: int) -> bytes:
+    """ApiVersions in a version that nobody has, in whatever form that may have."""
+    return framed(header(ApiKey.API_VERSIONS, 99, correlation_id, b"app", tags=None) + b"whatever")
+
+
+def refusal(correlation_id: int) -> bytes:
+    ranges = [ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=4)]
+    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
+    return response(answer, 0, correlation_id)
+
+
+def test_requests_and_responses_pass_in_order() -> None:
+    with Playbook() as play:
+        play.client(ping(1), ping(2), ping(3))
+        play.to_broker(ping(1), ping(2), ping(3))
+        play.broker(pong(1), pong(2))
+        play.to_client(pong(1), pong(2))
+        play.broker(pong(3))
+        play.to_client(pong(3))
+
+
+def test_an_own_reply_with_nothing_in_flight_goes_at_once() -> None:
+    with Playbook() as play:
+        play.client(too_new(7))
+        play.to_client(refusal(7))
+
+
+def test_an_own_reply_waits_for_the_responses_before_it() -> None:
+    with Playbook() as play:
+        play.client(ping(1), too_new(2), ping(3), too_new(4), too_new(5))
+        play.to_broker(ping(1), ping(3))
+        play.broker(pong(1))
+        play.to_client(pong(1), refusal(2))
+        play.broker(pong(3))
+        play.to_client(pong(3), refusal(4), refusal(5))
+
+
+def test_responses_that_come_together_have_the_own_reply_between_them() -> None:
+    with Playbook() as play:
+        play.client(ping(1), too_new(2), ping(3))
+        play.to_broker(ping(1), ping(3))
+        play.broker(pong(1), pong(3))
+        play.to_client(pong(1), refusal(2), pong(3))
+
+
+def test_an_own_reply_does_not_get_into_the_middle_of_a_response() -> None:
+    answer = large_pong(1)
+    with Playbook(buffer_bytes=1000) as play:
+        play.client(large_ask(1))
+        play.to_broker(large_ask(1))
+        play.broker(answer[:2000])
+        play.to_client(answer[:2000])
+        play.client(too_new(2))
+        play.silent()
+        play.broker(answer[2000:])
+        play.to_client(answer[2000:], refusal(2))
+
+
+@pytest.mark.parametrize("asked_while_it_streams", [False, True])
+def test_an_own_reply_between_a_streamed_response_and_the_next_one(asked_while_it_streams: bool) -> None:
+    """The rest of a response and the next response come in one read, with an own reply due between them."""
+    answer = large_pong(1)
+    with Playbook() as play:
+        first = [large_ask(1)] if asked_while_it_streams else [large_ask(1), too_new(2), ping(3)]
+        play.client(*first)
+        play.to_broker(*first[:1], *first[2:])
+        play.broker(answer[:3000])
+        play.to_client(answer[:3000])
+        if asked_while_it_streams:
+            play.client(too_new(2), ping(3))
+            play.to_broker(ping(3))
+        play.broker(answer[3000:], pong(3))
+        play.to_client(answer[3000:], refusal(2), pong(3))
+
+
+def test_a_request_too_new_is_refused_when_it_is_here_as_a_whole() -> None:
+    asked = too_new(1)
+    with Playbook() as play:
+        play.client(asked[:-1])
+        play.silent()
+        play.client(asked[-1:])
+        play.to_client(refusal(1))
+
+
+def test_a_request_streams_through_before_its_end_is_here() -> None:
+    asked = large_ping(1)
+    with Playbook(buffer_bytes=1000) as play:
+        play.client(asked[:1500])
+        play.to_broker(asked[:1500])
+        play.client(asked[1500:], ping(2))
+        play.to_broker(asked[1500:], ping(2))
+        play.broker(pong(1), pong(2))
+        play.to_client(pong(1), pong(2))
+
+
+def test_unknown_apis_and_versions_pass_and_are_counted() -> None:
+    asked = [unknown_request(999, 0, 1), unknown_request(ApiKey.OFFSET_COMMIT, 99, 2, b"\xff" * 50)]
+    answered = [unknown_response(1, b"\x00" * 9), unknown_response(2, b"")]
+    with Playbook() as play:
+        play.client(*asked)
+        play.to_broker(*asked)
+        play.broker(*answered)
+        play.to_client(*answered)
+        assert play.session.counters.requests_not_understood == 2
+
+
+def test_a_plan_of_an_unknown_api_is_not_remembered() -> None:
+    with Playbook() as play:
+        for api_key in range(1000, 1100):
+            play.client(unknown_request(api_key, 0, 1))
+            play.to_broker(unknown_request(api_key, 0, 1))
+            play.broker(unknown_response(1))
+            play.to_client(unknown_response(1))
+        assert len(play.session.plans) == 0
+
+
+def test_no_more_than_in_flight_max_wait_for_their_responses() -> None:
+    with Playbook(in_flight_max=2) as play:
+        play.client(ping(1), ping(2), ping(3), ping(4))
+        play.to_broker(ping(1), ping(2))
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.to_broker(ping(3))
+        play.broker(pong(2), pong(3))
+        play.to_client(pong(2), pong(3))
+        play.to_broker(ping(4))
+
+
+def idle(play: Playbook) -> bool:
+    return play.session.idle
+
+
+def test_draining_takes_no_request_but_ends_those_under_way() -> None:
+    begun = large_ping(2)
+    with Playbook() as play:
+        play.client(ping(1), begun[:100])
+        play.to_broker(ping(1), begun[:100])
+        play.drain()
+        assert idle(play) is False
+        play.client(begun[100:], ping(3))
+        play.to_broker(begun[100:])
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        assert idle(play) is False
+        play.broker(pong(2))
+        play.to_client(pong(2))
+        assert idle(play)
+        assert play.wire.waiting_bytes == len(ping(3))
+
+
+def test_a_fetch_response_malformed_in_its_streamed_part_is_the_brokers_fault() -> None:
+    """A tag section that cannot be, behind records that have been sent on already."""
+    topic = FetchResponse.FetchableTopicResponse(
+        partitions=[FetchResponse.PartitionData(records=b"r" * 5000)]
+    )
+    answer = response(FetchResponse(responses=[topic]), 16)[:-1] + b"\xff" * 7
+    answer = framed(answer[4:])
+    with Playbook(buffer_bytes=1000) as play:
+        play.client(request(FetchRequest(), 16))
+        play.to_broker(request(FetchRequest(), 16))
+        play.broker(answer[:4000])
+        play.to_client(answer[:4000])
+        play.broker(answer[4000:], pong(9))
+        play.to_client(answer[4000:5000])  # a buffer that was judged before the bad one
+        play.violation(CloseReason.RESPONSE_MALFORMED)

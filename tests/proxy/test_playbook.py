@@ -1,0 +1,95 @@
+"""The playbook itself: it must fail whenever a script says less, more or other than what happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceRequest
+from proxy.reasons import CloseReason
+from tests.proxy.frames import request, response
+from tests.proxy.playbook import Playbook
+from tests.proxy.wire import quota_table
+
+PING, PONG = request(HeartbeatRequest(), 0), response(HeartbeatResponse(), 0)
+HEAVY = request(ProduceRequest(acks=1, transactional_id="t" * 20_000), 3)
+TOO_SHORT = b"\0\0\0\1rubbish, and more"
+
+
+def test_a_script_that_tells_all_passes() -> None:
+    with Playbook() as play:
+        play.at(0).client(PING)
+        play.to_broker(PING)
+        play.at(3).broker(PONG)
+        play.to_client(PONG)
+
+
+def test_output_to_the_broker_that_is_not_asserted_fails() -> None:
+    with pytest.raises(AssertionError, match="not asserted: to the broker went 2"), Playbook() as play:
+        play.client(PING)
+
+
+def test_output_to_the_client_that_is_not_asserted_fails_at_the_next_event() -> None:
+    play = Playbook()
+    play.client(PING)
+    play.to_broker(PING)
+    play.broker(PONG)
+    with pytest.raises(AssertionError, match="not asserted: to the client"):
+        play.client(PING)
+
+
+def test_time_is_an_event_too() -> None:
+    play = Playbook()
+    play.client(PING)
+    with pytest.raises(AssertionError, match="not asserted"):
+        play.at(1)
+    with pytest.raises(AssertionError, match="go back"):
+        Playbook().at(5).at(4)
+
+
+def test_a_mute_that_is_not_asserted_fails() -> None:
+    play = Playbook(quota_table(1))
+    play.client(HEAVY)
+    play.to_broker(HEAVY)
+    with pytest.raises(AssertionError, match=r"not asserted: muted until \d+"):
+        play.at(1)
+
+
+def test_a_mute_that_does_not_happen_fails() -> None:
+    play = Playbook()
+    play.client(PING)
+    with pytest.raises(AssertionError):
+        play.muted_until(100)
+
+
+def test_a_violation_that_is_not_asserted_fails() -> None:
+    with pytest.raises(AssertionError, match="not asserted: Violation"), Playbook() as play:
+        play.client(TOO_SHORT)
+
+
+def test_a_violation_of_another_kind_fails() -> None:
+    play = Playbook()
+    play.client(TOO_SHORT)
+    with pytest.raises(AssertionError):
+        play.violation(CloseReason.REQUEST_TOO_LARGE)
+    with pytest.raises(AssertionError):
+        play.violation(CloseReason.REQUEST_TOO_SHORT, saying="an essay")
+    with pytest.raises(AssertionError, match="no violation"):
+        Playbook().violation(CloseReason.REQUEST_TOO_SHORT)
+
+
+def test_output_that_differs_fails_and_names_the_frames() -> None:
+    play = Playbook()
+    play.client(PING)
+    with pytest.raises(AssertionError, match=r"to the broker went .* expected nothing"):
+        play.to_broker()
+
+
+def test_a_script_in_which_nothing_happens_fails() -> None:
+    with pytest.raises(AssertionError, match="without events"), Playbook():
+        pass
+
+
+def test_a_script_that_fails_is_not_blamed_for_what_it_did_not_come_to() -> None:
+    play = Playbook()
+    play.client(PING)
+    play.__exit__(ZeroDivisionError, ZeroDivisionError(), None)

@@ -1,0 +1,197 @@
+"""The reactor, its timers and its two drivers; time is Trio's mock clock or the test's own."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+
+from proxy.drivers import monotonic_ms, run_hosting_trio, run_in_trio, trio_ms
+from proxy.poll import READ, WRITE
+from proxy.reactor import TIMERS_SWEPT_MIN, Reactor
+from tests.proxy.rigs import POLL_SETS, Clock, tcp_pair, unix_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=POLL_SETS)
+def reactor(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Reactor]:
+    made = Reactor(clock, POLL_SETS[request.param]())
+    yield made
+    made.close()
+
+
+def test_timers_go_off_in_order_when_their_time_has_come(reactor: Reactor, clock: Clock) -> None:
+    calls: list[str] = []
+    reactor.call_at(20, lambda: calls.append("second"))
+    reactor.call_at(10, lambda: calls.append("first"))
+    reactor.call_at(20, lambda: calls.append("third"))
+    assert reactor.timeout_s() == 0.01
+    reactor.turn(0)
+    assert calls == []
+    clock.now_ms = 10
+    reactor.turn(0)
+    assert calls == ["first"]
+    clock.now_ms = 30
+    assert reactor.timeout_s() == 0
+    reactor.turn(0)
+    assert calls == ["first", "second", "third"]
+    assert reactor.timeout_s() is None
+
+
+def test_a_cancelled_timer_is_not_waited_for(reactor: Reactor, clock: Clock) -> None:
+    reactor.call_at(10, lambda: pytest.fail("cancelled")).cancel()
+    reactor.call_at(20, lambda: None)
+    assert reactor.timeout_s() == 0.02
+    clock.now_ms = 30
+    reactor.turn(0)
+
+
+def test_cancelled_timers_do_not_pile_up(reactor: Reactor, clock: Clock) -> None:
+    """A throttle may last weeks, its client a moment."""
+    calls: list[str] = []
+    reactor.call_at(10, lambda: calls.append("first"))
+    for _ in range(10_000):
+        reactor.call_at(2**31, lambda: pytest.fail("cancelled")).cancel()
+    reactor.call_at(5, lambda: calls.append("earlier"))
+    assert len(reactor._timers) <= 2 * TIMERS_SWEPT_MIN
+    clock.now_ms = 10
+    reactor.turn(0)
+    assert calls == ["earlier", "first"]
+
+
+def test_a_timer_may_set_another_that_is_due_at_once(reactor: Reactor, clock: Clock) -> None:
+    calls: list[int] = []
+
+    def again() -> None:
+        reactor.call_at(5, lambda: calls.append(clock.now_ms))
+
+    reactor.call_at(5, again)
+    clock.now_ms = 5
+    reactor.turn(0)
+    assert calls == [5]
+
+
+def test_a_socket_that_is_ready_is_said_so_until_it_is_read(reactor: Reactor) -> None:
+    ours, theirs = unix_pair()
+    with ours, theirs:
+        seen: list[int] = []
+        reactor.register(ours.fileno(), READ, seen.append)
+        reactor.turn(0)
+        assert seen == []
+        theirs.send(b"x")
+        reactor.turn(0)
+        reactor.turn(0)
+        assert seen == [READ, READ]
+        reactor.modify(ours.fileno(), 0)
+        reactor.turn(0)
+        reactor.modify(ours.fileno(), READ | WRITE)
+        reactor.turn(0)
+        assert seen == [READ, READ, READ | WRITE]
+        reactor.unregister(ours.fileno())
+        reactor.turn(0)
+        assert len(seen) == 3
+
+
+def test_a_socket_closed_by_the_call_before_it_is_not_called(reactor: Reactor) -> None:
+    pairs = [unix_pair() for _ in range(2)]
+    called: list[int] = []
+
+    def close_the_other(index: int) -> None:
+        called.append(index)
+        reactor.unregister(pairs[1 - index][0].fileno())
+
+    for index, (ours, theirs) in enumerate(pairs):
+        reactor.register(ours.fileno(), READ, lambda _events, index=index: close_the_other(index))  # type: ignore[misc]  # a default argument binds the loop's variable
+        theirs.send(b"x")
+    reactor.turn(0)
+    assert len(called) == 1
+    reactor.unregister(pairs[called[0]][0].fileno())
+    for pair in pairs:
+        for sock in pair:
+            sock.close()
+
+
+def test_wake_ends_a_wait_from_another_thread_and_never_blocks(reactor: Reactor) -> None:
+    for _ in range(5000):
+        reactor.wake()
+    waker = threading.Timer(0.01, reactor.wake)
+    waker.start()
+    for _ in range(20):
+        reactor.turn(0)
+    reactor.wake()
+    reactor.turn(None)
+    waker.join()
+
+
+def test_in_trio_timers_follow_trios_clock() -> None:
+    """An hour passes at once; nothing is called before its time."""
+
+    async def main() -> list[int]:
+        calls: list[int] = []
+        reactor = Reactor(trio_ms)
+        for at_ms in (3_600_000, 2_204, 8_102):
+            reactor.call_at(at_ms, lambda: calls.append(trio_ms()))
+        with trio.move_on_at(4000):
+            await run_in_trio(reactor)
+        reactor.close()
+        return calls
+
+    assert trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0)) == [2_204, 8_102, 3_600_000]
+
+
+def test_hosting_returns_what_main_returns_and_raises_what_it_raises() -> None:
+    reactor = Reactor(monotonic_ms)
+
+    async def main() -> str:
+        await trio.lowlevel.checkpoint()
+        assert await trio.to_thread.run_sync(lambda: 3) == 3
+        return "done"
+
+    async def fail() -> None:
+        await trio.sleep(0.001)
+        raise ZeroDivisionError
+
+    assert run_hosting_trio(reactor, main) == "done"
+    with pytest.raises(ZeroDivisionError):
+        run_hosting_trio(reactor, fail)
+    reactor.close()
+
+
+def test_hosting_serves_sockets_while_trio_is_busy_and_idle() -> None:
+    reactor = Reactor(monotonic_ms)
+    ours, theirs = tcp_pair()
+    read: list[bytes] = []
+    event = trio.Event()
+
+    def ready(_events: int) -> None:
+        read.append(ours.recv(100))
+        if read[-1] == b"end":
+            event.set()
+            reactor.wake()
+
+    async def main() -> None:
+        with trio.fail_after(10):
+            while not read:  # busy: always something to run
+                await trio.lowlevel.checkpoint()
+            threading.Timer(0.01, theirs.send, [b"end"]).start()
+            await event.wait()  # idle
+
+    reactor.register(ours.fileno(), READ, ready)
+    theirs.send(b"begin")
+    run_hosting_trio(reactor, main)
+    assert read == [b"begin", b"end"]
+    reactor.unregister(ours.fileno())
+    reactor.close()
+    ours.close()
+    theirs.close()

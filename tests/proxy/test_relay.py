@@ -1,0 +1,468 @@
+"""Relays on loopback sockets: short sends, closing from either side, mutes; the clock is the test's."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from proxy.poll import READ
+from proxy.reactor import BUFFER_BYTES
+from proxy.reasons import CloseReason
+from tests.proxy.frames import framed, padded, request, response, unknown_request, unknown_response
+from tests.proxy.rigs import Rig, open_descriptors, reset, tcp_pair, unix_pair
+from tests.proxy.wire import new_session, quota_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+PAIRS = {"unix": unix_pair, "tcp": tcp_pair}
+MEGABYTE = 1 << 20
+
+
+def ping(correlation_id: int = 1, group_id: str = "g") -> bytes:
+    return request(HeartbeatRequest(group_id=group_id), 4, correlation_id)
+
+
+def pong(correlation_id: int = 1) -> bytes:
+    return response(HeartbeatResponse(), 4, correlation_id)
+
+
+def produce(correlation_id: int = 1, length: int = 12_106, acks: int = 1) -> bytes:
+    return padded(request(ProduceRequest(acks=acks), 7, correlation_id), length)
+
+
+def produced(correlation_id: int = 1, throttle_ms: int = 0) -> bytes:
+    return response(ProduceResponse(throttle_time_ms=throttle_ms), 7, correlation_id)
+
+
+def large(frame: bytes, length: int = MEGABYTE) -> bytes:
+    return padded(frame, length)
+
+
+@pytest.fixture(params=["best", "selectors"])
+def new_rig(request: pytest.FixtureRequest) -> Iterator[Callable[..., Rig]]:
+    """Makes rigs on either poll set; afterwards no descriptor may be left."""
+    before = open_descriptors()
+    made: list[Rig] = []
+
+    def make(*args: object, **kwargs: object) -> Rig:
+        made.append(Rig(*args, poll_set=request.param, **kwargs))  # type: ignore[arg-type]  # as given
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.close()
+        assert len(rig.ends) == 1
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_bytes_pass_both_ways(new_rig: Callable[..., Rig], pair: str) -> None:
+    rig = new_rig(pair=PAIRS[pair])
+    assert rig.pass_on(ping(), rig.client, rig.broker) == ping()
+    assert rig.pass_on(pong(), rig.broker, rig.client) == pong()
+
+
+def test_one_byte_at_a_time(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    asked, answers = ping(1) + ping(2, "h" * 99), pong(1) + pong(2)
+    for byte in asked:
+        rig.send(rig.client, bytes([byte]))
+        rig.turn()
+    rig.expect(rig.broker, asked)
+    for byte in answers:
+        rig.send(rig.broker, bytes([byte]))
+        rig.turn()
+    rig.expect(rig.client, answers)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_frames_larger_than_every_buffer_pass_both_ways(new_rig: Callable[..., Rig], pair: str) -> None:
+    rig = new_rig(pair=PAIRS[pair])
+    asked, answered = large(ping()), large(pong())
+    assert rig.pass_on(asked + ping(2), rig.client, rig.broker) == asked + ping(2)
+    assert rig.pass_on(answered + pong(2), rig.broker, rig.client) == answered + pong(2)
+
+
+def test_a_response_that_must_be_whole_may_be_larger_than_the_buffer(new_rig: Callable[..., Rig]) -> None:
+    """A share fetch has its addresses at its end; it is kept until that is here."""
+    records = ShareFetchResponse.PartitionData(records=b"r" * (3 * BUFFER_BYTES))
+    topic = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[records])
+
+    def answer(host: str, port: int) -> bytes:
+        node = ShareFetchResponse.NodeEndpoint(node_id=1, host=host, port=port)
+        return response(ShareFetchResponse(responses=[topic], node_endpoints=[node]), 1)
+
+    rig = new_rig()
+    asked = request(ShareFetchRequest(), 1)
+    assert rig.pass_on(asked, rig.client, rig.broker) == asked
+    sent = answer("kafka", 9092)
+    while sent:
+        sent = rig.send(rig.broker, sent)
+        rig.turn()
+    rig.expect(rig.client, answer("weir", 19094))
+
+
+# Who does not read
+
+
+def test_a_client_that_never_reads_costs_one_buffer_and_the_broker_is_no_longer_read(
+    new_rig: Callable[..., Rig],
+) -> None:
+    rig = new_rig()
+    rig.pass_on(b"".join(ping(i) for i in range(10)), rig.client, rig.broker)
+    answers = b"".join(large(pong(i)) for i in range(10))
+    rest = answers
+    for _ in range(1000):
+        rest = rig.send(rig.broker, rest)
+        rig.turn()
+    taken = len(answers) - len(rest)
+    assert taken < 2 * BUFFER_BYTES
+    rig.turn()
+    assert rig.send(rig.broker, rest) == rest, "the broker's socket is full and stays so"
+    assert len(rig.relay._client.unsent) <= BUFFER_BYTES
+    assert rig.reactor.timeout_s() is None
+    received = bytearray(rig.take(rig.client))
+    received += rig.pass_on(rest, rig.broker, rig.client)
+    assert received == answers
+
+
+def test_a_client_that_never_reads_is_not_read_either(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    rig.pass_on(ping(1), rig.client, rig.broker)
+    rest = large(pong(1))
+    for _ in range(200):
+        rest = rig.send(rig.broker, rest)
+        rig.turn()
+    rig.send(rig.client, ping(2))
+    rig.turn(3)
+    assert rig.take(rig.broker) == b""
+
+
+def test_a_broker_that_does_not_read_stops_the_client(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    asked = b"".join(large(ping(i)) for i in range(3))
+    rest = asked
+    for _ in range(1000):
+        rest = rig.send(rig.client, rest)
+        rig.turn()
+    assert len(asked) - len(rest) < 2 * BUFFER_BYTES
+    received = bytearray(rig.take(rig.broker))
+    received += rig.pass_on(rest, rig.client, rig.broker)
+    assert received == asked
+
+
+def test_a_broker_that_does_not_read_can_still_answer(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    assert rig.pass_on(ping(1), rig.client, rig.broker) == ping(1)
+    rest = large(ping(2))
+    for _ in range(200):
+        rest = rig.send(rig.client, rest)
+        rig.turn()
+    assert rig.pass_on(pong(1), rig.broker, rig.client) == pong(1)
+
+
+# Ends
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_client_that_closes_ends_the_session(new_rig: Callable[..., Rig], pair: str) -> None:
+    rig = new_rig(pair=PAIRS[pair])
+    rig.client.close()
+    assert rig.end() in {CloseReason.CLIENT_CLOSED, CloseReason.CLIENT_RESET}
+    assert rig.at_end(rig.broker)
+
+
+def test_answers_arrive_after_the_client_has_closed_its_half(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.send(rig.client, ping(1) + ping(2))
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.expect(rig.broker, ping(1) + ping(2))
+    assert rig.pass_on(pong(1), rig.broker, rig.client) == pong(1)
+    assert rig.reason is None
+    assert rig.pass_on(pong(2), rig.broker, rig.client) == pong(2)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_large_answer_arrives_whole_after_the_client_has_closed_its_half(
+    new_rig: Callable[..., Rig], pair: str
+) -> None:
+    """Its request leaves the queue as soon as the answer begins: that must not look like the end."""
+    rig = new_rig(pair=PAIRS[pair])
+    rig.send(rig.client, ping(1))
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.expect(rig.broker, ping(1))
+    assert rig.pass_on(large(pong(1)), rig.broker, rig.client) == large(pong(1))
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_acks_0_data_that_waits_out_a_mute_arrives_though_the_client_has_closed(
+    new_rig: Callable[..., Rig],
+) -> None:
+    first, second = produce(1, acks=0), produce(2, 50, acks=0)
+    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
+    rig.send(rig.client, first + second)
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.expect(rig.broker, first)
+    rig.until(2105)
+    rig.expect(rig.broker, b"")
+    assert rig.reason is None
+    rig.until(2106)
+    rig.expect(rig.broker, second)
+    rig.until(60_000)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_acks_0_data_not_even_read_before_the_mute_arrives_too(new_rig: Callable[..., Rig]) -> None:
+    first, second = produce(1, acks=0), produce(2, acks=0)
+    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
+    rig.send(rig.client, first)
+    rig.expect(rig.broker, first)
+    rig.send(rig.client, second)
+    rig.client.close()
+    rig.until(2105)
+    rig.expect(rig.broker, b"")
+    rig.until(2106)
+    rig.expect(rig.broker, second)
+    rig.until(60_000)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_a_muted_client_that_closes_does_not_stay_until_its_deadline(new_rig: Callable[..., Rig]) -> None:
+    """Else one that connects anew after each throttle would soon have used up all descriptors."""
+    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
+    rig.pass_on(produce(), rig.client, rig.broker)
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.turn(2)
+    assert rig.reason is None
+    assert rig.pass_on(produced(), rig.broker, rig.client) == produced(throttle_ms=2106)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+    assert rig.clock.now_ms == 0
+
+
+def test_a_client_that_resets_is_counted_as_that(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.pass_on(ping(), rig.client, rig.broker)
+    reset(rig.client)
+    assert rig.end() is CloseReason.CLIENT_RESET
+    assert rig.at_end(rig.broker)
+
+
+def test_a_muted_client_that_resets_is_noticed(new_rig: Callable[..., Rig]) -> None:
+    """At once with epoll, which reports broken connections unasked; else when the mute is over."""
+    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
+    rig.send(rig.client, produce())
+    rig.expect(rig.broker, produce())
+    reset(rig.client)
+    rig.until(2106)
+    assert rig.end() is CloseReason.CLIENT_RESET
+
+
+def test_a_broker_that_resets_is_counted_as_that(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.pass_on(ping(), rig.client, rig.broker)
+    reset(rig.broker)
+    assert rig.end() is CloseReason.BROKER_RESET
+    assert rig.at_end(rig.client)
+
+
+def test_what_the_broker_sent_before_it_closed_reaches_a_slow_client(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=unix_pair, broker_pair=tcp_pair)
+    rig.pass_on(ping(1), rig.client, rig.broker)
+    answer = rest = large(pong(1), 100_000)
+    for _ in range(100):
+        rest = rig.send(rig.broker, rest) if rest else b""
+        rig.turn()
+    assert not rest
+    assert rig.relay._client.unsent
+    rig.broker.close()
+    rig.turn(2)
+    assert rig.reason is None
+    rig.expect(rig.client, answer)
+    assert rig.end() is CloseReason.BROKER_CLOSED
+
+
+def test_a_held_response_is_delivered_though_the_broker_has_closed(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(quota_table(produce=1000), hold=True, pair=tcp_pair)
+    rig.pass_on(produce(), rig.client, rig.broker)
+    assert rig.pass_on(produced(), rig.broker, rig.client) == b""
+    rig.broker.close()
+    rig.until(2105)
+    rig.expect(rig.client, b"")
+    assert rig.reason is None
+    rig.until(2106)
+    rig.expect(rig.client, produced(throttle_ms=2106))
+    assert rig.end() is CloseReason.BROKER_CLOSED
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x5a" * 32, CloseReason.TLS_ON_PLAIN_PORT),
+        (b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n", CloseReason.REQUEST_TOO_LARGE),
+        (b"\xff" * 64, CloseReason.REQUEST_TOO_SHORT),
+        (bytes(64), CloseReason.REQUEST_TOO_SHORT),
+        (framed(b"\0\0\0\x07\0\0\0\x01\xff\x00" + bytes(50)), CloseReason.REQUEST_MALFORMED),
+    ],
+    ids=["tls", "http", "ones", "zeros", "negative client-id"],
+)
+def test_what_is_not_kafka_is_closed_with_its_reason(
+    new_rig: Callable[..., Rig], sent: bytes, reason: CloseReason
+) -> None:
+    rig = new_rig(quota_table(produce=1000))
+    assert rig.pass_on(sent, rig.client, rig.broker) == b""
+    assert rig.reason is reason
+    assert rig.at_end(rig.client)
+    assert rig.at_end(rig.broker)
+
+
+def test_requests_before_a_violation_still_reach_the_broker(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    assert rig.pass_on(ping() + bytes(20), rig.client, rig.broker) == ping()
+    assert rig.reason is CloseReason.REQUEST_TOO_SHORT
+
+
+def test_a_response_nobody_asked_for_ends_the_session(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    assert rig.pass_on(pong(), rig.broker, rig.client) == b""
+    assert rig.reason is CloseReason.RESPONSE_UNEXPECTED
+
+
+def test_a_bug_in_a_plan_ends_only_its_session(new_rig: Callable[..., Rig]) -> None:
+    def admit(*_arguments: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    session = new_session()
+    session.plans.make(12, 4).admit = admit  # type: ignore[assignment]  # that is the point
+    rig = new_rig(session=session)
+    with capture_logs() as logged:
+        rig.pass_on(ping(), rig.client, rig.broker)
+    assert rig.ends == [(CloseReason.INTERNAL_ERROR, "ZeroDivisionError('a bug')")]
+    assert ["please report this" in line["event"] for line in logged] == [True]
+
+
+# Mutes and timers
+
+
+def test_a_muted_client_is_not_read_until_its_deadline(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(quota_table(produce=1000))
+    assert rig.pass_on(produce(), rig.client, rig.broker) == produce()
+    assert rig.pass_on(produced(), rig.broker, rig.client) == produced(throttle_ms=2106)
+    assert rig.reactor.timeout_s() == 2.106
+    rig.send(rig.client, ping(2))
+    rig.until(2105)
+    assert rig.take(rig.broker) == b""
+    assert not rig.relay._client.interest & READ
+    rig.until(2106)
+    assert rig.take(rig.broker) == ping(2)
+    assert rig.reactor.timeout_s() is None
+
+
+def test_a_mute_that_grows_moves_its_timer(new_rig: Callable[..., Rig]) -> None:
+    """A produce, and then a fetch's response while the produce's mute lasts."""
+    rig = new_rig(quota_table(produce=1000))
+    rig.pass_on(produce(1), rig.client, rig.broker)
+    assert rig.reactor.timeout_s() == 2.106
+    rig.session.now_ms = 0
+    rig.session.mute(5000)
+    rig.pass_on(produced(1), rig.broker, rig.client)
+    assert rig.reactor.timeout_s() == 5.0
+    rig.send(rig.client, ping(2))
+    rig.until(2106)
+    assert rig.take(rig.broker) == b""
+    rig.until(5000)
+    assert rig.take(rig.broker) == ping(2)
+
+
+def test_closing_cancels_the_timer(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(quota_table(produce=1000))
+    rig.pass_on(produce(), rig.client, rig.broker)
+    rig.relay.close(CloseReason.STOPPED)
+    assert rig.reactor.timeout_s() is None
+    rig.until(5000)
+    assert rig.reason is CloseReason.STOPPED
+
+
+def test_frames_of_a_fetching_client_wait_for_the_answer(new_rig: Callable[..., Rig]) -> None:
+    fetch = request(FetchRequest(), 4, 1)
+    fetched = response(FetchResponse(), 4, 1)
+    rig = new_rig(quota_table(fetch=1e6))
+    assert rig.pass_on(fetch + ping(2), rig.client, rig.broker)[:8] == fetch[:8]
+    assert rig.pass_on(fetched, rig.broker, rig.client) == fetched
+    rig.turn(2)
+    assert rig.take(rig.broker) == ping(2)
+
+
+# Draining
+
+
+def test_an_idle_session_drains_at_once(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    rig.relay.drain()
+    assert rig.reason is CloseReason.DRAINED
+
+
+def test_draining_ends_when_what_is_under_way_is_answered(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.pass_on(ping(1), rig.client, rig.broker)
+    rig.relay.drain()
+    rig.send(rig.client, ping(2))
+    rig.turn(2)
+    assert rig.reason is None
+    assert rig.pass_on(pong(1), rig.broker, rig.client) == pong(1)
+    assert rig.end() is CloseReason.DRAINED
+    assert rig.at_end(rig.broker), "the second request did not pass"
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_large_request_that_has_begun_is_finished_while_draining(
+    new_rig: Callable[..., Rig], pair: str
+) -> None:
+    asked = large(ping(1))
+    rig = new_rig(pair=PAIRS[pair])
+    rest = rig.send(rig.client, asked[:3000])
+    rig.turn(2)
+    received = bytearray(rig.take(rig.broker))
+    rig.relay.drain()
+    received += rig.pass_on(rest + asked[3000:], rig.client, rig.broker)
+    assert received == asked
+    assert rig.reason is None
+    rig.send(rig.broker, pong(1))
+    assert rig.end() is CloseReason.DRAINED
+
+
+# Many
+
+
+def test_a_thousand_connections_come_and_go() -> None:
+    before = open_descriptors()
+    first = Rig()
+    for index in range(1000):
+        rig = Rig(pair=unix_pair)
+        rig.send(rig.client, unknown_request(999, 0, index))
+        rig.turn()
+        assert rig.take(rig.broker) == unknown_request(999, 0, index)
+        rig.send(rig.broker, unknown_response(index))
+        rig.turn()
+        assert rig.take(rig.client) == unknown_response(index)
+        (rig.client if index % 2 else rig.broker).close()
+        rig.turn()
+        assert rig.reason is not None
+        rig.close()
+    first.close()
+    assert open_descriptors() == before

@@ -1,0 +1,467 @@
+"""The whole server between real sockets, in both ways of driving it, in front of fake brokers."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+import trio.testing
+from structlog.testing import capture_logs
+
+from protocol.messages import (
+    FetchRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from proxy import config, sockets
+from proxy.addresses import Address
+from proxy.drivers import monotonic_ms, run_hosting_trio, run_in_trio
+from proxy.quota_book import QuotaBook, reload_quota_file
+from proxy.reactor import Reactor
+from proxy.reasons import CloseReason
+from proxy.run import _single
+from proxy.server import Server
+from quotas import QuotaTable
+from tests.kafka.ports import free_range
+from tests.proxy.fake_broker import HOST, Connection, FakeCluster
+from tests.proxy.frames import body_of, request, response
+from tests.proxy.rigs import open_descriptors
+from tests.proxy.wire import quota_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+METADATA = request(MetadataRequest(topics=None), 9)
+PING, PONG = request(HeartbeatRequest(), 4), response(HeartbeatResponse(), 4)
+LONG_S = 20
+"""No step of a test may take so long."""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what is only counted; the time limit is the stage's."""
+    while not condition():  # noqa: ASYNC110  # the server has no event for each of its integers
+        await trio.sleep(0.005)
+
+
+@dataclass
+class Stage:
+    """A server, its brokers, and a nursery for more of them."""
+
+    server: Server
+    cluster: FakeCluster
+    nursery: trio.Nursery
+    first_port: int
+    brokers: dict[int, trio.CancelScope]
+    clients: list[Connection] = field(default_factory=list)
+
+    async def connect(self, node_id: int | None = None) -> Connection:
+        """A client of the bootstrap listener, or of a broker's."""
+        port = self.first_port if node_id is None else self.first_port + 1 + node_id
+        self.clients.append(Connection(await trio.open_tcp_stream(HOST, port)))
+        return self.clients[-1]
+
+    async def told(self) -> dict[int, Address]:
+        """What a client's Metadata request is answered."""
+        client = await self.connect()
+        answer = await client.ask(METADATA)
+        await client.stream.aclose()
+        assert answer is not None
+        return {b.node_id: Address(b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
+
+    def port(self, node_id: int) -> Address:
+        """Where clients find a broker."""
+        return Address(HOST, self.first_port + 1 + node_id)
+
+    async def closed(self, reason: CloseReason, times: int = 1) -> None:
+        """Wait until so many connections have ended for this reason."""
+        await until(lambda: self.server.counters.closed[reason] >= times)
+
+
+Script = Callable[[Stage], Awaitable[None]]
+
+
+@pytest.fixture(params=["hosting", "in trio"])
+def play(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Runs a script on a stage, driven either way; no descriptor may be left open."""
+
+    def run(script: Script | None, brokers: tuple[int, ...] = (0,), **options: Any) -> None:
+        before = open_descriptors()
+        reactor = Reactor(monotonic_ms)
+        try:
+            if request.param == "hosting":
+                run_hosting_trio(reactor, lambda: _stage(reactor, script, brokers, options, drive=False))
+            else:
+                trio.run(lambda: _stage(reactor, script, brokers, options, drive=True))
+        except BaseExceptionGroup as group:
+            raise _single(group) from None
+        finally:
+            reactor.close()
+        assert open_descriptors() <= before
+
+    return run
+
+
+async def _stage(
+    reactor: Reactor,
+    script: Script | None,
+    brokers: tuple[int, ...],
+    options: dict[str, Any],
+    *,
+    drive: bool,
+) -> None:
+    with trio.fail_after(LONG_S):
+        async with trio.open_nursery() as nursery:
+            if drive:
+                nursery.start_soon(run_in_trio, reactor)
+            cluster: FakeCluster = options.pop("cluster", None) or FakeCluster()
+            cluster.may_answer.set()
+            scopes = {node_id: await nursery.start(cluster.serve, node_id) for node_id in brokers}
+            first_port = options.pop("first_port", None) or free_range(12)
+            table = options.pop("table", QuotaTable())
+            upstream = ",".join(map(str, cluster.nodes.values())) or f"{HOST}:1"
+            given = {
+                "upstream": upstream,
+                "listen": f"{HOST}:{first_port}",
+                "broker_ports": f"{first_port + 1}-{first_port + 10}",
+                **options,
+            }
+            server = Server(config.load(None, given), reactor, QuotaBook(table))
+            await nursery.start(server.serve)
+            assert script is not None, "the server should not have started"
+            stage = Stage(server, cluster, nursery, first_port, scopes)
+            try:
+                await script(stage)
+            finally:
+                for client in stage.clients:
+                    client.stream.socket.close()
+            nursery.cancel_scope.cancel()
+
+
+Play = Callable[..., None]
+
+
+# Clients and brokers
+
+
+def test_clients_are_told_weirs_addresses_and_reach_each_broker_there(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        assert await stage.told() == {node_id: stage.port(node_id) for node_id in (0, 1, 5)}
+        for node_id in (5, 0, 1):
+            client = await stage.connect(node_id)
+            assert await client.ask(PING) == PONG
+            assert stage.cluster.asked[-1] == (node_id, PING)
+            await client.stream.aclose()
+        await stage.closed(CloseReason.CLIENT_CLOSED, 4)
+        assert stage.server.counters.sessions_open == 0
+        assert stage.server.counters.sessions_opened == 4
+
+    play(script, brokers=(0, 1, 5))
+
+
+def test_a_throttled_producer_waits(play: Play) -> None:
+    asked = request(ProduceRequest(acks=1, transactional_id="t" * 10_100), 7)
+
+    async def script(stage: Stage) -> None:
+        client = await stage.connect(0)
+        started = monotonic_ms()
+        answer = await client.ask(asked)
+        assert answer is not None
+        assert 0 < (wait_ms := body_of(answer, ProduceResponse, 7).throttle_time_ms) < 1000
+        assert await client.ask(PING) == PONG
+        assert monotonic_ms() - started >= wait_ms
+        (budget,) = stage.server.quotas.of(0).produce
+        assert budget.charged == len(asked) - 4
+
+    play(script, table=quota_table(produce=1000))
+
+
+def test_budgets_are_per_broker(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        for node_id in (0, 1):
+            client = await stage.connect(node_id)
+            await client.ask(request(ProduceRequest(acks=1), 7))
+        assert [len(stage.server.quotas.of(node_id).produce) for node_id in (0, 1)] == [1, 1]
+
+    play(script, brokers=(0, 1), table=quota_table(produce=1e9))
+
+
+def test_a_broker_that_appears_has_its_listener_before_a_client_hears_of_it(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        assert set(await stage.told()) == {0}
+        await stage.nursery.start(stage.cluster.serve, 3)
+        assert await stage.told() == {0: stage.port(0), 3: stage.port(3)}
+        client = await stage.connect(3)
+        assert await client.ask(PING) == PONG
+        assert stage.cluster.asked[-1] == (3, PING)
+
+    play(script)
+
+
+def test_a_broker_that_moves_is_followed(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        client = await stage.connect(1)
+        assert await client.ask(PING) == PONG
+        stage.brokers[1].cancel()
+        await stage.nursery.start(stage.cluster.serve, 1)
+        assert await stage.told() == {0: stage.port(0), 1: stage.port(1)}
+        again = await stage.connect(1)
+        assert await again.ask(PING) == PONG
+
+    play(script, brokers=(0, 1))
+
+
+def test_brokers_are_followed_while_no_client_asks(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.nursery.start(stage.cluster.serve, 2)
+        await until(lambda: 2 in stage.server.book.nodes)
+        client = await stage.connect(2)
+        assert await client.ask(PING) == PONG
+
+    play(script, refresh_s=0.02)
+
+
+def test_a_broker_outside_the_ports_is_left_out_and_said_once(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        stage.cluster.nodes[77] = Address(HOST, 1)
+        with capture_logs() as logged:
+            for _ in range(3):
+                assert set(await stage.told()) == {0}
+        assert [line["node_id"] for line in logged if "left out" in line["event"]] == [77]
+
+    play(script)
+
+
+def test_a_client_may_be_told_another_host(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        assert await stage.told() == {0: Address("weir.example.org", stage.first_port + 1)}
+
+    play(script, advertised_host="weir.example.org")
+
+
+def test_an_upstream_that_tells_no_brokers_is_learnt_from_clients(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        assert stage.server.book.nodes == {}
+        stage.cluster.garbage = b""
+        assert await stage.told() == {0: stage.port(0)}
+        client = await stage.connect(0)
+        assert await client.ask(PING) == PONG
+
+    play(script, cluster=FakeCluster(garbage=b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+
+
+# Starting
+
+
+def test_node_ids_out_of_range_say_what_to_set(play: Play) -> None:
+    with pytest.raises(config.ConfigError) as caught:
+        play(None, brokers=(1001, 1003))
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "node ids are 1001 to 1003" in text
+    assert "--first-node-id 1001" in text
+
+
+def test_what_it_says_to_set_works(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        assert set(await stage.told()) == {1001, 1003}
+
+    play(script, brokers=(1001, 1003), first_node_id=1001)
+
+
+@pytest.mark.parametrize(("offset", "option"), [(0, "--listen"), (1, "--broker-ports")])
+def test_a_port_that_is_taken_is_one_line(play: Play, offset: int, option: str) -> None:
+    first = free_range(12)
+    with socket.create_server((HOST, first + offset)), pytest.raises(config.ConfigError) as caught:
+        play(None, first_port=first)
+    assert str(first + offset) in str(caught.value)
+    assert option in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_upstream_that_is_not_there_is_one_line(play: Play) -> None:
+    with pytest.raises(config.ConfigError, match=r"no upstream broker can be reached.*check --upstream"):
+        play(None, brokers=(), upstream=f"{HOST}:{free_range(1)},no.such.host.invalid:9092")
+
+
+# Refusals
+
+
+def test_connections_above_the_limit_are_refused_and_counted(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        first = await stage.connect()
+        assert await first.ask(PING) == PONG
+        second = await stage.connect()
+        assert await second.frame() is None
+        assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 1
+        await first.stream.aclose()
+        await stage.closed(CloseReason.CLIENT_CLOSED)
+        third = await stage.connect()
+        assert await third.ask(PING) == PONG
+
+    play(script, connections_max=1)
+
+
+def test_a_broker_that_is_down_is_counted_and_does_not_hurt_the_others(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        stage.brokers[1].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        client = await stage.connect(1)
+        assert await client.frame() is None
+        assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
+        other = await stage.connect()
+        assert await other.ask(PING) == PONG
+        assert stage.server.counters.sessions_open == 1
+
+    play(script, brokers=(0, 1))
+
+
+def test_a_broker_that_does_not_accept_is_a_timeout(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(stage: Stage) -> None:
+        async def never(_address: Address) -> socket.socket:
+            await trio.sleep_forever()
+            raise AssertionError
+
+        monkeypatch.setattr(sockets, "connect", never)
+        client = await stage.connect(0)
+        assert await client.frame() is None
+        assert stage.server.counters.closed[CloseReason.CONNECT_TIMEOUT] == 1
+        assert stage.server.counters.sessions_open == 0
+
+    play(script, connect_timeout_s=0.05)
+
+
+@pytest.mark.parametrize(("number", "said"), [(errno.EMFILE, 1), (errno.ECONNABORTED, 0)])
+def test_an_accept_that_fails_is_tried_again(
+    play: Play, monkeypatch: pytest.MonkeyPatch, number: int, said: int
+) -> None:
+    """Out of descriptors is said and waited out; a client that gave up is nobody's matter."""
+    failures = [OSError(number, "accept failed")]
+
+    class Failing(socket.socket):
+        def accept(self) -> tuple[socket.socket, Any]:
+            if failures:
+                raise failures.pop()
+            return super().accept()
+
+    monkeypatch.setattr("proxy.sockets.socket.socket", Failing)
+
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            client = await stage.connect()
+            assert await client.ask(PING) == PONG
+        assert not failures
+        assert len([line for line in logged if "ulimit -n" in line["event"]]) <= said
+
+    play(script)
+
+
+def test_garbage_ends_only_its_own_connection(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        kept = await stage.connect()
+        for sent in (
+            b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        ):
+            client = await stage.connect()
+            assert await client.ask(sent + bytes(20)) is None
+        assert await kept.ask(PING) == PONG
+        closed = stage.server.counters.closed
+        assert closed == {CloseReason.REQUEST_TOO_LARGE: 1, CloseReason.TLS_ON_PLAIN_PORT: 1}
+
+    play(script)
+
+
+def test_a_broker_that_answers_garbage_ends_the_session(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        stage.cluster.garbage = b"\0\0\0\x20" + b"garbage" * 9
+        client = await stage.connect()
+        assert await client.ask(PING) is None
+        await stage.closed(CloseReason.RESPONSE_UNEXPECTED)
+
+    play(script)
+
+
+# Quotas
+
+
+def test_a_reloaded_quota_file_counts_on_open_connections_and_a_bad_one_changes_nothing(
+    play: Play, tmp_path: Path
+) -> None:
+    file = tmp_path / "quotas.toml"
+    asked = request(ProduceRequest(acks=1), 7)
+
+    async def script(stage: Stage) -> None:
+        book = stage.server.quotas
+        client = await stage.connect(0)
+        await client.ask(asked)
+        file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1e9\n')
+        assert await reload_quota_file(file, book)
+        await client.ask(asked)
+        (budget,) = book.of(0).produce
+        assert budget.charged == len(asked) - 4
+        file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = "much"\n')
+        with capture_logs() as logged:
+            assert not await reload_quota_file(file, book)
+        assert ["old quotas stay" in line["event"] for line in logged] == [True]
+        await client.ask(asked)
+        assert budget.charged == 2 * (len(asked) - 4)
+
+    play(script)
+
+
+# Stopping
+
+
+def test_stopping_lets_requests_under_way_finish(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        client, idle = await stage.connect(), await stage.connect()
+        assert await idle.ask(PING) == PONG
+        stage.cluster.may_answer = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_expect, client, PING, PONG)
+            await until(lambda: len(stage.cluster.asked) == 2)
+            stage.server.stop()
+            assert await idle.frame() is None
+            with pytest.raises(OSError, match=r"refused|all attempts"):
+                await stage.connect()
+            stage.cluster.may_answer.set()
+        assert await client.frame() is None
+        assert stage.server.counters.closed[CloseReason.DRAINED] == 2
+        assert stage.server.counters.sessions_open == 0
+
+    play(script)
+
+
+async def _expect(client: Connection, asked: bytes, answer: bytes) -> None:
+    assert await client.ask(asked) == answer
+
+
+def test_stopping_takes_no_longer_than_the_drain_time(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        stage.cluster.may_answer = trio.Event()
+        client = await stage.connect()
+        await client.stream.send_all(PING)
+        await until(lambda: bool(stage.cluster.asked))
+        stage.server.stop()
+        assert await client.frame() is None
+        assert stage.server.counters.closed[CloseReason.DRAIN_TIMEOUT] == 1
+
+    play(script, drain_timeout_s=0.05)
+
+
+def test_cancelling_closes_everything_at_once(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        for _ in range(20):
+            client = await stage.connect()
+            assert await client.ask(request(FetchRequest(), 11)) is not None
+
+    play(script)

@@ -1,0 +1,322 @@
+"""Budgets: who shares them, what a change of the table does to them, and how they are forgotten."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
+from quotas.budgets import IDLE_MS_MAX, UNLIMITED
+from quotas.rate import Rate
+from quotas.throttle import INT32_MAX, throttle_ms
+from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+KEYS = {"Produce": PRODUCE, "Fetch": FETCH, "Request": QuotaKey.REQUEST_PERCENTAGE}
+ALICE, APP, ANY_APP = Entity("alice"), Entity(client_id="app"), Entity(client_id=DEFAULT)
+
+
+def limited(*quotas: tuple[Entity, float], key: QuotaKey = PRODUCE) -> QuotaTable:
+    return QuotaTable({(whom, key): value for whom, value in quotas})
+
+
+def client_quotas(*quotas: tuple[Entity, float]) -> ClientQuotas:
+    made = ClientQuotas(PRODUCE)
+    made.update(limited(*quotas))
+    return made
+
+
+def budget_of(quotas: ClientQuotas, user: str = "alice", client_id: str = "app", now_ms: int = 0) -> Budget:
+    budget = quotas.budget(user, client_id, now_ms)
+    assert budget is not None
+    return budget
+
+
+# Kafka's manager
+
+
+@pytest.mark.parametrize("flow", THROTTLE.flows, ids=lambda flow: f"{flow.id} {flow.quota_type}")
+def test_kafkas_manager_says_the_same(flow: Flow) -> None:
+    key = KEYS[flow.quota_type]
+    quotas = ClientQuotas(key, flow.num_samples, flow.window_s)
+    configured = table(flow.quotas, key)
+    quotas.update(configured)
+    for step in flow.steps:
+        if step.op == "set_quota":
+            configured = configured.altered({(entity(step.entity), key): step.value})
+            quotas.update(configured)
+        else:
+            check_record(quotas, step, flow.t0_ms + step.t)
+
+
+def check_record(quotas: ClientQuotas, step: FlowStep, now_ms: int) -> None:
+    budget = quotas.budget(step.user, step.client_id, now_ms)
+    if step.limit is None:
+        assert budget is None
+        assert step.throttle_ms == 0
+        return
+    assert budget is not None
+    assert budget.limit == step.limit
+    assert {"user": budget.tags.sanitized_user, "client-id": budget.tags.client_id} == step.tags
+    assert budget.charge(step.v, now_ms) == step.throttle_ms
+
+
+def test_every_flow_is_here() -> None:
+    assert len(THROTTLE.flows) == 15
+    assert sum(step.throttle_ms > 0 for flow in THROTTLE.flows for step in flow.steps) == 86
+
+
+# Charging
+
+
+@given(
+    st.floats(1, 1e6),
+    st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 10**7)), min_size=1, max_size=60),
+)
+def test_a_charge_is_a_record_and_a_check(limit: float, story: list[tuple[int, int]]) -> None:
+    budget = Budget(Tags("alice", ""), limit, 0)
+    rate = Rate()
+    now_ms, waits_ms = 0, []
+    for gap_ms, value in story:
+        now_ms += gap_ms
+        rate.record(value, now_ms)
+        waits_ms.append(throttle_ms(rate.measure(now_ms), limit, rate.window_ms(now_ms)))
+        assert budget.charge(value, now_ms) == waits_ms[-1]
+        assert budget.rate(now_ms) == rate.measure(now_ms)
+    assert budget.charged == sum(value for _, value in story)
+    assert budget.throttled == sum(wait_ms > 0 for wait_ms in waits_ms)
+    assert budget.throttle_ms_total == sum(waits_ms)
+
+
+def test_a_burst_of_ten_seconds_passes_and_the_next_byte_waits() -> None:
+    budget = Budget(Tags("", "app"), 1000.0, 0)
+    assert [budget.charge(value, 0) for value in (10_000, 1, 99)] == [0, 1, 100]
+
+
+def test_a_wait_too_long_for_a_response_is_cut_not_wrapped() -> None:
+    budget = Budget(Tags("", "app"), 1.0, 0)
+    assert budget.charge(2**40, 0) == INT32_MAX
+
+
+def test_a_request_time_budget_waits_one_window_at_most() -> None:
+    quotas = ClientQuotas(QuotaKey.REQUEST_PERCENTAGE, window_s=2)
+    quotas.update(limited((ALICE, 1.0), key=QuotaKey.REQUEST_PERCENTAGE))
+    assert budget_of(quotas).charge(10_000, 0) == 2000
+
+
+# Sharing
+
+
+def test_equal_tags_share_one_budget() -> None:
+    quotas = client_quotas((ALICE, 1000.0), (ANY_APP, 1000.0))
+    assert budget_of(quotas, "alice", "one") is budget_of(quotas, "alice", "two")
+    assert budget_of(quotas, "bob", "one") is budget_of(quotas, "carol", "one")
+    assert budget_of(quotas, "bob", "one") is not budget_of(quotas, "bob", "two")
+    budget_of(quotas, "alice", "one").charge(10_000, 0)
+    assert budget_of(quotas, "alice", "two").charge(100, 0) == 100
+    assert budget_of(quotas, "bob", "two").charge(100, 0) == 0
+
+
+def test_brokers_and_keys_share_nothing() -> None:
+    both = QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 1000.0})
+    one, other = BrokerQuotas.create(both), BrokerQuotas.create(both)
+    budget_of(one.produce).charge(20_000, 0)
+    assert budget_of(one.fetch).charge(10_000, 0) == 0
+    assert budget_of(other.produce).charge(10_000, 0) == 0
+
+
+def test_whom_nothing_limits_has_no_budget() -> None:
+    quotas = client_quotas((ANY_APP, 1000.0))
+    assert quotas.budget("alice", "", 0) is None
+    assert ClientQuotas(PRODUCE).budget("alice", "app", 0) is None
+    assert len(quotas) == 0
+
+
+# Changes
+
+
+def test_a_new_value_counts_at_the_next_charge_and_what_was_used_stays() -> None:
+    quotas = client_quotas((ALICE, 1000.0))
+    budget = budget_of(quotas)
+    generation = quotas.generation
+    assert budget.charge(10_000, 0) == 0
+    quotas.update(limited((ALICE, 500.0)))
+    assert (budget.limit, budget.fetch_max_bytes) == (500.0, 5000)
+    assert budget.charge(0, 0) == 10_000
+    assert budget_of(quotas) is budget
+    assert quotas.generation == generation  # nobody needs to look anything up
+
+
+def test_another_level_begins_afresh_and_going_back_finds_the_old_budget() -> None:
+    quotas = client_quotas((APP, 1000.0))
+    old = budget_of(quotas)
+    old.charge(10_000, 0)
+    generation = quotas.generation
+    quotas.update(limited((APP, 1000.0), (ALICE, 1000.0)))
+    assert quotas.generation > generation
+    new = budget_of(quotas, now_ms=1)
+    assert new is not old
+    assert new.charge(10_000, 1) == 0
+    quotas.update(limited((APP, 1000.0)))
+    assert budget_of(quotas, now_ms=2) is old
+    assert old.charge(1000, 2) > 0
+
+
+def test_a_limit_that_is_removed_leaves_nobody_waiting_any_more() -> None:
+    quotas = client_quotas((ALICE, 1000.0))
+    budget = budget_of(quotas)
+    assert budget.charge(20_000, 0) == 10_000
+    generation = quotas.generation
+    quotas.update(QuotaTable())
+    assert quotas.generation > generation
+    assert quotas.budget("alice", "app", 1) is None
+    assert (budget.limit, budget.fetch_max_bytes) == (UNLIMITED, INT32_MAX)
+    assert budget.charge(10**9, 1) == 0  # a response still under way when the limit went
+
+
+def test_a_change_for_one_key_does_not_disturb_another() -> None:
+    quotas = BrokerQuotas.create(QuotaTable({(ALICE, PRODUCE): 1000.0}))
+    produce, fetch = quotas.produce.generation, quotas.fetch.generation
+    quotas.update(QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 5.0}))
+    assert quotas.produce.generation == produce
+    assert quotas.fetch.generation > fetch
+
+
+def test_the_bundle_knows_of_every_change() -> None:
+    quotas = BrokerQuotas(ClientQuotas(PRODUCE), ClientQuotas(FETCH))
+    seen = [quotas.generation]
+    for configured in (limited((ALICE, 1.0)), limited((ALICE, 1.0), key=FETCH), QuotaTable()):
+        quotas.update(configured)
+        seen.append(quotas.generation)
+    assert seen == sorted(set(seen))
+    quotas.update(QuotaTable())
+    assert quotas.generation == seen[-1]
+
+
+configured_quotas = st.dictionaries(
+    st.sampled_from([ALICE, APP, ANY_APP, Entity(DEFAULT), Entity("alice", DEFAULT), Entity(DEFAULT, "app")]),
+    st.integers(1, 9).map(float),
+)
+actions = st.one_of(
+    st.tuples(st.just("update"), configured_quotas),
+    st.tuples(st.just("wait"), st.sampled_from([1000, 1_000_000, IDLE_MS_MAX])),
+)
+
+
+@given(st.lists(actions, max_size=20))
+def test_a_session_that_watches_the_generation_always_has_the_right_budget(
+    story: list[tuple[str, dict[Entity, float] | int]],
+) -> None:
+    quotas = BrokerQuotas.create(QuotaTable())
+    now_ms, generation = 0, -1
+    held: Budget | None = None
+    for _, what in story:
+        if isinstance(what, int):
+            now_ms += what
+            quotas.expire(now_ms)
+        else:
+            quotas.update(limited(*what.items()))
+        if generation != quotas.generation:
+            generation, held = quotas.generation, quotas.produce.budget("alice", "app", now_ms)
+        found = quotas.produce.budget("alice", "app", now_ms)
+        assert found is held
+        if held is not None and now_ms % 3 == 0:
+            held.charge(1, now_ms)
+
+
+# Forgetting
+
+
+def test_an_hour_without_a_charge_and_a_budget_is_forgotten() -> None:
+    quotas = BrokerQuotas.create(limited((ANY_APP, 1000.0)))
+    idle, used = budget_of(quotas.produce, "u", "idle"), budget_of(quotas.produce, "u", "used")
+    used.charge(1, 1)
+    generation = quotas.generation
+    assert quotas.expire(IDLE_MS_MAX - 1) == 0
+    assert quotas.generation == generation
+    assert quotas.expire(IDLE_MS_MAX) == 1
+    assert quotas.generation > generation
+    assert budget_of(quotas.produce, "u", "used") is used
+    assert budget_of(quotas.produce, "u", "idle", IDLE_MS_MAX) is not idle
+
+
+def test_a_budget_in_use_is_never_forgotten() -> None:
+    quotas = client_quotas((ANY_APP, 1000.0))
+    budget = budget_of(quotas)
+    for now_ms in range(0, 10 * IDLE_MS_MAX, IDLE_MS_MAX // 2):
+        budget.charge(1, now_ms)
+        assert quotas.expire(now_ms) == 0
+    assert budget_of(quotas) is budget
+
+
+def test_a_budget_does_not_split_over_a_long_silence() -> None:
+    quotas = BrokerQuotas.create(limited((ANY_APP, 1000.0)))
+    budget_of(quotas.produce)
+    generation = quotas.generation
+    quotas.expire(2 * IDLE_MS_MAX)
+    assert quotas.generation != generation  # so both sessions look again, and meet
+    first = budget_of(quotas.produce, now_ms=2 * IDLE_MS_MAX)
+    second = budget_of(quotas.produce, now_ms=2 * IDLE_MS_MAX + 5)
+    assert first is second
+
+
+def test_one_off_client_ids_do_not_pile_up() -> None:
+    """One a second, each seen once, for ten hours: never more than an hour's worth is kept."""
+    quotas = client_quotas((ANY_APP, 1000.0))
+    per_round, round_ms = 30, 30_000
+    most = 0
+    for round_number in range(1200):
+        now_ms = round_number * round_ms
+        for number in range(per_round):
+            budget_of(quotas, "u", f"{round_number}-{number}", now_ms).charge(1, now_ms)
+        quotas.expire(now_ms)
+        most = max(most, len(quotas))
+    assert most == per_round * IDLE_MS_MAX // round_ms == 3600
+    quotas.expire(now_ms + IDLE_MS_MAX)
+    assert len(quotas) == 0
+
+
+# Watching
+
+
+def test_a_metrics_endpoint_sees_tags_limits_rates_and_counts() -> None:
+    quotas = client_quotas((ALICE, 1000.0), (ANY_APP, 50.0))
+    budget_of(quotas).charge(12_000, 0)
+    budget_of(quotas, "bob", "x").charge(10, 0)
+    seen = {
+        budget.tags: (
+            budget.limit,
+            budget.rate(0),
+            budget.charged,
+            budget.throttled,
+            budget.throttle_ms_total,
+        )
+        for budget in quotas
+    }
+    assert seen == {
+        Tags("alice", ""): (1000.0, 1200.0, 12_000, 1, 2000),
+        Tags("", "x"): (50.0, 1.0, 10, 0, 0),
+    }
+
+
+def test_watching_does_not_change_what_is_decided() -> None:
+    watched, alone = Budget(Tags("", "a"), 10.0, 0), Budget(Tags("", "a"), 10.0, 0)
+    for now_ms in range(0, 60_000, 700):
+        watched.rate(now_ms + 350)
+        assert watched.charge(11, now_ms) == alone.charge(11, now_ms)
+
+
+def test_no_limit_is_infinite() -> None:
+    assert math.isinf(UNLIMITED)
+    assert Budget(Tags("", "a"), UNLIMITED, 0).charge(1e300, 0) == 0
+    assert Budget(Tags("", "a"), UNLIMITED, 0, num_samples=1).fetch_max_bytes == INT32_MAX
+
+
+def test_a_client_s_payers_are_its_budgets_of_each_quota_key() -> None:
+    table = QuotaTable({(Entity(client_id="app"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+    quotas = BrokerQuotas.create(table)
+    payers = quotas.payers("ANONYMOUS", "app", 0)
+    assert payers.produce is quotas.produce.budget("ANONYMOUS", "app", 0)
+    assert payers.fetch is None
+    assert quotas.payers("ANONYMOUS", "other", 0) == (None, None)

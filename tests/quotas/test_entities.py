@@ -1,0 +1,158 @@
+"""Which quota applies, and who shares it."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.entities import DEFAULT, LEVELS, Entity, Level, Limits, Name, Part, Tags
+from quotas.names import sanitize
+from quotas.table import QuotaKey
+from tests.quotas.vectors import THROTTLE, Resolution, Sanitized, table
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+
+
+@pytest.mark.parametrize("case", THROTTLE.entity_resolution, ids=lambda case: case.id)
+def test_kafka_resolves_the_same(case: Resolution) -> None:
+    limits = table(case.quotas, PRODUCE).limits(PRODUCE)
+    for lookup in case.lookups:
+        limit = limits.resolve(lookup.user, lookup.client_id)
+        if lookup.limit is None:  # an unlimited client's tags depend on what else was ever configured
+            assert limit is None
+            continue
+        assert limit is not None
+        assert limit.value == lookup.limit
+        assert {"user": limit.tags.sanitized_user, "client-id": limit.tags.client_id} == lookup.tags
+
+
+@pytest.mark.parametrize("case", THROTTLE.sanitize, ids=lambda case: case.name)
+def test_kafka_sanitizes_the_same(case: Sanitized) -> None:
+    assert sanitize(case.name) == case.sanitized
+
+
+EVERYTHING = {
+    Entity("alice", "app"): 1.0,
+    Entity("alice", DEFAULT): 2.0,
+    Entity("alice"): 3.0,
+    Entity(DEFAULT, "app"): 4.0,
+    Entity(DEFAULT, DEFAULT): 5.0,
+    Entity(DEFAULT): 6.0,
+    Entity(client_id="app"): 7.0,
+    Entity(client_id=DEFAULT): 8.0,
+}
+
+STORY: list[tuple[str, Entity | None, str, str, float | None, Tags | None]] = [
+    # The reason, what is removed before, user, client-id, the limit then, and who shares it.
+    ("the client-id of the user comes first", None, "alice", "app", 1, Tags("alice", "app")),
+    ("another client-id of the user: her default", None, "alice", "other", 2, Tags("alice", "other")),
+    ("no client-id: her default is not for it", None, "alice", "", 3, Tags("alice", "")),
+    ("another user, a client-id set for all users", None, "bob", "app", 4, Tags("bob", "app")),
+    ("another user, another client-id", None, "bob", "other", 5, Tags("bob", "other")),
+    ("another user without a client-id", None, "bob", "", 6, Tags("bob", "")),
+    ("that gone, her default steps in", Entity("alice", "app"), "alice", "app", 2, Tags("alice", "app")),
+    ("then all of hers share one", Entity("alice", DEFAULT), "alice", "app", 3, Tags("alice", "")),
+    ("then what all users' app may", Entity("alice"), "alice", "app", 4, Tags("alice", "app")),
+    ("then the default of the default", Entity(DEFAULT, "app"), "alice", "app", 5, Tags("alice", "app")),
+    ("then the default user's, per user", Entity(DEFAULT, DEFAULT), "alice", "app", 6, Tags("alice", "")),
+    ("then the client-id's, for all users", Entity(DEFAULT), "alice", "app", 7, Tags("", "app")),
+    ("whoever the user is", None, "bob", "app", 7, Tags("", "app")),
+    ("then any client-id's, a budget each", Entity(client_id="app"), "bob", "app", 8, Tags("", "app")),
+    ("which means everyone", None, "alice", "other", 8, Tags("", "other")),
+    ("but not those without a client-id", None, "alice", "", None, None),
+    ("and with nothing left nobody is limited", Entity(client_id=DEFAULT), "alice", "app", None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", range(1, len(STORY) + 1), ids=lambda lines: STORY[lines - 1][0])
+def test_precedence(lines: int) -> None:
+    removed = {line[1] for line in STORY[:lines]}
+    limits = Limits((entity, value) for entity, value in EVERYTHING.items() if entity not in removed)
+    _reason, _removed, user, client_id, value, tags = STORY[lines - 1]
+    assert limits.resolve(user, client_id) == (None if value is None else (value, tags))
+
+
+def test_the_eight_levels_are_all_there_are() -> None:
+    every = {Level(user, client_id) for user in Part for client_id in Part}
+    assert set(LEVELS) == every - {Level(Part.ABSENT, Part.ABSENT)}
+    assert len(LEVELS) == 8
+
+
+names = st.sampled_from(["alice", "bob", "<default>", "a:b", "User:alice"])
+parts: st.SearchStrategy[Name | None] = st.one_of(st.none(), st.just(DEFAULT), names)
+entities = st.builds(Entity, parts, parts.filter(lambda part: part is not None)) | st.builds(
+    Entity, parts.filter(lambda part: part is not None), parts
+)
+clients = st.tuples(st.one_of(st.just(""), names), st.one_of(st.just(""), names))
+
+
+@given(st.dictionaries(entities, st.floats(1, 1e9)), clients)
+def test_what_is_found_through_a_client_is_found_through_its_tags(
+    quotas: dict[Entity, float], client: tuple[str, str]
+) -> None:
+    limits = Limits(quotas.items())
+    limit = limits.resolve(*client)
+    if limit is not None:
+        assert limits.of(limit.tags) == limit.value
+        assert limit.value in quotas.values()
+
+
+@given(st.dictionaries(entities, st.floats(1, 1e9)), clients, clients)
+def test_who_shares_a_budget_has_one_limit(
+    quotas: dict[Entity, float], one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    limits = Limits(quotas.items())
+    first, second = limits.resolve(*one), limits.resolve(*other)
+    if first is not None and second is not None and first.tags == second.tags:
+        assert first.value == second.value
+
+
+@given(st.dictionaries(entities, st.floats(1, 1e9)), st.dictionaries(entities, st.floats(1, 1e9)))
+def test_same_entities(one: dict[Entity, float], other: dict[Entity, float]) -> None:
+    assert Limits(one.items()).same_entities(Limits(other.items())) is (one.keys() == other.keys())
+
+
+def test_a_user_called_like_the_default_is_a_user() -> None:
+    limits = Limits([(Entity("<default>"), 1.0), (Entity(DEFAULT), 2.0)])
+    assert limits.resolve("<default>", "") == (1.0, Tags("<default>", ""))
+    assert limits.resolve("anyone", "") == (2.0, Tags("anyone", ""))
+    assert Tags("<default>", "").sanitized_user == "%3Cdefault%3E"
+
+
+def test_an_entity_says_who_it_is() -> None:
+    assert str(Entity("alice", DEFAULT)) == "user alice, client-id <default>"
+    assert str(Entity(client_id="app")) == "client-id app"
+
+
+@pytest.mark.parametrize("parts", [(None, None), ("", None), (None, ""), ("alice", "")])
+def test_an_entity_has_parts_and_they_have_names(parts: tuple[str | None, str | None]) -> None:
+    with pytest.raises(ValueError, match="entity"):
+        Entity(*parts)
+
+
+def calls_made(work: Callable[[], object]) -> int:
+    """How many functions, ours or built in, were called: a cost that does not depend on the machine."""
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_lookup_costs_the_same_among_100_000_entities() -> None:
+    few = Limits(EVERYTHING.items())
+    many = Limits([*((Entity(f"u{n}", f"c{n}"), 1.0) for n in range(100_000)), *EVERYTHING.items()])
+    assert many.resolve("u99999", "c99999") == (1.0, Tags("u99999", "c99999"))
+    costs = {calls_made(partial(limits.resolve, "nobody", "nothing")) for limits in (few, many)}
+    assert len(costs) == 1
+    assert costs.pop() < 20

@@ -1,0 +1,295 @@
+"""The quota file: what is read, what is refused and in which words, and that it can be written back."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import DEFAULT, Entity, QuotaFileError, QuotaKey, QuotaTable, parse, render
+from quotas.entities import Name
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+
+GOOD = """\
+# who may do what
+[[quota]]
+user = "alice"
+client_id = "<default>"
+producer_byte_rate = 1_048_576
+
+[[ quota ]]  # everyone else
+client_id = '<default>'
+producer_byte_rate = 1000
+consumer_byte_rate = 2e3
+"""
+
+
+def test_a_file_is_read() -> None:
+    assert parse(GOOD) == QuotaTable(
+        {
+            (Entity("alice", DEFAULT), PRODUCE): 1048576.0,
+            (Entity(client_id=DEFAULT), PRODUCE): 1000.0,
+            (Entity(client_id=DEFAULT), FETCH): 2000.0,
+        }
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "quota = []\n"])
+def test_no_quota_is_a_table_too(text: str) -> None:
+    assert parse(text) == QuotaTable()
+
+
+def test_names_are_what_they_are() -> None:
+    text = '[[quota]]\nuser = "CN=a,O=b c"\nclient_id = "*"\nproducer_byte_rate = 1\n'
+    assert dict(parse(text).values) == {(Entity("CN=a,O=b c", "*"), PRODUCE): 1.0}
+
+
+A = '[[quota]]\nuser = "a"\n'
+B = '\n[[quota]]\nuser = "b"\n'
+REFUSED = [
+    (
+        "a key with a slip",
+        f"{A}producer_byte_rat = 5\n",
+        '[[quota]] entry 1 (line 3): unknown key "producer_byte_rat"; did you mean producer_byte_rate?',
+    ),
+    (
+        "Kafka's hyphen",
+        '[[quota]]\nclient-id = "a"\nproducer_byte_rate = 5\n',
+        '[[quota]] entry 1 (line 2): unknown key "client-id"; did you mean client_id?',
+    ),
+    (
+        "a key from nowhere",
+        f"{A}zzz = 5\n",
+        (
+            '[[quota]] entry 1 (line 3): unknown key "zzz"; '
+            "known: user, client_id, producer_byte_rate, consumer_byte_rate"
+        ),
+    ),
+    (
+        "a table with a slip",
+        '[[quotas]]\nuser = "a"\n',
+        'unknown key "quotas"; begin each quota with [[quota]]',
+    ),
+    (
+        "one table instead of a list",
+        '[quota]\nuser = "a"\n',
+        "'quota' is not a list of tables; begin each entry with [[quota]]",
+    ),
+    (
+        "a list of numbers",
+        "quota = [1, 2]\n",
+        "'quota' is not a list of tables; begin each entry with [[quota]]",
+    ),
+    (
+        "a negative rate",
+        f"{A}producer_byte_rate = 5\n{B}consumer_byte_rate = -1\n",
+        "[[quota]] entry 2 (line 7): consumer_byte_rate must be above 0, not -1; remove it to lift the limit",
+    ),
+    (
+        "a rate of zero",
+        f"{A}producer_byte_rate = 0\n",
+        "[[quota]] entry 1 (line 3): producer_byte_rate must be above 0, not 0; remove it to lift the limit",
+    ),
+    (
+        "a fraction",
+        f"{A}producer_byte_rate = 1.5\n",
+        "[[quota]] entry 1 (line 3): producer_byte_rate must be a whole number of bytes/s, not 1.5",
+    ),
+    (
+        "infinity",
+        f"{A}producer_byte_rate = inf\n",
+        "[[quota]] entry 1 (line 3): producer_byte_rate must be a whole number of bytes/s, not inf",
+    ),
+    (
+        "not a number",
+        f"{A}producer_byte_rate = nan\n",
+        "[[quota]] entry 1 (line 3): producer_byte_rate must be a whole number of bytes/s, not nan",
+    ),
+    (
+        "a boolean",
+        f"{A}producer_byte_rate = true\n",
+        "[[quota]] entry 1 (line 3): producer_byte_rate must be a whole number of bytes/s, not true",
+    ),
+    (
+        "a string",
+        f'{A}producer_byte_rate = "1 MB"\n',
+        '[[quota]] entry 1 (line 3): producer_byte_rate must be a whole number of bytes/s, not "1 MB"',
+    ),
+    (
+        "too much for Kafka",
+        f"{A}producer_byte_rate = 9223372036854775808\n",
+        (
+            "[[quota]] entry 1 (line 3): producer_byte_rate must be at most 9223372036854775807, "
+            "not 9223372036854775808; remove it to lift the limit"
+        ),
+    ),
+    (
+        "nobody",
+        "[[quota]]\nproducer_byte_rate = 5\n",
+        (
+            "[[quota]] entry 1 (line 1): says neither user nor client_id; "
+            'add one, or both ("<default>" means the default)'
+        ),
+    ),
+    (
+        "nothing",
+        A,
+        "[[quota]] entry 1 (line 1): sets no quota; add producer_byte_rate or consumer_byte_rate",
+    ),
+    (
+        "an empty user",
+        '[[quota]]\nuser = ""\nproducer_byte_rate = 5\n',
+        '[[quota]] entry 1 (line 2): user is empty; give a name, "<default>", or leave user out',
+    ),
+    (
+        "an empty client-id",
+        f'{A}client_id = ""\nproducer_byte_rate = 5\n',
+        '[[quota]] entry 1 (line 3): client_id is empty; give a name, "<default>", or leave client_id out',
+    ),
+    (
+        "a number for a name",
+        "[[quota]]\nuser = 7\nproducer_byte_rate = 5\n",
+        "[[quota]] entry 1 (line 2): user must be a string, not 7; put it in quotes",
+    ),
+    (
+        "an entity twice",
+        f"{A}producer_byte_rate = 5\n{B}producer_byte_rate = 5\n{A}consumer_byte_rate = 5\n",
+        "[[quota]] entry 3 (line 8): user a has an entry already, [[quota]] entry 1 (line 1); merge the two",
+    ),
+    *(
+        (
+            f"{key}, which is for later",
+            f"{A}{key} = 5\n",
+            f"[[quota]] entry 1 (line 3): {key} is not enforced yet; remove it",
+        )
+        for key in ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
+    ),
+    (
+        "entries in one line have numbers only",
+        'quota = [{user = "a", producer_byte_rate = 5}, {user = "b"}]\n',
+        "[[quota]] entry 2: sets no quota; add producer_byte_rate or consumer_byte_rate",
+    ),
+    (
+        "a header within a string misleads nobody",
+        '[[quota]]\nuser = """\n[[quota]]\n"""\nproducer_byte_rate = 0\n',
+        "[[quota]] entry 1: producer_byte_rate must be above 0, not 0; remove it to lift the limit",
+    ),
+    (
+        "a dotted key is found, too",
+        f"{A}producer_byte_rate.x = 5\n",
+        "[[quota]] entry 1 (line 3): producer_byte_rate must be a whole number of bytes/s, not {'x': 5}",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
+)
+def test_what_is_wrong_is_said_with_the_place_and_the_remedy(text: str, message: str) -> None:
+    with pytest.raises(QuotaFileError) as refused:
+        parse(text)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[[quota]]\nuser = alice\n", "line 2, column 8"),
+        ('[[quota]]\nuser = "alice', "line 2"),
+        ('[[quota]]\nuser = "a"\nuser = "b"\n', "line 3"),
+        ("[[quota]", "line 1"),
+        (f"{A}producer_byte_rate = {'9' * 5000}\n", ""),
+        (f"quota = {'[' * 5000}", ""),
+    ],
+)
+def test_broken_toml_is_refused_with_its_place(text: str, place: str) -> None:
+    with pytest.raises(QuotaFileError, match=r"^not valid TOML: .*; correct this place$") as refused:
+        parse(text)
+    assert place in str(refused.value)
+
+
+def outcome(text: str) -> QuotaTable | str:
+    """The table, or the message of its refusal."""
+    try:
+        return parse(text)
+    except QuotaFileError as error:
+        return str(error)
+
+
+@given(st.text(alphabet='[]quota="\n 5_.#\\{}', max_size=60))
+def test_whatever_the_text_the_answer_is_a_table_or_one_line(text: str) -> None:
+    answer = outcome(text)
+    assert isinstance(answer, QuotaTable) or len(answer.splitlines()) == 1
+
+
+toml_values = st.one_of(
+    st.integers(-5, 5),
+    st.booleans(),
+    st.floats(),
+    st.text(st.characters(codec="utf-8"), max_size=8).map(repr),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["user", "client_id", "producer_byte_rate", "usr"]), toml_values))
+def test_whatever_the_values_the_answer_is_a_table_or_one_line(entry: dict[str, object]) -> None:
+    lines = (f"{key} = {str(value).lower()}" for key, value in entry.items())
+    answer = outcome("[[quota]]\n" + "\n".join(lines))
+    assert isinstance(answer, QuotaTable) or len(answer.splitlines()) == 1
+
+
+names: st.SearchStrategy[Name] = st.one_of(
+    st.just(DEFAULT),
+    st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name != "<default>"),
+    st.sampled_from(['"', "\\", "\n", '"""', "\x00\x7f\x85\u2028", "[[quota]]", "été 日本 😀", "a\tb", "#"]),
+)
+entities = st.one_of(
+    st.builds(Entity, names), st.builds(Entity, st.none(), names), st.builds(Entity, names, names)
+)
+tables = st.builds(
+    QuotaTable,
+    st.dictionaries(
+        st.tuples(entities, st.sampled_from([PRODUCE, FETCH])), st.integers(1, 2**53).map(float), max_size=8
+    ),
+)
+
+
+@given(tables)
+def test_what_is_written_reads_back_equal(table: QuotaTable) -> None:
+    text = render(table)
+    assert parse(text) == table
+    assert parse(render(parse(text))) == table
+
+
+def test_a_written_file_looks_as_one_would_write_it() -> None:
+    table = QuotaTable(
+        {
+            (Entity("alice", DEFAULT), PRODUCE): 1048576.0,
+            (Entity(client_id='say "hi"'), FETCH): 10.0,
+            (Entity("alice", DEFAULT), FETCH): 5.0,
+        }
+    )
+    assert render(table) == (
+        '[[quota]]\nuser = "alice"\nclient_id = "<default>"\n'
+        "producer_byte_rate = 1048576\nconsumer_byte_rate = 5\n"
+        '\n[[quota]]\nclient_id = "say \\"hi\\""\nconsumer_byte_rate = 10\n'
+    )
+    assert render(QuotaTable()) == ""
+    assert tomllib.loads(render(table))["quota"][1]["client_id"] == 'say "hi"'
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "value", "message"),
+    [
+        (Entity("<default>"), PRODUCE, 5.0, "cannot be told from the default"),
+        (Entity("\ud800"), PRODUCE, 5.0, "is not valid Unicode"),
+        (Entity("a"), PRODUCE, 1.5, "producer_byte_rate of user a is 1.5; it must be a whole number"),
+        (Entity("a"), PRODUCE, 1e300, "whole number up to"),
+        (Entity("a"), QuotaKey.REQUEST_PERCENTAGE, 5.0, "request_percentage of user a is not enforced yet"),
+    ],
+)
+def test_what_the_format_cannot_say_is_not_written(
+    entity: Entity, key: QuotaKey, value: float, message: str
+) -> None:
+    with pytest.raises(QuotaFileError, match=message):
+        render(QuotaTable({(entity, key): value}))

@@ -1,0 +1,216 @@
+"""Rates: bit-equal with Kafka's classes, and with a plain retelling of the rules on sequences of our own."""
+
+import copy
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.rate import Rate
+from quotas.simple_rate import SimpleRate
+from quotas.throttle import INT64_MAX, throttle_ms
+from tests.quotas.vectors import RATE, RateCase, RateStep
+
+AnyRate: TypeAlias = Rate | SimpleRate
+STATS: dict[str, type[AnyRate]] = {"Rate": Rate, "SimpleRate": SimpleRate}
+
+
+def case_id(case: RateCase) -> str:
+    return f"{case.id}: {case.note}"
+
+
+def check_reading(
+    rate: AnyRate, step: RateStep, now_ms: int, quota: float | None, window_size_ms: int
+) -> None:
+    assert rate.peek(now_ms) == step.rate
+    assert rate.measure(now_ms) == step.rate
+    assert rate.window_ms(now_ms) == step.window_ms
+    bound = float("inf") if quota is None else quota
+    assert (step.rate > bound) is step.over
+    assert throttle_ms(step.rate, bound, step.window_ms, INT64_MAX) == step.throttle_ms
+    assert throttle_ms(step.rate, bound, step.window_ms, window_size_ms) == step.throttle_bounded_ms
+
+
+@pytest.mark.parametrize("case", RATE, ids=case_id)
+def test_kafkas_numbers_to_the_last_bit(case: RateCase) -> None:
+    rate = STATS[case.stat](case.num_samples, case.window_ms)
+    quota = case.quota
+    for step in case.steps:
+        now_ms = case.t0_ms + step.t
+        if step.op == "set_quota":
+            quota = step.v
+            continue
+        if step.op != "check":
+            assert step.v is not None
+            rate.record(step.v, now_ms)
+        if step.op != "record_nocheck":
+            check_reading(rate, step, now_ms, quota, case.window_ms)
+
+
+@pytest.mark.parametrize("case", [case for case in RATE if case.stat == "Rate"], ids=case_id)
+def test_recording_and_measuring_in_one_step_gives_kafkas_numbers_too(case: RateCase) -> None:
+    rate = Rate(case.num_samples, case.window_ms)
+    for step in case.steps:
+        now_ms = case.t0_ms + step.t
+        if step.op == "record":
+            assert step.v is not None
+            assert rate.add(step.v, now_ms) == step.rate
+        elif step.op == "record_nocheck":
+            assert step.v is not None
+            rate.record(step.v, now_ms)
+        elif step.op == "check":
+            assert rate.measure(now_ms) == step.rate
+
+
+def test_every_vector_is_here() -> None:
+    measured = sum(step.op in {"record", "check"} for case in RATE for step in case.steps)
+    assert (len(RATE), measured) == (57, 1135)
+
+
+@dataclass
+class Slot:
+    start_ms: int
+    last_ms: int
+    value: float = 0.0
+
+
+class PlainRate:
+    """The rules of Kafka's Rate as its reference states them: every step looks at every slot."""
+
+    def __init__(self, num_samples: int, window_size_ms: int) -> None:
+        self.n, self.w = num_samples, window_size_ms
+        self.slots: list[Slot] = []
+        self.current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        if not self.slots:
+            self.slots.append(Slot(now_ms, now_ms))
+        if now_ms - self.slots[self.current].start_ms >= self.w:
+            self.current = (self.current + 1) % (self.n + 1)
+            if self.current == len(self.slots):
+                self.slots.append(Slot(now_ms, now_ms))
+            self.slots[self.current] = Slot(now_ms, now_ms)
+        self.slots[self.current].value += value
+        self.slots[self.current].last_ms = now_ms
+
+    def measure(self, now_ms: int) -> float:
+        self.slots = self.slots or [Slot(now_ms, now_ms)]
+        self.slots = [
+            Slot(now_ms, now_ms) if now_ms - slot.last_ms >= self.n * self.w else slot for slot in self.slots
+        ]
+        total = 0.0
+        for slot in self.slots:
+            total += slot.value
+        elapsed_ms = now_ms - min(slot.start_ms for slot in self.slots)
+        full = int(elapsed_ms / self.w)
+        if full < self.n - 1:
+            elapsed_ms += (self.n - 1 - full) * self.w
+        return total / (max(elapsed_ms, 1) / 1000.0)
+
+
+Gap: TypeAlias = tuple[int, float, str]
+
+shapes = st.tuples(st.integers(1, 12), st.sampled_from([1, 7, 500, 1000]))
+values = st.one_of(st.integers(0, 10**9), st.floats(0, 1e9))
+
+
+def gaps(shortest_ms: int) -> st.SearchStrategy[list[Gap]]:
+    """Steps of a story: (time since the last, value, what is done)."""
+    times = st.one_of(
+        st.integers(shortest_ms, 20), st.integers(0, 3000), st.sampled_from([0, 499, 500, 999, 1000, 11_000])
+    )
+    return st.lists(
+        st.tuples(times, values, st.sampled_from(["add", "add", "record", "measure"])), max_size=80
+    )
+
+
+@given(shapes, gaps(shortest_ms=-300))
+def test_the_fast_way_and_the_plain_way_agree(shape: tuple[int, int], story: list[Gap]) -> None:
+    fast, plain = Rate(*shape), PlainRate(*shape)
+    now_ms = 0
+    for (
+        gap_ms,
+        value,
+        what,
+    ) in story:  # gaps may be negative: even a clock that steps back gives equal numbers
+        now_ms += gap_ms
+        if what != "measure":
+            plain.record(value, now_ms)
+        if what == "record":
+            fast.record(value, now_ms)
+            continue
+        measured = fast.add(value, now_ms) if what == "add" else fast.measure(now_ms)
+        assert measured == plain.measure(now_ms)
+
+
+@given(shapes, gaps(shortest_ms=0), st.sampled_from([Rate, SimpleRate]))
+def test_looking_changes_nothing_and_sees_what_a_reading_sees(
+    shape: tuple[int, int], story: list[Gap], stat: type[AnyRate]
+) -> None:
+    watched, alone = stat(*shape), stat(*shape)
+    now_ms = 0
+    for gap_ms, value, what in story:
+        now_ms += gap_ms
+        if what == "measure":
+            watched.peek(now_ms)
+        else:
+            watched.record(value, now_ms)
+            alone.record(value, now_ms)
+            seen = watched.peek(now_ms)
+            assert watched.measure(now_ms) == seen == alone.measure(now_ms)
+
+
+@given(shapes, gaps(shortest_ms=0))
+def test_a_rate_of_non_negative_records_is_never_negative(shape: tuple[int, int], story: list[Gap]) -> None:
+    rate = Rate(*shape)
+    now_ms = 0
+    for gap_ms, value, _ in story:
+        now_ms += gap_ms
+        assert rate.add(value, now_ms) >= 0
+        assert rate.peek(now_ms + 500) >= 0
+
+
+@given(shapes, gaps(shortest_ms=0), st.integers(0, 10**15))
+def test_only_differences_of_times_matter(shape: tuple[int, int], story: list[Gap], offset_ms: int) -> None:
+    here, there = Rate(*shape), Rate(*shape)
+    now_ms = 0
+    for gap_ms, value, _ in story:
+        now_ms += gap_ms
+        assert here.add(value, now_ms) == there.add(value, now_ms + offset_ms)
+
+
+@given(st.lists(values, min_size=1, max_size=30))
+def test_what_is_recorded_is_forgotten_in_the_end(recorded: list[float]) -> None:
+    rate = Rate()
+    for number, value in enumerate(recorded):
+        rate.add(value, 400 * number)
+    assert rate.measure(400 * len(recorded) + 12_000) == 0
+
+
+def test_a_reading_does_move_later_decisions_where_kafka_says_so() -> None:
+    read, unread = Rate(), Rate()
+    read.measure(0)  # makes the first sample, whose start then ages
+    assert (read.add(1000, 500), unread.add(1000, 500)) == (1000 / 10.5, 1000 / 10.0)
+
+
+def test_a_ring_does_not_grow() -> None:
+    rate = Rate(num_samples=11)
+    for now_ms in range(0, 1_000_000, 250):
+        rate.add(1, now_ms)
+    assert len(rate._values) == len(rate._starts) == len(rate._lasts) == 12
+
+
+@pytest.mark.parametrize("shape", [(0, 1000), (11, 0), (-1, 1000)])
+def test_a_ring_needs_at_least_one_sample_of_one_ms(shape: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="must be at least 1"):
+        Rate(*shape)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    rate = Rate()
+    rate.add(5, 0)
+    other = copy.deepcopy(rate)
+    other.add(5, 0)
+    assert (rate.peek(0), other.peek(0)) == (0.5, 1.0)

@@ -1,0 +1,276 @@
+"""Write protocol/schemas/ and protocol/messages.pyi from the message schemas of two kafka-clients jars.
+
+    python -m tools.import_schemas OLD.jar NEW.jar [--check]
+
+OLD is the last release that still has every version from 0 (3.9.1), NEW the newest one; both are on Maven
+Central (https://repo1.maven.org/maven2/org/apache/kafka/kafka-clients/). Where both know a version they
+must agree, unless OLD calls that version unstable: then NEW is right. The result is checked against each
+jar, message by message and version by version, before anything is written. `--check` writes nothing and
+exits 1 if the tree differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from protocol import schema
+from protocol.versions import VersionSet
+from tools.kafka_source import (
+    Place,
+    SchemaError,
+    SourceField,
+    SourceMessage,
+    Versions,
+    direct_layout,
+    read_jar,
+    snake_case,
+)
+from tools.stubs import stub
+
+Jar = dict[tuple[int, str], SourceMessage]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.import_schemas", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "old", type=Path, metavar="OLD.jar", help="kafka-clients with every version from 0 (3.9.1)"
+    )
+    parser.add_argument("new", type=Path, metavar="NEW.jar", help="the newest kafka-clients")
+    parser.add_argument("--check", action="store_true", help="only compare; exit 1 on any difference")
+    options = parser.parse_args(arguments)
+    room = Path(schema.__file__).parent
+    try:
+        files = generate(read_jar(options.old), read_jar(options.new))
+    except SchemaError as error:
+        print(f"import_schemas: {error}", file=sys.stderr)
+        return 2
+    return check(room, files) if options.check else write(room, files)
+
+
+def write(room: Path, files: dict[str, str]) -> int:
+    """Make the generated part of `room` exactly `files`."""
+    for stale in _generated(room) - files.keys():
+        (room / stale).unlink()
+    for name, text in files.items():
+        (room / name).write_text(text, encoding="utf-8")
+    print(f"{len(files)} files written")
+    return 0
+
+
+def check(room: Path, files: dict[str, str]) -> int:
+    """Say which files differ, are missing or are stale; 1 if any."""
+    wrong = [f"stale: {name}" for name in sorted(_generated(room) - files.keys())]
+    for name, text in files.items():
+        path = room / name
+        if not path.exists():
+            wrong.append(f"missing: {name}")
+        elif path.read_text(encoding="utf-8") != text:
+            wrong.append(f"differs: {name}")
+    print("\n".join(wrong) or f"{len(files)} files are up to date", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _generated(room: Path) -> set[str]:
+    stubs = {"messages.pyi"} if (room / "messages.pyi").exists() else set()
+    return {f"schemas/{path.name}" for path in (room / "schemas").iterdir()} | stubs
+
+
+def generate(old: Jar, new: Jar) -> dict[str, str]:
+    """The files of the room, by path below it. Raises SchemaError if anything does not add up."""
+    files, merged = {}, []
+    for api_key in sorted({key for key, _ in old.keys() | new.keys() if key >= 0}):
+        request = Merged(old.get((api_key, "request")), new.get((api_key, "request")))
+        response = Merged(old.get((api_key, "response")), new.get((api_key, "response")))
+        if request.versions != response.versions:
+            raise SchemaError(request.name, "", "the response has other versions")
+        name = request.name.removesuffix("Request")
+        if response.name != name + "Response":
+            raise SchemaError(response.name, "", f"not called after {request.name}")
+        head = {"api_key": api_key, "name": name}
+        files[f"schemas/{api_key:03}_{snake_case(name)}.json"] = _text(head, request, response)
+        merged += [request, response]
+    headers = [Merged(old[-1, name], new[-1, name]) for name in ("RequestHeader", "ResponseHeader")]
+    files["schemas/headers.json"] = _text({}, *headers)
+    stored = [(each, each.stored_schema()) for each in headers + merged]
+    for each, stored_schema in stored:
+        each.verify(stored_schema)
+    files["messages.pyi"] = stub([stored_schema for _, stored_schema in stored])
+    return files
+
+
+class Merged:
+    """One message of both jars: OLD's word on every version that it knows, NEW's on the rest."""
+
+    def __init__(self, old: SourceMessage | None, new: SourceMessage | None) -> None:
+        self.old, self.new = old, new
+        sources = [source for source in (new, old) if source is not None]
+        self.name = sources[0].name
+        self.kind = sources[0].kind
+        self.api_key = sources[0].api_key
+        self._in_new = new.versions if new is not None else frozenset()
+        self._from_old = old.versions - (old.unstable & self._in_new) if old is not None else frozenset()
+        self._from_new = self._in_new - self._from_old
+        self.versions = self._from_old | self._from_new
+        if len(VersionSet.of(self.versions).ranges) != 1:
+            raise SchemaError(self.name, "", f"versions {VersionSet.of(self.versions)} are not one range")
+        self.flexible = self._both(*(None if each is None else each.flexible for each in (old, new)))
+        self.fields = self._merge(*([] if source is None else source.fields for source in (old, new)))
+        structs = [{} if source is None else source.structs for source in (old, new)]
+        merged = {
+            name: self._merge(*(each.get(name, []) for each in structs)) for name in (structs[1] | structs[0])
+        }
+        used = self._used(self.fields, merged)
+        self.structs = {name: fields for name, fields in merged.items() if name in used}
+
+    def _both(self, old: Versions | None, new: Versions | None) -> Versions:
+        return (old or frozenset()) & self._from_old | (new or frozenset()) & self._from_new
+
+    def _both_of(self, key: str, old: SourceField | None, new: SourceField | None) -> Versions:
+        return self._both(*(None if field is None else getattr(field, key) for field in (old, new)))
+
+    def _used(self, fields: list[SourceField], structs: dict[str, list[SourceField]]) -> set[str]:
+        """Structs that a field refers to in some version."""
+        found = {field.type for field in fields if field.type in structs}
+        return found.union(*(self._used(structs[name], structs) for name in found))
+
+    def _merge(self, old: list[SourceField], new: list[SourceField]) -> list[SourceField]:
+        """NEW's order; a field that only OLD has follows the field it follows there."""
+        by_name = {field.name: field for field in old}
+        merged = [self._field(by_name.get(field.name), field) for field in new]
+        known = {field.name for field in new}
+        for index, field in enumerate(old):
+            if field.name not in known:
+                names = [found.name for found in merged]
+                place = names.index(old[index - 1].name) + 1 if index else 0
+                merged.insert(place, self._field(field, None))
+        return [field for field in merged if field.versions]
+
+    def _field(self, old: SourceField | None, new: SourceField | None) -> SourceField:
+        newest = new if new is not None else old
+        if newest is None:
+            raise ValueError("a field of neither jar")
+        if old is not None and new is not None:
+            for rule in ("type", "is_array", "tag", "default"):
+                before, after = getattr(old, rule), getattr(new, rule)
+                if before != after:
+                    raise SchemaError(self.name, new.name, f"{rule} changed from {before} to {after}")
+        return SourceField(
+            name=newest.name,
+            type=newest.type,
+            is_array=newest.is_array,
+            versions=self._both_of("versions", old, new),
+            nullable=self._both_of("nullable", old, new),
+            tagged=self._both_of("tagged", old, new),
+            tag=newest.tag,
+            default=newest.default,
+            ignorable=any(source.ignorable for source in (old, new) if source is not None),
+            map_key=newest.map_key,
+            entity_type=newest.entity_type,
+            flexible=None if newest.flexible is None else self._both_of("flexible", old, new),
+        )
+
+    def stored(self) -> dict[str, Any]:
+        """The message as the schema files have it."""
+        stored: dict[str, Any] = {
+            "versions": str(VersionSet.of(self.versions)),
+            "flexible": str(VersionSet.of(self.flexible)),
+            "fields": [self._stored_field(field) for field in self.fields],
+        }
+        if self.structs:
+            stored["structs"] = {
+                name: [self._stored_field(field) for field in fields] for name, fields in self.structs.items()
+            }
+        return stored
+
+    def _stored_field(self, field: SourceField) -> dict[str, Any]:
+        stored: dict[str, Any] = {"name": field.name, "type": "[]" * field.is_array + field.type}
+        if field.versions != self.versions:
+            stored["versions"] = str(VersionSet.of(field.versions))
+        for key, versions in (("nullable", field.nullable), ("tagged", field.tagged)):
+            if versions:
+                stored[key] = str(VersionSet.of(versions))
+        if field.tagged:
+            stored["tag"] = field.tag
+        if field.default is not msgspec.UNSET:
+            stored["default"] = field.default
+        for key in ("ignorable", "map_key", "entity_type"):
+            if getattr(field, key):
+                stored[key] = getattr(field, key)
+        if field.flexible is not None:
+            stored["flexible"] = str(VersionSet.of(field.flexible))
+        return stored
+
+    def stored_schema(self) -> schema.MessageSchema:
+        """The schema as the protocol room will read it."""
+        kind: schema.Kind = (
+            "header" if self.kind == "header" else "request" if self.kind == "request" else "response"
+        )
+        return schema.parse_message(json.dumps(self.stored()).encode(), self.name, kind, self.api_key)
+
+    def verify(self, stored: schema.MessageSchema) -> None:
+        """Compare the schema's layouts with those of each jar, in every version that the jar has a say in."""
+        for label, source, versions in (("old", self.old, self._from_old), ("new", self.new, self._in_new)):
+            for version in sorted(versions):
+                if source is None:
+                    continue
+                ours, theirs = _places(stored.layout(version)), direct_layout(source, version)
+                for mine, jars in zip(ours + [None] * len(theirs), theirs + [None] * len(ours), strict=False):
+                    if mine != jars:
+                        field = str((jars or mine or "?")[0])
+                        raise SchemaError(
+                            f"{self.name} v{version}", field, f"the {label} jar has {jars}, merged is {mine}"
+                        )
+                if stored.layout(version).flexible != (version in source.flexible):
+                    raise SchemaError(f"{self.name} v{version}", "", "flexible differs")
+
+
+def _places(layout: schema.Layout) -> list[Place]:
+    return [
+        (
+            slot.name,
+            slot.type,
+            slot.is_array,
+            slot.nullable,
+            slot.compact,
+            slot.tag,
+            None if slot.struct is None else _places(slot.struct),
+        )
+        for slot in layout.fields + layout.tagged
+    ]
+
+
+def _text(head: dict[str, Any], request: Merged, response: Merged) -> str:
+    """The file: one line per field, so that a new release reads well as a diff."""
+    parts = [f"{_json(key)}: {_json(value)}" for key, value in head.items()]
+    for key, message in (("request", request), ("response", response)):
+        stored = message.stored()
+        inner = [f"{_json(name)}: {_json(stored[name])}" for name in ("versions", "flexible")]
+        inner.append(f'"fields": {_lines(stored["fields"], 2)}')
+        structs = [
+            f"{_json(name)}: {_lines(fields, 3)}" for name, fields in stored.get("structs", {}).items()
+        ]
+        if structs:
+            inner.append('"structs": {\n   ' + ",\n   ".join(structs) + "}")
+        parts.append(f"{_json(key)}: {{\n  " + ",\n  ".join(inner) + "}")
+    return "{\n " + ",\n ".join(parts) + "\n}\n"
+
+
+def _lines(fields: list[dict[str, Any]], depth: int) -> str:
+    indent = "\n" + " " * (depth + 1)
+    return "[" + ",".join(indent + _json(field) for field in fields) + "]"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
