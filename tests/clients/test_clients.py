@@ -10,6 +10,7 @@ import pytest
 from tests.clients import Acks, Client, ClientError, KafkaPython, Librdkafka, create_topic
 
 if TYPE_CHECKING:
+    from tests.clients import Consumed
     from tests.kafka import Cluster
     from tests.kafka.fixtures import StartCluster
 
@@ -30,6 +31,19 @@ def some_messages(count: int, size: int, seed: int = 1) -> list[bytes]:
     return [source.randbytes(size) for _ in range(count)]
 
 
+def assert_arrived(client: Client, acks: Acks, consumed: Consumed, messages: list[bytes]) -> None:
+    """Each message is there once, unchanged, and in order wherever the client itself keeps it.
+
+    With acks=0 kafka-python does not: what it could not hand to its connection it queues again, behind what
+    came later (3.0.12 without Weir: 9 runs in 25 on 0.10.2.2, with max_in_flight_requests 1 as well).
+    """
+    if acks == 0 and isinstance(client, KafkaPython):
+        assert sorted(consumed.values) == sorted(messages)
+    else:
+        assert consumed.values == messages
+    assert [record.offset for record in consumed.records] == list(range(len(messages)))
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("acks", [0, 1, "all"])
@@ -41,10 +55,12 @@ def test_each_record_arrives_once_in_order_unchanged(
     cluster = kafka_cluster(version)
     create_topic(cluster.bootstrap, topic)
     messages = some_messages(500, 100)
-    produced = client.produce(cluster.bootstrap, topic, messages, acks=acks)
+    # One answered message first: a leader that is not ready closes the connection of acks=0, and librdkafka's
+    # retries then change the order (5 runs in 14 at 0.10.2.2).
+    client.produce(cluster.bootstrap, topic, messages[:1])
+    produced = client.produce(cluster.bootstrap, topic, messages[1:], acks=acks)
     consumed = client.consume(cluster.bootstrap, topic, len(messages))
-    assert consumed.values == messages
-    assert [record.offset for record in consumed.records] == list(range(len(messages)))
+    assert_arrived(client, acks, consumed, messages)
     assert (produced.throttle_max_ms, consumed.throttle_max_ms) == (0, 0)
 
 
