@@ -4,6 +4,10 @@ Produce is charged when the request has arrived, with the value of its frame len
 that frames behind it wait out the throttle. Fetch is charged when its response begins to arrive; until then
 the client's next requests wait: a broker too handles one request of a connection at a time, and a client that
 pipelines fetches would otherwise be sent all of them before it is first throttled.
+
+A fetch of an entity that has been told to wait waits as long, on whatever connection it comes: what it brings
+would be delivered, and a new connection per fetch would be a way around the quota. (A broker answers such a
+fetch with nothing.)
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING
 from protocol.heads import INCOMPLETE, request_body
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from protocol.places import Place, place
-from proxy.plan import PASS, WAIT, Admission, Caller, Plan, Wait
+from proxy.plan import LATER, PASS, WAIT, Admission, Caller, Plan, Wait
 
 if TYPE_CHECKING:
     from quotas import Payers
@@ -64,8 +68,12 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None) -> None:
         payers = caller.identify(data, frame, end)
         if payers is None:
             return WAIT
-        if payers.fetch is None:
+        budget = payers.fetch
+        if budget is None:
             return PASS
+        if budget.throttled_until_ms > caller.now_ms:
+            caller.postpone(budget.throttled_until_ms)
+            return LATER
         if max_bytes is not None:
             body = request_body(data, frame, end, flexible=plan.flexible_request)
             if body == INCOMPLETE:
@@ -73,8 +81,8 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None) -> None:
             position = max_bytes.locate(data, body, end, complete)
             if position == INCOMPLETE:
                 return WAIT
-            if max_bytes.read(data, position) > payers.fetch.fetch_max_bytes:
-                max_bytes.write(data, position, payers.fetch.fetch_max_bytes)
+            if max_bytes.read(data, position) > budget.fetch_max_bytes:
+                max_bytes.write(data, position, budget.fetch_max_bytes)
         return CHARGED_ALONE
 
     plan.admit = admit

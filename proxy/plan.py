@@ -39,6 +39,13 @@ class Caller(Protocol):
         Raises ProtocolError.
         """
 
+    @property
+    def now_ms(self) -> int:
+        """The time."""
+
+    def postpone(self, until_ms: int) -> None:
+        """Take no request before this time, the one at hand neither (`admit` then returns LATER)."""
+
     def violate(self, reason: CloseReason, detail: str) -> None:
         """Have the session closed."""
 
@@ -73,6 +80,8 @@ class Wait:
 
 
 WAIT: Final = Wait()
+LATER: Final = Wait()
+"""The request waits, all of it or what is here: `Caller.postpone` has said until when. Ask again then."""
 PASS: Final = Admission()
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUEST_LENGTH_MIN
-from proxy.plan import PASS, WAIT, Admission, Plan, Wait
+from proxy.plan import LATER, PASS, WAIT, Admission, Plan, Wait
 from proxy.reasons import CloseReason
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Requests:
         except ProtocolError as error:
             self._malformed(str(error))
             return WAIT
-        if isinstance(admission, Wait):
+        if isinstance(admission, Wait) and admission is not LATER:
             if complete:
                 self._malformed("the request ends within its first fields")
             elif end - frame >= self._session.limits.stream_above_bytes:

@@ -181,11 +181,15 @@ class Session:
 
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends (KIP-219)."""
-        self.counters.throttles += 1
         until_ms = self.now_ms + throttle_ms
+        self.postpone(until_ms)
+        return until_ms
+
+    def postpone(self, until_ms: int) -> None:
+        """Take no request before this time, nor the one at hand if it is not forwarded yet."""
+        self.counters.throttles += 1
         self.muted_until_ms = max(self.muted_until_ms, until_ms)
         self.attention = True
-        return until_ms
 
     def reply(self, correlation_id: int, frame: bytes) -> None:
         """Answer a request in the broker's place, when its turn has come."""

@@ -53,6 +53,7 @@ class Budget:
         "tags",
         "throttle_ms_total",
         "throttled",
+        "throttled_until_ms",
     )
 
     def __init__(
@@ -73,6 +74,8 @@ class Budget:
         """How many charges were answered with a throttle time."""
         self.throttle_ms_total = 0
         """The sum of these throttle times."""
+        self.throttled_until_ms = now_ms
+        """When the last of them to end will have ended: at the earliest then the rate is within the limit."""
         self.charged_ms = now_ms
         """When the last charge was made, or the budget."""
         self._rate = Rate(num_samples, 1000 * window_s)
@@ -97,6 +100,7 @@ class Budget:
         if wait_ms:
             self.throttled += 1
             self.throttle_ms_total += wait_ms
+            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
         return wait_ms
 
     def rate(self, now_ms: int) -> float:

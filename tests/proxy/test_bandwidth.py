@@ -24,7 +24,7 @@ from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.protocol.generate import sample
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import APP, quota_table
+from tests.proxy.wire import APP, new_session, quota_table
 
 if TYPE_CHECKING:
     from proxy.session import Session
@@ -237,6 +237,62 @@ def test_share_fetches_have_the_fetch_quota_and_its_cap(version: int) -> None:
         play.broker(answer)
         play.to_client(response(msgspec.structs.replace(empty, throttle_time_ms=wait_ms), version))
         play.muted_until(wait_ms)
+
+
+# One client, several connections
+
+
+def test_a_new_connection_per_fetch_is_no_way_around_the_quota() -> None:
+    answer = fetched(1, 20_000)
+    wait_ms = length_of(answer) - 10_000
+    first = new_session(quota_table(fetch=1000))
+    second = new_session(quotas=first.quotas)
+    with Playbook(session=first) as play:
+        play.client(fetch(1))
+        play.to_broker(fetch(1))
+        play.broker(answer)
+        play.to_client(fetched(1, 20_000, throttle_ms=wait_ms))
+        play.muted_until(wait_ms)
+    with Playbook(session=second) as play:
+        play.at(5).client(ping(1), fetch(2), ping(3))
+        play.to_broker(ping(1))
+        play.muted_until(wait_ms)
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.at(wait_ms - 1)
+        play.silent()
+        play.at(wait_ms)
+        play.to_broker(fetch(2))
+
+
+def test_a_fetch_that_waits_is_asked_about_again_when_another_connection_made_the_wait_longer() -> None:
+    first = new_session(quota_table(fetch=1000))
+    second = new_session(quotas=first.quotas)
+    budget = first.quotas.payers("ANONYMOUS", "app", 0).fetch
+    assert budget is not None
+    assert budget.charge(11_000, 0) == 1000
+    with Playbook(session=second) as play:
+        play.client(fetch(1, max_bytes=50_000))
+        play.muted_until(1000)
+        assert budget.charge(1000, 0) == 2000
+        play.at(1000)
+        play.muted_until(2000)
+        play.at(2000)
+        play.to_broker(fetch(1, max_bytes=10_000))
+
+
+def test_half_a_fetch_waits_as_a_whole_one_does() -> None:
+    session = new_session(quota_table(fetch=1000))
+    budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
+    assert budget is not None
+    assert budget.charge(11_000, 0) == 1000
+    with Playbook(session=session) as play:
+        play.client(fetch(1)[:-1])
+        play.muted_until(1000)
+        play.at(1000)
+        play.to_broker(fetch(1)[:-1])
+        play.client(fetch(1)[-1:])
+        play.to_broker(fetch(1)[-1:])
 
 
 # Hold mode

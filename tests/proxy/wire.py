@@ -43,12 +43,13 @@ def new_session(
     frame_bytes_max: int = 100 * 1024 * 1024,
     response_bytes_max: int = 2**31 - 1,
     ports: PortRange = PORTS,
+    quotas: BrokerQuotas | None = None,
 ) -> Session:
-    """A session with everything of its own."""
+    """A session with everything of its own, but for `quotas` if given."""
     counters = Counters()
     return Session(
         plans=Plans(counters),
-        quotas=BrokerQuotas.create(table or QuotaTable()),
+        quotas=quotas or BrokerQuotas.create(table or QuotaTable()),
         addresses=AdvertisedAddresses("weir", AddressBook(ports, no_listener)),
         counters=counters,
         limits=SessionLimits(
