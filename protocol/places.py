@@ -57,6 +57,13 @@ class Place:
     """
     _integer: Struct | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the integer. Raises TypeError if the field is none."""
+        if self._integer is None:
+            raise TypeError(f"{self.message}.{self.field} is no integer")
+        return self._integer.size
+
     def read(self, data: Bytes, position: int) -> int:
         """The integer at a position that `locate` returned. Raises TypeError if the field is none."""
         if self._integer is None:

@@ -26,6 +26,13 @@ CHARGED = Admission(charged=True)
 CHARGED_ALONE = Admission(charged=True, alone=True)
 CHARGED_UNANSWERED = Admission(charged=True, answered=False)
 UNANSWERED = Admission(answered=False)
+_PRODUCE = {
+    (False, True): PASS,
+    (False, False): UNANSWERED,
+    (True, True): CHARGED,
+    (True, False): CHARGED_UNANSWERED,
+}
+"""By whether anything limits the client, and whether there will be a response."""
 
 
 def plan_produce(plan: Plan) -> None:
@@ -45,9 +52,9 @@ def plan_produce(plan: Plan) -> None:
         position = acks.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
-        if payers.produce is None:
-            return PASS if acks.read(data, position) else UNANSWERED
-        return CHARGED if acks.read(data, position) else CHARGED_UNANSWERED
+        admission = _PRODUCE[payers.produce is not None, acks.read(data, position) != 0]
+        caller.remember(plan, data, frame, position + acks.size, admission)
+        return admission
 
     plan.admit = admit
     plan.on_arrival += (_charge_produce,)

@@ -43,6 +43,12 @@ class Caller(Protocol):
     def now_ms(self) -> int:
         """The time."""
 
+    def remember(self, plan: Plan, data: bytearray, frame: int, stop: int, admission: Admission) -> None:
+        """Decide likewise, without asking, while requests begin with the same `data[frame:stop]`.
+
+        Only for what depends on nothing else, but for the quotas in force.
+        """
+
     def postpone(self, until_ms: int) -> None:
         """Take no request before this time, the one at hand neither (`admit` then returns LATER)."""
 

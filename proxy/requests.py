@@ -47,10 +47,20 @@ class Requests:
             stop = position + LENGTH_BYTES + length
             admission = PASS
             if plan.admit is not None:
-                admitted = self._admit(plan, data, position, min(stop, end), stop <= end)
-                if isinstance(admitted, Wait):
-                    break
-                admission = admitted
+                precedent = session.precedent
+                if (
+                    precedent is not None
+                    and precedent.plan is plan
+                    and data.startswith(precedent.head, position + REQUEST_HEAD_BYTES)
+                    and position + REQUEST_HEAD_BYTES + len(precedent.head) <= min(stop, end)
+                    and precedent.generation == session.quotas.generation
+                ):
+                    admission = precedent.admission
+                else:
+                    admitted = self._admit(plan, data, position, min(stop, end), stop <= end)
+                    if isinstance(admitted, Wait):
+                        break
+                    admission = admitted
             if stop > end:
                 self._streamed = (correlation_id, plan, admission, length)
                 session.request_rest_bytes = stop - end

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
-from proxy.plan import LOCAL, Plan
+from proxy.plan import LOCAL, Admission, Plan
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal name of a connection that has not authenticated."""
 
 NOBODY: Final = Payers(None, None)
+
+PRECEDENT_BYTES_MAX: Final = 1024
+"""Names are rarely longer, and each session keeps them."""
 
 InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | None, int]
 """(correlation id, plan, payers or, for a LOCAL plan, the reply, end of the throttle in ms or 0)."""
@@ -62,6 +65,22 @@ class Violation:
     detail: str
 
 
+@dataclass(slots=True)
+class Precedent:
+    """What was decided about a request that began like this.
+
+    Clients repeat themselves: while the next request of the plan has the same first bytes, it need not be
+    looked at again.
+    """
+
+    plan: Plan
+    head: bytes
+    """From the client-id on, as far as the decision depends on."""
+    admission: Admission
+    generation: int
+    """Of the quotas at the time."""
+
+
 class Session:
     """One client connection and the broker connection behind it: what the two halves have in common."""
 
@@ -81,6 +100,7 @@ class Session:
         "now_ms",
         "payers",
         "plans",
+        "precedent",
         "quotas",
         "request_rest_bytes",
         "response_rest_bytes",
@@ -123,6 +143,7 @@ class Session:
         self.now_ms = 0
         self.payers = NOBODY
         """What the client of the latest charged request draws on; see `identify`."""
+        self.precedent: Precedent | None = None
         self.plans = plans
         self.quotas = quotas
         self.counters = counters
@@ -173,11 +194,18 @@ class Session:
         stop = client_id_end(data, frame, end)
         if stop == INCOMPLETE:
             return None
+        self.precedent = None
         self._client_id = bytes(data[start:stop])
         self._generation = self.quotas.generation
         client_id = self._client_id[2:].decode("utf-8", "replace")  # as Java does
         self.payers = self.quotas.payers(self.user, client_id, self.now_ms)
         return self.payers
+
+    def remember(self, plan: Plan, data: bytearray, frame: int, stop: int, admission: Admission) -> None:
+        """Decide likewise while requests begin like `data[frame:stop]`, and quotas are the same."""
+        head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
+        if len(head) <= PRECEDENT_BYTES_MAX:
+            self.precedent = Precedent(plan, head, admission, self.quotas.generation)
 
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends (KIP-219)."""

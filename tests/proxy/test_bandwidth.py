@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.api import ApiKey
 from protocol.messages import (
@@ -20,11 +23,12 @@ from protocol.messages import (
 )
 from protocol.values import schema_of
 from proxy.reasons import CloseReason
+from proxy.requests import Requests
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.protocol.generate import sample
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import APP, new_session, quota_table
+from tests.proxy.wire import APP, Wire, new_session, quota_table
 
 if TYPE_CHECKING:
     from proxy.session import Session
@@ -375,6 +379,80 @@ def test_client_ids_that_are_no_utf8_are_charged_as_a_broker_does() -> None:
             play.client(asked_by(client_id))
             play.to_broker(asked_by(client_id))
         assert charged(play.session) == {"\ufffd": 2000, "\\xff": 1000}
+
+
+@given(
+    asked=st.lists(
+        st.tuples(
+            st.sampled_from([b"a", b"ab", b"", None]),
+            st.sampled_from([0, 1, -1]),
+            st.sampled_from([None, "t", "a"]),
+            st.sampled_from([2, 3, 9]),
+        ),
+        max_size=12,
+    ),
+    cut=st.integers(1, 90),
+    change=st.integers(0, 12),
+)
+def test_what_was_decided_before_is_decided_anew_wherever_it_may_differ(
+    asked: list[tuple[bytes | None, int, str | None, int]], cut: int, change: int
+) -> None:
+    """Requests alike and not alike, cut anywhere, quotas changed in between: as if each came alone."""
+    default = Entity(client_id=DEFAULT)
+    session = new_session(quota_table(produce=1e9, entity=default))
+    wire, expected, answered = Wire(session), Counter[str](), []
+    for number, (client_id, acks, transactional_id, version) in enumerate(asked):
+        if number == change:
+            session.quotas.update(quota_table(produce=1e9, entity=Entity(client_id="a")))
+        message = ProduceRequest(acks=acks, transactional_id=transactional_id if version > 2 else None)
+        frame = request(message, version, number, client_id=client_id)
+        wire.feed(0, frame[:cut])
+        wire.feed(0, frame[cut:])
+        name = (client_id or b"").decode()
+        if name and (number < change or name == "a"):
+            expected[name] += length_of(frame)
+        if acks:
+            answered.append(number)
+    assert {name: spent for name, spent in charged(session).items() if spent} == expected
+    assert [entry[0] for entry in session.in_flight] == answered
+
+
+def test_bytes_of_an_older_frame_decide_nothing() -> None:
+    """A cut frame lies over an older one that differs behind the cut: in acks."""
+    session = new_session(quota_table(produce=1e9))
+    requests, first, second = Requests(session), produce(1, 100), produce(2, 100, acks=0)
+    data = bytearray(first)
+    assert requests.judge(data, memoryview(data), len(data), 0) == len(data)
+    head_bytes = first.index(b"app") + len(b"app\xff\xff\x00\x01")
+    for end in range(head_bytes):
+        data[:end] = second[:end]
+        assert requests.judge(data, memoryview(data), end, 0) == 0
+    data[:] = second
+    assert requests.judge(data, memoryview(data), len(data), 0) == len(data)
+    assert [entry[0] for entry in session.in_flight] == [1]
+
+
+def test_the_bytes_behind_a_frame_decide_nothing() -> None:
+    """A request that ends within the bytes that are remembered, and so does not have them."""
+    first = produce(1, 100)
+    cut = framed(first[4:20])
+    with Playbook(quota_table(produce=1e9)) as play:
+        play.client(first)
+        play.to_broker(first)
+        play.client(cut, first[20:])
+        play.violation(CloseReason.REQUEST_MALFORMED)
+
+
+def test_a_long_name_is_not_remembered() -> None:
+    """Each session would keep it."""
+    long = "t" * 2000
+    asked = request(ProduceRequest(acks=1, transactional_id=long), 7)
+    with Playbook(quota_table(produce=1e9)) as play:
+        for _ in range(2):
+            play.client(asked)
+            play.to_broker(asked)
+        assert play.session.precedent is None
+        assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
 
 
 def test_changed_quotas_reach_an_open_session_at_its_next_request() -> None:
