@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = ""
     first_node_id: Annotated[int, _key("The smallest node id of the cluster.")] = 0
+    admin: Annotated[str, _key("HOST:PORT of /metrics, /healthz and /readyz; empty: off.")] = ""
     throttle_mode: Annotated[
         Literal["mute", "hold"],
         _key("mute: answer, then do not read (KIP-219); hold: delay the answer, as brokers before 2.0."),
@@ -76,6 +77,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address
     ports: PortRange
     quota_file: Path | None
+    admin: Address | None
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
@@ -114,12 +116,14 @@ def _check(settings: Settings) -> Config:
     if not addresses:
         raise ConfigError("no upstream: say where Kafka is with --upstream HOST:PORT")
     listen = parse_address(settings.listen, "listen", host_needed=False)
+    ports = _parse_ports(settings, listen)
     return Config(
         settings=settings,
         upstream=addresses,
         listen=listen,
-        ports=_parse_ports(settings, listen),
+        ports=ports,
         quota_file=Path(settings.quotas) if settings.quotas else None,
+        admin=_parse_admin(settings.admin, listen, ports),
     )
 
 
@@ -152,3 +156,15 @@ def _parse_ports(settings: Settings, listen: Address) -> PortRange:
             f"broker_ports {text} contains the port of listen ({listen.port}): choose ports beside it"
         )
     return PortRange(first, last, settings.first_node_id)
+
+
+def _parse_admin(text: str, listen: Address, ports: PortRange) -> Address | None:
+    if not text:
+        return None
+    admin = parse_address(text, "admin", host_needed=False)
+    if admin.port == listen.port or ports.first <= admin.port <= ports.last:
+        raise ConfigError(
+            f"the port of admin ({admin.port}) belongs to listen ({listen.port}) or to broker_ports "
+            f"({ports.first}-{ports.last}): choose one beside them"
+        )
+    return admin

@@ -91,6 +91,11 @@ class Server:
         """Whether `stop` was called."""
         return self._stop.is_set()
 
+    @property
+    def plans(self) -> Plans:
+        """Every (API, version) that clients have used, with its count of requests. Read only."""
+        return self._plans
+
     # Listening
 
     def _listen_for_clients(self) -> None:
