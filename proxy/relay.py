@@ -21,52 +21,19 @@ from proxy.reasons import CloseReason
 from proxy.requests import Requests
 from proxy.responses import Responses
 from proxy.session import Session
+from proxy.side import NOTHING, Side
 
 log = structlog.get_logger("weir")
 
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Called once, when both sockets are closed: (relay, reason, detail for the log)."""
 
-NOTHING: Final = memoryview(b"")
+LINGER_MS: Final = 30_000
+"""How long a client that has closed is kept for the answers to what it has asked: it may have closed only its
+half, and a broker that hangs gives none.
+"""
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: what one sendmsg takes."""
-
-Feed: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
-
-
-class Side:
-    """One of the two sockets, what is kept of what came from it, and what it could not yet be sent."""
-
-    __slots__ = (
-        "eof",
-        "fd",
-        "feed",
-        "interest",
-        "kept",
-        "own",
-        "recv_into",
-        "reset",
-        "send",
-        "sock",
-        "unsent",
-    )
-
-    def __init__(self, sock: socket.socket, feed: Feed, reset: CloseReason) -> None:
-        self.sock = sock
-        self.fd = sock.fileno()
-        self.recv_into = sock.recv_into
-        self.send = sock.send
-        self.feed = feed
-        self.reset = reset
-        self.kept: bytes | memoryview = b""
-        """Read from this side, not yet consumed by the session."""
-        self.own: bytearray | None = None
-        """Where `kept` lies if it has outgrown the shared buffer."""
-        self.unsent = NOTHING
-        """To be sent to this side, after an incomplete send."""
-        self.interest = READ
-        self.eof = False
-        """This side will send no more."""
 
 
 class Relay:
@@ -77,6 +44,7 @@ class Relay:
         "_calm",
         "_client",
         "_closed",
+        "_linger_until_ms",
         "_on_end",
         "_reactor",
         "_timer",
@@ -96,10 +64,16 @@ class Relay:
         self._calm = True
         """Both sides are read, nothing waits: the state in which nothing needs to be looked at."""
         self._closed = False
+        self._linger_until_ms = 0
         self._timer: Timer | None = None
         self._timer_ms = 0
         reactor.register(self._client.fd, READ, self._client_ready)
         reactor.register(self._broker.fd, READ, self._broker_ready)
+
+    @property
+    def received_bytes(self) -> tuple[int, int]:
+        """What has come from the client, and from the broker."""
+        return self._client.received_bytes, self._broker.received_bytes
 
     def drain(self) -> None:
         """Take no further request; close once what is under way has been answered."""
@@ -143,6 +117,7 @@ class Relay:
             if not count:
                 self._ended(side)
             else:
+                side.received_bytes += count
                 consumed = side.feed(reactor.buffer, reactor.view, count, reactor.now_ms)
                 if consumed < count:
                     side.kept = bytes(reactor.view[consumed:count])
@@ -171,7 +146,8 @@ class Relay:
                 if side is self._broker or (self._calm and not self.session.alone) or self._may_read_client():
                     self._read(side)
                 else:
-                    side.eof = not side.sock.recv(1, socket.MSG_PEEK)  # nothing waits: it need not, either
+                    if not side.sock.recv(1, socket.MSG_PEEK):  # nothing waits: it need not, either
+                        self._ended(side)
                     self._set_interest(side, read=False)
                     self._calm = False
             elif events & BROKEN:
@@ -199,6 +175,7 @@ class Relay:
         buffer, view = self._buffer_for(side)
         count = side.sock.recv_into(view[kept:] if kept else view, self._room(side))
         if count:
+            side.received_bytes += count
             self._judge(side, buffer, view, kept + count)
         else:
             self._ended(side)
@@ -206,6 +183,8 @@ class Relay:
     def _ended(self, side: Side) -> None:
         side.eof = True
         self._calm = False
+        if side is self._client:
+            self._linger_until_ms = self._reactor.now_ms + LINGER_MS
 
     def _room(self, side: Side) -> int:
         """How many bytes may be read; 0 for no limit.
@@ -317,12 +296,22 @@ class Relay:
             return None
         if broker.eof and not (broker.kept and self._held_back(broker)):
             return CloseReason.BROKER_CLOSED, ""
-        answered = not (session.in_flight or session.response_rest_bytes)
-        if client.eof and answered and not (client.kept and self._held_back(client)):
-            return CloseReason.CLIENT_CLOSED, ""
+        if client.eof and self._nothing_left_to_do():
+            unanswered = len(session.in_flight)
+            return CloseReason.CLIENT_CLOSED, f"{unanswered} requests unanswered" if unanswered else ""
         if session.draining and session.idle:
             return CloseReason.DRAINED, ""
         return None
+
+    def _nothing_left_to_do(self) -> bool:
+        """Whether a client that will send no more has had everything, or waited for long enough."""
+        session, now_ms = self.session, self._reactor.now_ms
+        if session.response_rest_bytes:
+            self._linger_until_ms = now_ms + LINGER_MS
+            return False
+        if session.in_flight:
+            return self._linger_until_ms <= now_ms and session.muted_until_ms <= now_ms
+        return session.postponed or not (self._client.kept and self._held_back(self._client))
 
     def _set_interests(self) -> None:
         """Ask for readiness of exactly what could be used now.
@@ -352,7 +341,9 @@ class Relay:
     def _set_timer(self) -> None:
         """Be called when the session's next deadline has come."""
         now_ms = self._reactor.now_ms
-        deadlines = [t for t in (self.session.muted_until_ms, self.session.held_until_ms) if t > now_ms]
+        session = self.session
+        times = (session.muted_until_ms, session.held_until_ms, self._linger_until_ms)
+        deadlines = [time_ms for time_ms in times if time_ms > now_ms]
         deadline_ms = min(deadlines, default=0)
         if deadline_ms == self._timer_ms:
             return

@@ -77,6 +77,7 @@ class Requests:
                 if position > start:
                     session.to_broker.append(view[start:position])
                 start = stop
+                plan.requests += 1
                 session.reply(correlation_id, admission.reply)
                 may_go = not session.blocked(now_ms)
             position = stop
@@ -122,15 +123,19 @@ class Requests:
         A head larger than the buffer is one too.
         """
         assert plan.admit is not None
+        session = self._session
         try:
-            admission = plan.admit(self._session, data, frame, end, complete)
+            admission = plan.admit(session, data, frame, end, complete)
         except ProtocolError as error:
             self._malformed(str(error))
             return WAIT
-        if isinstance(admission, Wait) and admission is not LATER:
+        if admission is LATER:
+            return admission
+        session.postponed = False
+        if isinstance(admission, Wait):
             if complete:
                 self._malformed("the request ends within its first fields")
-            elif end - frame >= self._session.limits.stream_above_bytes:
+            elif end - frame >= session.limits.stream_above_bytes:
                 self._malformed("the request's first fields fill the buffer")
         return admission
 

@@ -100,6 +100,7 @@ class Session:
         "now_ms",
         "payers",
         "plans",
+        "postponed",
         "precedent",
         "quotas",
         "request_rest_bytes",
@@ -144,6 +145,8 @@ class Session:
         self.payers = NOBODY
         """What the client of the latest charged request draws on; see `identify`."""
         self.precedent: Precedent | None = None
+        self.postponed = False
+        """The oldest request not forwarded waits for a throttle that others of its entity have caused."""
         self.plans = plans
         self.quotas = quotas
         self.counters = counters
@@ -210,14 +213,15 @@ class Session:
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends (KIP-219)."""
         until_ms = self.now_ms + throttle_ms
-        self.postpone(until_ms)
-        return until_ms
-
-    def postpone(self, until_ms: int) -> None:
-        """Take no request before this time, nor the one at hand if it is not forwarded yet."""
         self.counters.throttles += 1
         self.muted_until_ms = max(self.muted_until_ms, until_ms)
         self.attention = True
+        return until_ms
+
+    def postpone(self, until_ms: int) -> None:
+        """Take no request before this time, the one at hand neither: `admit` returns LATER."""
+        self.mute(until_ms - self.now_ms)
+        self.postponed = True
 
     def reply(self, correlation_id: int, frame: bytes) -> None:
         """Answer a request in the broker's place, when its turn has come."""

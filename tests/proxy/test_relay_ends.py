@@ -1,0 +1,242 @@
+"""How relays on loopback sockets end: from either side, with what reason, and what is still done."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from protocol.messages import (
+    FetchRequest,
+)
+from proxy.reasons import CloseReason
+from proxy.relay import LINGER_MS
+from tests.proxy.frames import framed, padded, request
+from tests.proxy.rigs import Rig, reset, tcp_pair, unix_pair
+from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced
+from tests.proxy.wire import new_session, quota_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_client_that_closes_ends_the_session(new_rig: Callable[..., Rig], pair: str) -> None:
+    rig = new_rig(pair=PAIRS[pair])
+    rig.client.close()
+    assert rig.end() in {CloseReason.CLIENT_CLOSED, CloseReason.CLIENT_RESET}
+    assert rig.at_end(rig.broker)
+
+
+def test_answers_arrive_after_the_client_has_closed_its_half(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.send(rig.client, ping(1) + ping(2))
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.expect(rig.broker, ping(1) + ping(2))
+    assert rig.pass_on(pong(1), rig.broker, rig.client) == pong(1)
+    assert rig.reason is None
+    assert rig.pass_on(pong(2), rig.broker, rig.client) == pong(2)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_large_answer_arrives_whole_after_the_client_has_closed_its_half(
+    new_rig: Callable[..., Rig], pair: str
+) -> None:
+    """Its request leaves the queue as soon as the answer begins: that must not look like the end."""
+    rig = new_rig(pair=PAIRS[pair])
+    rig.send(rig.client, ping(1))
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.expect(rig.broker, ping(1))
+    assert rig.pass_on(large(pong(1)), rig.broker, rig.client) == large(pong(1))
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_acks_0_data_that_waits_out_a_mute_arrives_though_the_client_has_closed(
+    new_rig: Callable[..., Rig],
+) -> None:
+    first, second = produce(1, acks=0), produce(2, 50, acks=0)
+    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
+    rig.send(rig.client, first + second)
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.expect(rig.broker, first)
+    rig.until(2105)
+    rig.expect(rig.broker, b"")
+    assert rig.reason is None
+    rig.until(2106)
+    rig.expect(rig.broker, second)
+    rig.until(60_000)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_acks_0_data_not_even_read_before_the_mute_arrives_too(new_rig: Callable[..., Rig]) -> None:
+    first, second = produce(1, acks=0), produce(2, acks=0)
+    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
+    rig.send(rig.client, first)
+    rig.expect(rig.broker, first)
+    rig.send(rig.client, second)
+    rig.client.close()
+    rig.until(2105)
+    rig.expect(rig.broker, b"")
+    rig.until(2106)
+    rig.expect(rig.broker, second)
+    rig.until(60_000)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_a_muted_client_that_closes_does_not_stay_until_its_deadline(new_rig: Callable[..., Rig]) -> None:
+    """Else one that connects anew after each throttle would soon have used up all descriptors."""
+    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
+    rig.pass_on(produce(), rig.client, rig.broker)
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.turn(2)
+    assert rig.reason is None
+    assert rig.pass_on(produced(), rig.broker, rig.client) == produced(throttle_ms=2106)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+    assert rig.clock.now_ms == 0
+
+
+def test_a_client_that_resets_is_counted_as_that(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.pass_on(ping(), rig.client, rig.broker)
+    reset(rig.client)
+    assert rig.end() is CloseReason.CLIENT_RESET
+    assert rig.at_end(rig.broker)
+
+
+def test_a_muted_client_that_resets_is_noticed(new_rig: Callable[..., Rig]) -> None:
+    """At once with epoll, which reports broken connections unasked; else when the mute is over."""
+    rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
+    rig.send(rig.client, produce())
+    rig.expect(rig.broker, produce())
+    reset(rig.client)
+    rig.until(2106)
+    assert rig.end() is CloseReason.CLIENT_RESET
+
+
+def test_a_broker_that_resets_is_counted_as_that(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.pass_on(ping(), rig.client, rig.broker)
+    reset(rig.broker)
+    assert rig.end() is CloseReason.BROKER_RESET
+    assert rig.at_end(rig.client)
+
+
+def test_what_the_broker_sent_before_it_closed_reaches_a_slow_client(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=unix_pair, broker_pair=tcp_pair)
+    rig.pass_on(ping(1), rig.client, rig.broker)
+    answer = rest = large(pong(1), 100_000)
+    for _ in range(100):
+        rest = rig.send(rig.broker, rest) if rest else b""
+        rig.turn()
+    assert not rest
+    assert rig.relay._client.unsent
+    rig.broker.close()
+    rig.turn(2)
+    assert rig.reason is None
+    rig.expect(rig.client, answer)
+    assert rig.end() is CloseReason.BROKER_CLOSED
+
+
+def test_a_held_response_is_delivered_though_the_broker_has_closed(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(quota_table(produce=1000), hold=True, pair=tcp_pair)
+    rig.pass_on(produce(), rig.client, rig.broker)
+    assert rig.pass_on(produced(), rig.broker, rig.client) == b""
+    rig.broker.close()
+    rig.until(2105)
+    rig.expect(rig.client, b"")
+    assert rig.reason is None
+    rig.until(2106)
+    rig.expect(rig.client, produced(throttle_ms=2106))
+    assert rig.end() is CloseReason.BROKER_CLOSED
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x5a" * 32, CloseReason.TLS_ON_PLAIN_PORT),
+        (b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n", CloseReason.REQUEST_TOO_LARGE),
+        (b"\xff" * 64, CloseReason.REQUEST_TOO_SHORT),
+        (bytes(64), CloseReason.REQUEST_TOO_SHORT),
+        (framed(b"\0\0\0\x07\0\0\0\x01\xff\x00" + bytes(50)), CloseReason.REQUEST_MALFORMED),
+    ],
+    ids=["tls", "http", "ones", "zeros", "negative client-id"],
+)
+def test_what_is_not_kafka_is_closed_with_its_reason(
+    new_rig: Callable[..., Rig], sent: bytes, reason: CloseReason
+) -> None:
+    rig = new_rig(quota_table(produce=1000))
+    assert rig.pass_on(sent, rig.client, rig.broker) == b""
+    assert rig.reason is reason
+    assert rig.at_end(rig.client)
+    assert rig.at_end(rig.broker)
+
+
+def test_requests_before_a_violation_still_reach_the_broker(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    assert rig.pass_on(ping() + bytes(20), rig.client, rig.broker) == ping()
+    assert rig.reason is CloseReason.REQUEST_TOO_SHORT
+
+
+def test_a_response_nobody_asked_for_ends_the_session(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    assert rig.pass_on(pong(), rig.broker, rig.client) == b""
+    assert rig.reason is CloseReason.RESPONSE_UNEXPECTED
+
+
+def test_a_bug_in_a_plan_ends_only_its_session(new_rig: Callable[..., Rig]) -> None:
+    def admit(*_arguments: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    session = new_session()
+    session.plans.make(12, 4).admit = admit  # type: ignore[assignment]  # that is the point
+    rig = new_rig(session=session)
+    with capture_logs() as logged:
+        rig.pass_on(ping(), rig.client, rig.broker)
+    assert rig.ends == [(CloseReason.INTERNAL_ERROR, "ZeroDivisionError('a bug')")]
+    assert ["please report this" in line["event"] for line in logged] == [True]
+
+
+# Who is gone
+
+
+def test_a_client_that_left_is_not_kept_for_ever_when_the_broker_hangs(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.pass_on(ping(1) + ping(2), rig.client, rig.broker)
+    rig.client.close()
+    rig.turn(4)
+    rig.until(LINGER_MS - 1)
+    assert rig.reason is None
+    rig.until(LINGER_MS)
+    assert rig.ends == [(CloseReason.CLIENT_CLOSED, "2 requests unanswered")]
+
+
+def test_an_answer_that_is_arriving_is_waited_for_longer(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.pass_on(ping(1), rig.client, rig.broker)
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.turn(4)
+    answer = padded(pong(1), 1 << 20)
+    half = len(answer) // 2
+    rig.clock.now_ms = LINGER_MS - 1
+    assert rig.pass_on(answer[:half], rig.broker, rig.client) == answer[:half]
+    rig.until(LINGER_MS)
+    assert rig.reason is None
+    assert rig.pass_on(answer[half:], rig.broker, rig.client) == answer[half:]
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_a_fetch_that_waits_for_others_throttle_ends_with_its_client(new_rig: Callable[..., Rig]) -> None:
+    """Else one that connects anew for each fetch would soon have used up all descriptors."""
+    session = new_session(quota_table(fetch=1000))
+    budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
+    assert budget is not None
+    assert budget.charge(11_000, 0) == 1000
+    rig = new_rig(session=session, pair=tcp_pair)
+    rig.send(rig.client, request(FetchRequest(max_bytes=100), 11, 1))
+    rig.expect(rig.broker, b"")
+    assert session.muted_until_ms == 1000
+    rig.client.close()
+    assert rig.end() is CloseReason.CLIENT_CLOSED
