@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +11,11 @@ import structlog
 import trio
 from watchfiles import awatch
 
+from proxy.admin.ledger import LedgerBook
+from proxy.admin.quota_file_state import QuotaFileState
 from proxy.config import Config
 from proxy.drivers import monotonic_ms, run_hosting_trio
-from proxy.quota_book import QuotaBook, read_quota_file, reload_quota_file
+from proxy.quota_book import read_quota_file, reload_quota_file
 from proxy.reactor import Reactor
 from proxy.server import Server
 
@@ -24,7 +27,7 @@ WATCH_STEP_MS: Final = 500
 
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
-    book = QuotaBook(read_quota_file(config.quota_file))
+    book = LedgerBook(read_quota_file(config.quota_file))
     reactor = Reactor(monotonic_ms)
     try:
         run_hosting_trio(reactor, lambda: _main(config, reactor, book))
@@ -42,15 +45,24 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found
 
 
-async def _main(config: Config, reactor: Reactor, book: QuotaBook) -> None:
+async def _main(config: Config, reactor: Reactor, book: LedgerBook) -> None:
     server = Server(config, reactor, book)
+    quota_file = QuotaFileState(time.time)
     async with trio.open_nursery() as nursery:
+        listening = trio.Event()
+        if config.admin is not None:
+            from proxy.admin import start  # its libraries take half a second to import, and 20 MB
+
+            sources = start.Sources(server, book, quota_file, lambda: reactor.now_ms)
+            start.start(nursery, config.admin, sources, listening)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
         unwatch = trio.Event()
         if config.quota_file is not None:
-            nursery.start_soon(_watch_quota_file, config.quota_file, book, unwatch)
+            nursery.start_soon(_watch_quota_file, config.quota_file, book, quota_file, unwatch)
         try:
-            await server.serve()
+            async with trio.open_nursery() as serving:
+                await serving.start(server.serve)
+                listening.set()
         finally:
             unwatch.set()
         nursery.cancel_scope.cancel()
@@ -67,7 +79,7 @@ async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
             server.stop()
 
 
-async def _watch_quota_file(path: Path, book: QuotaBook, unwatch: trio.Event) -> None:
+async def _watch_quota_file(path: Path, book: LedgerBook, state: QuotaFileState, unwatch: trio.Event) -> None:
     """Reload at every change, also when the file is replaced, as editors and orchestrators do: so watch its
     directory. Cancelling waits for the watching thread, up to 5 s; `unwatch` ends that at once.
     """
@@ -75,4 +87,4 @@ async def _watch_quota_file(path: Path, book: QuotaBook, unwatch: trio.Event) ->
     async for _changes in awatch(
         directory, watch_filter=None, recursive=False, step=WATCH_STEP_MS, stop_event=unwatch
     ):
-        await reload_quota_file(path, book)
+        state.note(good=await reload_quota_file(path, book))

@@ -1,0 +1,158 @@
+"""HTTP for operators: /metrics, /healthz, /readyz. Starlette's routes on hypercorn's connections, in Trio.
+
+Hypercorn's own server is left out: it has no limit of connections, lets an error of one end them all, and
+waits without limit for a client that does not read, even to stop. Here connections are few, each ends alone,
+and sending has a deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+import trio
+from hypercorn.config import Config as HttpConfig
+from hypercorn.logging import Logger
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import wrap_app
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from proxy import sockets
+from proxy.addresses import Address
+from proxy.admin.exposition import render
+from proxy.admin.metrics import Sources, families
+from proxy.admin.readiness import Readiness
+from proxy.config import ConfigError
+
+log = structlog.get_logger("weir.admin")
+
+CONNECTIONS_MAX: Final = 32
+SEND_S: Final = 10.0
+"""How long a client may take to receive a response."""
+IDLE_S: Final = 5
+"""How long a connection may be without a whole request."""
+
+
+def listen(address: Address) -> list[socket.socket]:
+    """Return listening sockets. Raises ConfigError if there are none to be had."""
+    try:
+        return sockets.listen(address)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"cannot listen on {address}: {reason}: choose another --admin") from None
+
+
+def application(sources: Sources, readiness: Readiness) -> Starlette:
+    """Return the three pages."""
+    scraping = trio.Lock()
+
+    async def metrics(request: Request) -> Response:
+        ready = await readiness.problem() is None
+        async with scraping:
+            text, content_type = await render(
+                families(sources, ready=ready), request.headers.get("accept", "")
+            )
+        return Response(text, headers={"content-type": content_type})
+
+    async def healthz(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(_request: Request) -> Response:
+        problem = await readiness.problem()
+        if problem is None:
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse(f"not ready: {problem}\n", status_code=503)
+
+    pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
+        "/metrics": metrics,
+        "/healthz": healthz,
+        "/readyz": readyz,
+    }
+    return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
+
+
+class Endpoint:
+    """Serves an application on listening sockets, until cancelled."""
+
+    def __init__(self, listening: list[socket.socket], app: Starlette) -> None:
+        """Take over the sockets."""
+        self._listening = listening
+        self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # ASGI's scopes, as each library types them
+        self._config = _http_config()
+        self._open: set[_Stream] = set()
+
+    async def serve(self) -> None:
+        """Accept connections until cancelled, then close all of them at once."""
+        logging.getLogger("trio.serve_listeners").setLevel(logging.CRITICAL)  # the server says the same
+        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._listening]
+        async with trio.open_nursery() as connections:
+            try:
+                await trio.serve_listeners(self._connection, listeners, handler_nursery=connections)
+            finally:
+                sockets.close_all(self._listening)
+                for stream in self._open:
+                    stream.close()
+
+    async def _connection(self, stream: trio.SocketStream) -> None:
+        if len(self._open) >= CONNECTIONS_MAX:
+            await trio.aclose_forcefully(stream)
+            return
+        bounded = _Stream(stream)
+        self._open.add(bounded)
+        try:
+            await TCPServer(self._app, self._config, WorkerContext(None), ConnectionState({}), bounded)  # type: ignore[arg-type]  # what it uses of a stream
+        except Exception as error:  # a bug in parsing HTTP must end nothing but its connection
+            log.error("internal error, the admin connection is closed; please report this", exc_info=error)
+        finally:
+            self._open.discard(bounded)
+            bounded.close()
+
+
+class _Stream:
+    """A socket as hypercorn uses it, but no send lasts for ever. (No `do_handshake` means no TLS.)"""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self.socket = stream.socket
+        self.receive_some = stream.receive_some
+        self.send_eof = stream.send_eof
+        self.aclose = stream.aclose
+
+    async def send_all(self, data: bytes) -> None:
+        """Raises trio.BrokenResourceError, also if the peer takes too long."""
+        with trio.move_on_after(SEND_S) as deadline:
+            await self._stream.send_all(data)
+        if deadline.cancelled_caught:
+            raise trio.BrokenResourceError("the client does not read")
+
+    def close(self) -> None:
+        """Wake up, with an error, whoever uses it."""
+        self.socket.close()
+
+
+class _Log(Logger):
+    """Hypercorn's messages: only failures are of interest, and in our format."""
+
+    async def exception(self, message: str, *_args: object, **_kwargs: object) -> None:
+        log.exception("internal error in an admin page; please report this", what=message)
+
+
+def _http_config() -> HttpConfig:
+    config = HttpConfig()
+    config.errorlog = None
+    config.accesslog = None
+    config.logger_class = _Log
+    config.include_server_header = False
+    config.keep_alive_timeout = IDLE_S
+    config.read_timeout = IDLE_S
+    config.h2_max_concurrent_streams = 4
+    config.websocket_max_message_size = 4096  # there are no websockets; so much until they are told
+    return config

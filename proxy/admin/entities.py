@@ -1,0 +1,106 @@
+"""Reading the budgets: totals of all of them, and the figures of those that were charged the most.
+
+Clients choose their client-ids, so the number of budgets is theirs to choose as well. Prometheus keeps every
+label value that it has ever seen: only the `ENTITIES_MAX` largest are shown one by one. All of them count in
+the totals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple
+
+from proxy.admin.ledger import LedgerBook, Pot, Total
+from quotas import Budget
+
+ENTITIES_MAX: Final = 1000
+NAME_CHARS_MAX: Final = 200
+"""Kafka allows client-ids of 32 KB."""
+SLICE: Final = 1000
+"""Budgets to look at in one go: about a millisecond."""
+
+
+class Entity(NamedTuple):
+    """The figures of one budget."""
+
+    labels: tuple[str, str, str, str]
+    """broker, quota, user, client_id."""
+    charged: float
+    rate: float
+    """Units per second, now."""
+    limit: float
+    throttled: int
+    throttle_ms: int
+
+
+@dataclass(slots=True)
+class Reading:
+    """All budgets at one time, as far as they are shown."""
+
+    totals: dict[Pot, Total] = field(default_factory=dict)
+    """Of all budgets, shown or not, and of those that have expired."""
+    counts: dict[Pot, int] = field(default_factory=dict)
+    """How many budgets are remembered."""
+    shown: list[Entity] = field(default_factory=list)
+    hidden: int = 0
+    """How many are not among `shown`."""
+
+
+def read(book: LedgerBook, now_ms: int, reading: Reading, most: int = ENTITIES_MAX) -> Iterator[None]:
+    """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work."""
+    largest: list[tuple[Pot, Budget]] = []
+    for pot, kind in list(book.pots()):
+        total = reading.totals[pot] = book.forgotten(pot)
+        budgets = iter(list(kind))  # it may change between two steps
+        reading.counts[pot] = len(kind)
+        while part := list(islice(budgets, SLICE)):
+            for budget in part:
+                total.add(budget)
+            candidates = [*largest, *((pot, budget) for budget in part)]
+            largest = (
+                candidates if len(candidates) <= most else heapq.nlargest(most, candidates, key=_charged)
+            )
+            yield
+    reading.hidden = sum(reading.counts.values()) - len(largest)
+    remaining = iter(largest)
+    while some := list(islice(remaining, SLICE // 4)):
+        reading.shown += [_entity(pot, budget, now_ms) for pot, budget in some]
+        yield
+
+
+def _charged(candidate: tuple[Pot, Budget]) -> float:
+    return candidate[1].charged
+
+
+def _entity(pot: Pot, budget: Budget, now_ms: int) -> Entity:
+    return Entity(
+        labels=(
+            broker_label(pot.node_id),
+            pot.quota,
+            shortened(budget.tags.user),
+            shortened(budget.tags.client_id),
+        ),
+        charged=budget.charged,
+        rate=budget.rate(now_ms),
+        limit=budget.limit,
+        throttled=budget.throttled,
+        throttle_ms=budget.throttle_ms_total,
+    )
+
+
+def broker_label(node_id: int | None) -> str:
+    """Name a broker; the id of one that was reached before it was known is `unknown`."""
+    return "unknown" if node_id is None else str(node_id)
+
+
+def shortened(name: str) -> str:
+    """Return the name as a label value: short, encodable, and no two names the same."""
+    plain = name.encode("utf-8", "replace").decode("utf-8")
+    if len(name) <= NAME_CHARS_MAX and plain == name:
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{plain[:NAME_CHARS_MAX]}…{digest}"

@@ -1,0 +1,181 @@
+"""What is exposed: every metric's name, meaning, labels and source. docs/operations.md has the same table.
+
+Values are plain integers that the proxy keeps anyway; they are read when somebody asks.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+
+from protocol import schema
+from proxy.admin.entities import Entity, Reading, broker_label, read
+from proxy.admin.ledger import LedgerBook, Pot, Total
+from proxy.admin.quota_file_state import QuotaFileState
+from proxy.reasons import CloseReason
+from proxy.server import Server
+
+Row: TypeAlias = tuple[tuple[str, ...], float]
+"""Label values, value."""
+
+BROKER_QUOTA = ("broker", "quota")
+ENTITY = (*BROKER_QUOTA, "user", "client_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the figures come from."""
+
+    server: Server
+    book: LedgerBook
+    quota_file: QuotaFileState
+    now_ms: Callable[[], int]
+    """The clock of the budgets."""
+
+
+def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
+    """Yield every metric of Weir's own; None is a place to let others work."""
+    yield from _process(sources, ready=ready)
+    yield from _sessions(sources.server)
+    yield from _quota_table(sources)
+    reading = Reading()
+    yield from read(sources.book, sources.now_ms(), reading)
+    yield from _quotas(reading)
+    yield from _entities(reading.shown)
+
+
+def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
+    server = sources.server
+    build = {"version": version("kafka-weir"), "python": platform.python_version()}
+    yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
+    yield _gauge("weir_ready", "1 if /readyz answers 200.", ready)
+    yield _gauge("weir_brokers", "Brokers known; each has a listener of Weir's.", len(server.book.nodes))
+    known = GaugeMetricFamily(
+        "weir_broker_info",
+        "Each broker's own address, and Weir's port for it.",
+        labels=["broker", "upstream", "port"],
+    )
+    for node_id, address in sorted(server.book.nodes.items()):
+        known.add_metric([str(node_id), str(address), str(server.config.ports.port(node_id))], 1)
+    yield known
+
+
+def _sessions(server: Server) -> Iterator[Metric]:
+    counters = server.counters
+    yield _gauge("weir_sessions_open", "Client connections now.", counters.sessions_open)
+    yield _counter("weir_sessions_opened", "Sessions that reached a broker.", counters.sessions_opened)
+    yield _counters(
+        "weir_sessions_closed",
+        "Sessions that ended, and connections refused.",
+        ("reason",),
+        (((reason.value,), counters.closed[reason]) for reason in CloseReason),
+    )
+    yield _counters(
+        "weir_requests",
+        "Requests by API and version, where Weir knows both.",
+        ("api", "version"),
+        (
+            ((_api_name(api), str(number)), plan.requests)
+            for (api, number), plan in sorted(server.plans.items())
+        ),
+    )
+    yield _counter(
+        "weir_requests_not_understood",
+        "Requests of an API or version that Weir has no schema for.",
+        counters.requests_not_understood,
+    )
+    yield _counter("weir_throttles", "How often a client was made to wait.", counters.throttles)
+
+
+def _quota_table(sources: Sources) -> Iterator[Metric]:
+    book, file = sources.book, sources.quota_file
+    yield _gauge("weir_quotas_configured", "Quota values in force.", len(book.table))
+    yield _counter("weir_quota_table_changes", "How often other quotas came into force.", book.generation)
+    yield _gauge(
+        "weir_quota_file_last_reload_successful",
+        "0 if the quota file in place was refused.",
+        file.last_was_good,
+    )
+    yield _gauge(
+        "weir_quota_file_last_reload_success_timestamp_seconds",
+        "When the quota file was last read without a mistake.",
+        file.last_good_s,
+    )
+
+
+def _quotas(reading: Reading) -> Iterator[Metric]:
+    def totals(name: str, meaning: str, of: Callable[[Total], float]) -> Metric:
+        rows = ((_pot_labels(pot), of(total)) for pot, total in reading.totals.items())
+        return _counters(name, meaning, BROKER_QUOTA, rows)
+
+    yield totals("weir_quota_bytes", "Bytes charged to any quota.", lambda total: total.charged)
+    yield totals(
+        "weir_quota_throttles", "Charges answered with a throttle time.", lambda total: total.throttled
+    )
+    yield totals(
+        "weir_quota_throttle_seconds", "Their throttle times.", lambda total: total.throttle_ms / 1000
+    )
+    counts = ((_pot_labels(pot), count) for pot, count in reading.counts.items())
+    yield _gauges("weir_quota_entities", "Budgets remembered.", BROKER_QUOTA, counts)
+    yield _gauge("weir_quota_entities_hidden", "Budgets without metrics of their own.", reading.hidden)
+
+
+def _entities(shown: list[Entity]) -> Iterator[Metric]:
+    def counters(name: str, meaning: str, of: Callable[[Entity], float]) -> Metric:
+        return _counters(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
+
+    def gauges(name: str, meaning: str, of: Callable[[Entity], float]) -> Metric:
+        return _gauges(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
+
+    yield counters("weir_entity_bytes", "Bytes charged.", lambda entity: entity.charged)
+    yield gauges(
+        "weir_entity_rate_bytes_per_second", "What is compared with the limit.", lambda entity: entity.rate
+    )
+    yield gauges(
+        "weir_entity_limit_bytes_per_second",
+        "The quota; +Inf if it was removed.",
+        lambda entity: entity.limit,
+    )
+    yield counters(
+        "weir_entity_throttles", "Charges answered with a throttle time.", lambda entity: entity.throttled
+    )
+    yield counters(
+        "weir_entity_throttle_seconds", "Their throttle times.", lambda entity: entity.throttle_ms / 1000
+    )
+
+
+def _api_name(api_key: int) -> str:
+    """Kafka's name, as in its own metrics: `Produce`."""
+    found = schema.api(api_key)
+    return str(api_key) if found is None else found.name
+
+
+def _pot_labels(pot: Pot) -> tuple[str, str]:
+    return broker_label(pot.node_id), pot.quota
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, meaning, value=float(value))
+
+
+def _counter(name: str, meaning: str, value: float) -> Metric:
+    return CounterMetricFamily(name, meaning, value=float(value))
+
+
+def _gauges(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Metric:
+    family = GaugeMetricFamily(name, meaning, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _counters(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Metric:
+    family = CounterMetricFamily(name, meaning, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family

@@ -1,0 +1,78 @@
+"""Whether clients can be served now, and if not, why.
+
+Brokers are asked when somebody asks Weir, at most every `CHECK_S`: one connection as a rule, more if that
+broker does not answer at once. A broker that closes the connection unasked counts as there: one that wants
+SASL does so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from proxy.addresses import Address
+from proxy.discovery import DiscoveryError, discover
+from proxy.server import Server
+
+CHECK_S: Final = 5.0
+"""How long an answer counts."""
+PATIENCE_S: Final = 3.0
+"""How long one check takes at most."""
+STAGGER_S: Final = 0.02
+"""How long a broker is alone in being asked before the next one is, too."""
+REASONS_MAX: Final = 3
+
+
+class Readiness:
+    """Starting, then ready as long as a broker answers, then draining."""
+
+    def __init__(self, server: Server, listening: trio.Event) -> None:
+        """`listening` is set once clients can connect."""
+        self._server = server
+        self._listening = listening
+        self._checking = trio.Lock()
+        self._checked_s = -math.inf
+        self._unreachable: str | None = None
+
+    async def problem(self) -> str | None:
+        """Return why clients cannot be served, None if they can."""
+        if self._server.stopping:
+            return "draining"
+        if not self._listening.is_set():
+            return "starting"
+        async with self._checking:
+            if trio.current_time() - self._checked_s >= CHECK_S:
+                known, configured = self._server.book.nodes.values(), self._server.config.upstream
+                self._unreachable = await _unreachable(dict.fromkeys([*known, *configured]))
+                self._checked_s = trio.current_time()
+        return self._unreachable
+
+
+async def _unreachable(addresses: Iterable[Address]) -> str | None:
+    """Ask the brokers until one answers; return what is wrong if none does."""
+    failures: list[str] = []
+    found = False
+
+    async def ask(address: Address) -> None:
+        nonlocal found
+        try:
+            await discover([address], PATIENCE_S)
+        except DiscoveryError as error:
+            if not error.reachable:
+                failures.append(str(error))
+                return
+        found = True
+        asking.cancel_scope.cancel()
+
+    with trio.move_on_after(PATIENCE_S):
+        async with trio.open_nursery() as asking:
+            for address in addresses:
+                asking.start_soon(ask, address)
+                await trio.sleep(STAGGER_S)
+    if found:
+        return None
+    said = "; ".join(failures[:REASONS_MAX]) or f"no answer within {PATIENCE_S:g} s"
+    return f"no upstream broker could be reached: {said}"

@@ -1,0 +1,24 @@
+"""Putting the endpoint together, and starting it."""
+
+from __future__ import annotations
+
+import structlog
+import trio
+
+from proxy.addresses import Address
+from proxy.admin.endpoint import Endpoint, application, listen
+from proxy.admin.metrics import Sources
+from proxy.admin.readiness import Readiness
+
+__all__ = ["Sources", "start"]
+
+log = structlog.get_logger("weir.admin")
+
+
+def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: trio.Event) -> None:
+    """Serve in the nursery until it is cancelled; `listening` is set once clients can connect. Raises
+    ConfigError.
+    """
+    endpoint = Endpoint(listen(address), application(sources, Readiness(sources.server, listening)))
+    nursery.start_soon(endpoint.serve)
+    log.info("admin endpoint listening", address=str(address))
