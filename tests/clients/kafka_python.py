@@ -2,139 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import importlib.metadata
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from tests.clients.model import Acks, ClientError, Consumed, Produced, Record
-from tests.kafka.jars import cache_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-_WORKER = Path(__file__).with_name("kafka_python_worker.py")
-_START_S = 30.0
+from tests.clients.worker_client import WorkerClient
 
 
-class KafkaPython:
+class KafkaPython(WorkerClient):
     """See `model.Client`. Release 3 speaks with every broker from 0.10 on, as 2.3 does.
 
     Releases before 3 (seen: 2.0.6 to 2.3.3) lost what was sent with acks 0 just before closing.
     """
 
-    def __init__(self, release: str | None = None) -> None:
-        self.release = release
-
-    @property
-    def name(self) -> str:
-        """For test ids."""
-        return f"kafka-python-{self.release}" if self.release else "kafka-python"
-
-    def produce(
-        self,
-        bootstrap: str,
-        topic: str,
-        messages: Sequence[bytes],
-        *,
-        acks: Acks = "all",
-        partition: int | None = None,
-        client_id: str = "weir-tests",
-        config: Mapping[str, Any] | None = None,
-        timeout_s: float = 60.0,
-    ) -> Produced:
-        """See `model.Client`."""
-        job: dict[str, Any] = {"do": "produce", "acks": acks, "partition": partition}
-        job |= {"messages": [base64.b64encode(message).decode() for message in messages]}
-        result = self._run(job | _common(bootstrap, topic, client_id, config, timeout_s))
-        return Produced(result["seconds"], result["throttle_max_ms"], tuple(result["throttle_ms"]))
-
-    def consume(
-        self,
-        bootstrap: str,
-        topic: str,
-        count: int,
-        *,
-        group: str | None = None,
-        client_id: str = "weir-tests",
-        config: Mapping[str, Any] | None = None,
-        timeout_s: float = 60.0,
-    ) -> Consumed:
-        """See `model.Client`."""
-        job = {"do": "consume", "count": count, "group": group}
-        result = self._run(job | _common(bootstrap, topic, client_id, config, timeout_s))
-        records = tuple(
-            Record(partition, offset, base64.b64decode(value), at_s)
-            for partition, offset, value, at_s in result["records"]
-        )
-        if len(records) < count:
-            raise ClientError(f"{len(records)} of {count} records after {result['seconds']:.1f} s")
-        return Consumed(records, result["seconds"], result["throttle_max_ms"], tuple(result["throttle_ms"]))
-
-    def _run(self, job: dict[str, Any]) -> dict[str, Any]:
-        environment = dict(os.environ)
-        if self.release is not None:
-            environment["PYTHONPATH"] = str(installed(self.release))
-        try:
-            done = subprocess.run(
-                [sys.executable, "-P", str(_WORKER)],
-                input=json.dumps(job),
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=job["timeout_s"] + _START_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ClientError(f"{self.name} hung for {error.timeout:.0f} s") from error
-        if done.returncode != 0:
-            raise ClientError(f"{self.name} failed:\n{done.stderr[-2000:]}")
-        result: dict[str, Any] = json.loads(done.stdout)
-        expected = self.release or importlib.metadata.version("kafka-python")
-        if result["version"] != expected:
-            raise ClientError(f"kafka-python {result['version']} ran where {expected} was asked for")
-        return result
-
-
-def _common(
-    bootstrap: str, topic: str, client_id: str, config: Mapping[str, Any] | None, timeout_s: float
-) -> dict[str, Any]:
-    options = {"client_id": client_id, "config": dict(config or {}), "timeout_s": timeout_s}
-    return {"bootstrap": bootstrap.split(","), "topic": topic} | options
-
-
-def installed(release: str) -> Path:
-    """The directory that holds one release, installed by pip on first use. Raises ClientError.
-
-    Safe beside other processes: each installs into a directory of its own and renames it.
-    """
-    target = cache_directory() / "clients" / f"kafka-python-{release}"
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as directory:
-        fresh = Path(directory) / "site"
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-        ]
-        command += ["--target", str(fresh), f"kafka-python=={release}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ClientError(f"could not install kafka-python {release}:\n{done.stderr[-2000:]}")
-        try:
-            fresh.rename(target)
-        except OSError:
-            if not target.is_dir():  # unless another process was faster
-                raise
-    return target
+    library = "kafka-python"
+    worker = Path(__file__).with_name("kafka_python_worker.py")

@@ -1,7 +1,7 @@
 """One job for kafka-python, in a process of its own: `kafka_python_worker.py < job.json > result.json`.
 
 A process of its own lets tests use releases that cannot be imported side by side. What a job and a result
-hold is in `kafka_python.py`; message values travel in base64.
+hold is in `worker_client.py`; message values travel in base64.
 """
 
 import base64

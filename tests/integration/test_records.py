@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients import Librdkafka, create_topic
-from tests.clients.test_clients import CLIENTS, VERSIONS, assert_arrived, some_messages
+from tests.clients import Aiokafka, KafkaPython, Librdkafka, create_topic
+from tests.clients.test_clients import MATRIX, VERSIONS, assert_arrived, some_messages
 
 if TYPE_CHECKING:
     from tests.clients import Acks, Client
     from tests.integration.conftest import StartWeir
+    from tests.kafka import Cluster
     from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
@@ -25,9 +27,25 @@ consumer_byte_rate = 1000000000
 """
 """A quota that is charged with every request and never exceeded."""
 
+WITH_CODECS = [
+    *(pytest.param(Librdkafka(), version, id=f"librdkafka-{version}") for version in VERSIONS),
+    *(
+        pytest.param(client, version, id=f"{client.name}-{version}", marks=pytest.mark.oracle)
+        for client, version in (
+            *((KafkaPython(codecs=True), version) for version in VERSIONS),
+            (Aiokafka("0.12.0", codecs=True), "0.10.2.2"),
+            *((Aiokafka(codecs=True), version) for version in VERSIONS[1:]),
+        )
+    ),
+]
+CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+"""By the code that a batch carries in its attributes."""
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("client", CLIENTS)
+BATCH_HEAD = Struct(">qi4xb")  # first offset, length of the rest, CRC or leader epoch, magic
+ATTRIBUTES_V1, ATTRIBUTES_V2 = Struct(">17xB"), Struct(">22xB")
+
+
+@pytest.mark.parametrize(("client", "version"), MATRIX)
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_each_record_arrives_once_in_order_unchanged(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: Client, version: str, acks: Acks
@@ -38,16 +56,17 @@ def test_each_record_arrives_once_in_order_unchanged(
     weir = start_weir(cluster.bootstrap, GENEROUS)
     create_topic(weir.bootstrap, topic)
     messages = some_messages(2000, 500)
-    client.produce(weir.bootstrap, topic, messages[:1])  # see test_clients
+    # One answered message first: a leader that is not ready closes the connection of acks=0, and what was on
+    # its way is lost.
+    client.produce(weir.bootstrap, topic, messages[:1])
     client.produce(weir.bootstrap, topic, messages[1:], acks=acks)
     consumed = client.consume(weir.bootstrap, topic, len(messages))
-    assert_arrived(client, acks, consumed, messages)
+    assert_arrived(acks, consumed, messages)
     assert weir.stop() == 0
     assert_no_complaint(weir.log)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("client", "version"), MATRIX)
 def test_messages_of_one_megabyte_arrive(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: Client, version: str
 ) -> None:
@@ -60,8 +79,7 @@ def test_messages_of_one_megabyte_arrive(
     assert_no_complaint(weir.log)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("client", "version"), MATRIX)
 def test_a_group_goes_on_where_it_committed(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: Client, version: str
 ) -> None:
@@ -95,6 +113,37 @@ def test_every_broker_of_a_cluster_is_reached_through_weir(
     assert weir.stop() == 0
     assert served | {entry["node_id"] for entry in entries(weir.log) if "node_id" in entry} == {0, 1, 2}
     assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize(("client", "version"), WITH_CODECS)
+def test_compressed_records_arrive_unchanged_and_compressed(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: Client, version: str
+) -> None:
+    cluster = kafka_cluster(version)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    option = "compression.type" if isinstance(client, Librdkafka) else "compression_type"
+    messages = [bytes([65 + number % 26]) * 1000 for number in range(300)]
+    for codec, bits in CODECS.items():
+        if codec == "zstd" and version == "0.10.2.2":
+            continue  # since 2.1 (KIP-110)
+        name = f"{topic}-{codec}"
+        create_topic(weir.bootstrap, name)
+        client.produce(weir.bootstrap, name, messages, config={option: codec})
+        assert client.consume(weir.bootstrap, name, len(messages)).values == messages, codec
+        assert stored_codecs(cluster, name) == {bits}, codec
+    assert_no_complaint(weir.log)
+
+
+def stored_codecs(cluster: Cluster, topic: str) -> set[int]:
+    """The compression codes of all batches that the broker has in its log of partition 0."""
+    log = (cluster.directory / "data" / "log-0" / f"{topic}-0" / f"{0:020}.log").read_bytes()
+    codes, at = set(), 0
+    while at < len(log):
+        _offset, length, magic = BATCH_HEAD.unpack_from(log, at)
+        (attributes,) = (ATTRIBUTES_V2 if magic == 2 else ATTRIBUTES_V1).unpack_from(log, at)
+        codes.add(attributes & 7)
+        at += 12 + length
+    return codes
 
 
 def test_over_ipv6(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str) -> None:

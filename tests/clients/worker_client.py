@@ -1,0 +1,141 @@
+"""A Python client library, the installed release or another one, each job in a process of its own."""
+
+from __future__ import annotations
+
+import base64
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tests.clients.model import Acks, ClientError, Consumed, Produced, Record
+from tests.kafka.jars import cache_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_START_S = 30.0
+_CODECS = ("cramjam==2.14.0", "lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0")
+"""What the libraries need for compression other than gzip."""
+
+
+class WorkerClient:
+    """See `model.Client`. A subclass names the library and the script that does a job, JSON in and out."""
+
+    library: ClassVar[str]
+    worker: ClassVar[Path]
+
+    def __init__(self, release: str | None = None, *, codecs: bool = False) -> None:
+        """`codecs` adds the libraries that snappy, lz4 and zstd need."""
+        self.release = release
+        self._codecs = codecs
+
+    @property
+    def name(self) -> str:
+        """For test ids."""
+        return f"{self.library}-{self.release}" if self.release else self.library
+
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        messages: Sequence[bytes],
+        *,
+        acks: Acks = "all",
+        partition: int | None = None,
+        client_id: str = "weir-tests",
+        config: Mapping[str, Any] | None = None,
+        timeout_s: float = 60.0,
+    ) -> Produced:
+        """See `model.Client`."""
+        job: dict[str, Any] = {"do": "produce", "acks": acks, "partition": partition}
+        job |= {"messages": [base64.b64encode(message).decode() for message in messages]}
+        result = self._run(job | _common(bootstrap, topic, client_id, config, timeout_s))
+        return Produced(result["seconds"], result["throttle_max_ms"], tuple(result["throttle_ms"]))
+
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        group: str | None = None,
+        client_id: str = "weir-tests",
+        config: Mapping[str, Any] | None = None,
+        timeout_s: float = 60.0,
+    ) -> Consumed:
+        """See `model.Client`."""
+        job = {"do": "consume", "count": count, "group": group}
+        result = self._run(job | _common(bootstrap, topic, client_id, config, timeout_s))
+        records = tuple(
+            Record(partition, offset, base64.b64decode(value), at_s)
+            for partition, offset, value, at_s in result["records"]
+        )
+        if len(records) < count:
+            raise ClientError(f"{len(records)} of {count} records after {result['seconds']:.1f} s")
+        return Consumed(records, result["seconds"], result["throttle_max_ms"], tuple(result["throttle_ms"]))
+
+    def _run(self, job: dict[str, Any]) -> dict[str, Any]:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", str(self.worker)],
+                input=json.dumps(job),
+                env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(map(str, self._directories()))},
+                capture_output=True,
+                text=True,
+                timeout=job["timeout_s"] + _START_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ClientError(f"{self.name} hung for {error.timeout:.0f} s") from error
+        if done.returncode != 0:
+            raise ClientError(f"{self.name} failed:\n{done.stderr[-2000:]}")
+        result: dict[str, Any] = json.loads(done.stdout)
+        expected = self.release or importlib.metadata.version(self.library)
+        if result["version"] != expected:
+            raise ClientError(f"{self.library} {result['version']} ran where {expected} was asked for")
+        return result
+
+    def _directories(self) -> list[Path]:
+        """What the worker finds before the installed packages."""
+        directories = []
+        if self.release is not None:
+            directories.append(installed(self.name, f"{self.library}=={self.release}"))
+        if self._codecs:
+            directories.append(installed("codecs", *_CODECS))
+        return directories
+
+
+def _common(
+    bootstrap: str, topic: str, client_id: str, config: Mapping[str, Any] | None, timeout_s: float
+) -> dict[str, Any]:
+    options = {"client_id": client_id, "config": dict(config or {}), "timeout_s": timeout_s}
+    return {"bootstrap": bootstrap.split(","), "topic": topic} | options
+
+
+def installed(name: str, *requirements: str) -> Path:
+    """The directory `name` with these requirements, installed by pip on first use. Raises ClientError.
+
+    Safe beside other processes: each installs into a directory of its own and renames it.
+    """
+    target = cache_directory() / "clients" / name
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as directory:
+        fresh = Path(directory) / "site"
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command += ["--no-deps", "--target", str(fresh), *requirements]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ClientError(f"could not install {' '.join(requirements)}:\n{done.stderr[-2000:]}")
+        try:
+            fresh.rename(target)
+        except OSError:
+            if not target.is_dir():  # unless another process was faster
+                raise
+    return target
