@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from tests.clients.model import MAX_MESSAGE_BYTES, Acks, ClientError, Consumed, Produced, Record
@@ -23,15 +23,19 @@ _ANY_PARTITION = -1
 def create_topic(
     bootstrap: str, topic: str, partitions: int = 1, replication: int = 1, timeout_s: float = 30.0
 ) -> None:
-    """Create a topic and return when every partition has a leader. Raises ClientError."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    """Create a topic and return when every partition's leader answers for it. Raises ClientError.
+
+    Metadata names a leader before that broker knows of it (seen with 4.2.0). What is sent to it in between is
+    refused and sent again, behind what came later; with acks=0 the connection is closed, its records lost.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     future = admin.create_topics([NewTopic(topic, partitions, replication)])[topic]
     try:
         future.result(timeout_s)
     except KafkaException as error:
         raise ClientError(f"could not create topic {topic}: {error}") from error
     deadline = time.monotonic() + timeout_s
-    while not _has_leaders(admin, topic, partitions):
+    while not (_has_leaders(admin, topic, partitions) and _leaders_answer(admin, topic, partitions)):
         if time.monotonic() > deadline:
             raise ClientError(f"topic {topic}: not every partition got a leader within {timeout_s:.0f} s")
 
@@ -39,6 +43,12 @@ def create_topic(
 def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
     found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
     return sum(partition.leader >= 0 for partition in found) == partitions
+
+
+def _leaders_answer(admin: AdminClient, topic: str, partitions: int) -> bool:
+    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+    answers = admin.list_offsets(asked, request_timeout=10).values()
+    return all(answer.exception() is None for answer in answers)
 
 
 class Librdkafka:
