@@ -1,8 +1,8 @@
 """HTTP for operators: /metrics, /healthz, /readyz. Starlette's routes on hypercorn's connections, in Trio.
 
 Hypercorn's own server is left out: it has no limit of connections, lets an error of one end them all, and
-waits without limit for a client that does not read, even to stop. Here connections are few, each ends alone,
-and sending has a deadline.
+waits without limit for a client that does not read, even to stop. Here connections are few and short,
+each ends alone, and sending has a deadline.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ SEND_S: Final = 10.0
 """How long a client may take to receive a response."""
 IDLE_S: Final = 5
 """How long a connection may be without a whole request."""
+CONNECTION_S: Final = 30.0
+"""How long a connection may last at all; each serves one request."""
 
 
 def listen(address: Address) -> list[socket.socket]:
@@ -108,7 +110,14 @@ class Endpoint:
         bounded = _Stream(stream)
         self._open.add(bounded)
         try:
-            await TCPServer(self._app, self._config, WorkerContext(None), ConnectionState({}), bounded)  # type: ignore[arg-type]  # what it uses of a stream
+            with trio.move_on_after(CONNECTION_S):
+                await TCPServer(
+                    self._app,
+                    self._config,
+                    WorkerContext(None),
+                    ConnectionState({}),
+                    bounded,  # type: ignore[arg-type]  # it has what is used of a stream
+                )
         except Exception as error:  # a bug in parsing HTTP must end nothing but its connection
             log.error("internal error, the admin connection is closed; please report this", exc_info=error)
         finally:
@@ -151,6 +160,7 @@ def _http_config() -> HttpConfig:
     config.accesslog = None
     config.logger_class = _Log
     config.include_server_header = False
+    config.keep_alive_max_requests = 1
     config.keep_alive_timeout = IDLE_S
     config.read_timeout = IDLE_S
     config.h2_max_concurrent_streams = 4

@@ -1,0 +1,475 @@
+"""The admin endpoint over real sockets: what it answers, and that nothing said to it disturbs the proxy."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from structlog.testing import capture_logs
+
+from proxy import config
+from proxy.addresses import Address
+from proxy.admin import endpoint, readiness
+from proxy.admin.endpoint import Endpoint, application, listen
+from proxy.admin.ledger import LedgerBook
+from proxy.admin.metrics import Sources
+from proxy.admin.quota_file_state import QuotaFileState
+from proxy.admin.readiness import Readiness
+from proxy.config import ConfigError
+from proxy.drivers import monotonic_ms, run_hosting_trio
+from proxy.reactor import Reactor
+from proxy.server import Server
+from quotas import QuotaTable
+from tests.kafka.ports import free_range
+from tests.proxy.fake_broker import HOST, Connection, FakeCluster
+from tests.proxy.rigs import open_descriptors
+from tests.proxy.test_server import LONG_S, PING, PONG, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LARGE = b"x" * (64 << 20)
+"""More than the kernel holds for a client that does not read."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    before = open_descriptors()
+    yield
+    assert open_descriptors() <= before
+
+
+# HTTP, whatever is behind it
+
+
+async def _small(_request: Request) -> Response:
+    return PlainTextResponse("small")
+
+
+async def _large(_request: Request) -> Response:
+    return Response(LARGE)
+
+
+async def _broken(_request: Request) -> Response:
+    raise RuntimeError("a bug")
+
+
+PAGES = Starlette(
+    routes=[Route(f"/{page.__name__.strip('_')}", page) for page in (_small, _large, _broken)],
+)
+
+Client = Callable[[int], Awaitable[None]]
+
+
+def served(client: Client, app: Starlette = PAGES) -> None:
+    """Run a client against an endpoint; it is given the port."""
+
+    async def main() -> None:
+        port = free_range(1)
+        with trio.fail_after(LONG_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(Endpoint(listen(Address(HOST, port)), app).serve)
+                await client(port)
+                nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+async def get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
+    """Ask the standard library's client, in a thread."""
+
+    def ask() -> tuple[int, bytes, http.client.HTTPMessage]:
+        connection = http.client.HTTPConnection(HOST, port, timeout=LONG_S)
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), answer.headers
+        finally:
+            connection.close()
+
+    return await trio.to_thread.run_sync(ask)
+
+
+async def small(port: int) -> bytes:
+    status, body, _ = await get(port, "/small")
+    assert status == 200
+    return body
+
+
+async def closed_without(connection: trio.SocketStream) -> bytes:
+    """All that still comes until the other side closes."""
+    received = bytearray()
+    try:
+        async for part in connection:
+            received += part
+    except trio.BrokenResourceError:
+        pass
+    return bytes(received)
+
+
+HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(200))
+BAD = {
+    "nothing": b"",
+    "garbage": bytes(range(256)) * 8,
+    "TLS": HELLO,
+    "Kafka": PING,
+    "HTTP/9": b"GET /small HTTP/9.9\r\n\r\n",
+    "no host": b"GET /small HTTP/1.1\r\n\r\n",
+    "not ASCII": b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
+    "not ASCII, escaped": b"GET /%FF%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+    "an absolute URI": b"GET http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n",
+    "two hosts": b"GET /small HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    "two lengths": b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "a bad length": b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    "a bad chunk": b"POST /small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "a long line": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+    "a long header": b"GET /small HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 100_000 + b"\r\n\r\n",
+    "half a request": b"GET /small HTTP/1.1\r\nHo",
+    "an upgrade": b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    "an upgrade to nothing": b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+    b"Upgrade: websocket\r\n\r\n",
+    "an upgrade to h2c": b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+    b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n",
+    "a bad upgrade to h2c": b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+    b"Upgrade: h2c\r\nHTTP2-Settings: !\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(range(200)),
+}
+
+
+@pytest.mark.parametrize("said", BAD.values(), ids=BAD)
+def test_bad_http_ends_its_own_connection_at_most(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "CONNECTION_S", 1.0)
+
+    async def client(port: int) -> None:
+        bad = await trio.open_tcp_stream(HOST, port)
+        async with bad:
+            await bad.send_all(said)
+            await bad.send_eof()
+            await closed_without(bad)
+        assert await small(port) == b"small"
+
+    with capture_logs() as logs:
+        served(client)
+    assert logs == []
+
+
+def test_a_bug_in_a_page_is_answered_and_logged() -> None:
+    async def client(port: int) -> None:
+        status, _, _ = await get(port, "/broken")
+        assert status == 500
+        assert await small(port) == b"small"
+
+    with capture_logs() as logs:
+        served(client)
+    assert [(entry["log_level"], entry["event"]) for entry in logs] == [
+        ("error", "internal error in an admin page; please report this")
+    ]
+
+
+def test_a_bug_in_a_connection_ends_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __init__(self, *_args: object) -> None:
+            raise RuntimeError("a bug")
+
+    async def client(port: int) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(endpoint, "TCPServer", Broken)
+            async with await trio.open_tcp_stream(HOST, port) as stream:
+                assert await closed_without(stream) == b""
+        assert await small(port) == b"small"
+
+    with capture_logs() as logs:
+        served(client)
+    assert ["please report this" in entry["event"] for entry in logs] == [True]
+
+
+def test_it_stops_although_a_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "SEND_S", float("inf"))
+    with socket.socket() as stuck:
+
+        async def client(port: int) -> None:
+            stuck.connect((HOST, port))
+            stuck.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            await trio.lowlevel.wait_readable(stuck)  # the answer has begun
+
+        served(client)
+
+
+def test_a_client_that_does_not_read_is_given_up_and_its_place_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "SEND_S", 0.1)
+    monkeypatch.setattr(endpoint, "CONNECTIONS_MAX", 1)
+
+    async def client(port: int) -> None:
+        async with await trio.open_tcp_stream(HOST, port) as stuck:
+            await stuck.send_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await stuck.receive_some(1), "the answer has begun"
+            while True:
+                try:
+                    assert await small(port) == b"small"
+                except (ConnectionError, http.client.HTTPException):  # closed at once: no place
+                    continue
+                break
+            assert len(await closed_without(stuck)) < len(LARGE)
+
+    served(client)
+
+
+def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "IDLE_S", LONG_S)
+
+    async def client(port: int) -> None:
+        crowd = [await trio.open_tcp_stream(HOST, port) for _ in range(endpoint.CONNECTIONS_MAX)]
+        async with await trio.open_tcp_stream(HOST, port) as one_more:
+            assert await closed_without(one_more) == b""
+        for stream in crowd:
+            await stream.send_all(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await closed_without(stream)).endswith(b"\r\n\r\nsmall")
+            await stream.aclose()
+        assert await small(port) == b"small"
+
+    served(client)
+
+
+def test_a_connection_that_says_nothing_whole_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "IDLE_S", 0.1)
+
+    async def client(port: int) -> None:
+        async with await trio.open_tcp_stream(HOST, port) as slow:
+            await slow.send_all(b"GET /small HT")
+            assert b" 200 " not in await closed_without(slow)
+
+    served(client)
+
+
+# The proxy's pages
+
+
+@dataclass
+class Stage:
+    """A server that was not started yet, its endpoint, and a fake cluster."""
+
+    server: Server
+    cluster: FakeCluster
+    broker: trio.CancelScope
+    nursery: trio.Nursery
+    admin: int
+    clients: int
+    listening: trio.Event
+
+    async def start(self) -> None:
+        """Let clients connect."""
+        await self.nursery.start(self.server.serve)
+        self.listening.set()
+
+    async def ready(self) -> tuple[int, str]:
+        """What /readyz answers."""
+        status, body, _ = await get(self.admin, "/readyz")
+        return status, body.decode()
+
+
+def play(script: Callable[[Stage], Awaitable[None]]) -> None:
+    """Run a script on a stage, Trio being a guest of the reactor."""
+    reactor = Reactor(monotonic_ms)
+    try:
+        run_hosting_trio(reactor, lambda: _stage(reactor, script))
+    finally:
+        reactor.close()
+
+
+async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -> None:
+    with trio.fail_after(LONG_S):
+        async with trio.open_nursery() as nursery:
+            cluster = FakeCluster()
+            cluster.may_answer.set()
+            broker = await nursery.start(cluster.serve, 0)
+            port = free_range(4)
+            options = {
+                "upstream": str(cluster.nodes[0]),
+                "listen": f"{HOST}:{port}",
+                "broker_ports": f"{port + 1}-{port + 2}",
+                "drain_timeout_s": LONG_S,
+            }
+            book = LedgerBook(QuotaTable())
+            server = Server(config.load(None, options), reactor, book)
+            listening = trio.Event()
+            sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: reactor.now_ms)
+            app = application(sources, Readiness(server, listening))
+            nursery.start_soon(Endpoint(listen(Address(HOST, port + 3)), app).serve)
+            await script(Stage(server, cluster, broker, nursery, port + 3, port, listening))
+            nursery.cancel_scope.cancel()
+
+
+def test_it_is_ready_between_start_and_drain() -> None:
+    async def script(stage: Stage) -> None:
+        assert await stage.ready() == (503, "not ready: starting\n")
+        await stage.start()
+        assert await stage.ready() == (200, "ready\n")
+        client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+        assert await client.ask(PING) == PONG
+        stage.cluster.may_answer = trio.Event()
+        await client.stream.send_all(PING)
+        await until(lambda: len(stage.cluster.asked) == 2)
+        stage.server.stop()
+        assert await stage.ready() == (503, "not ready: draining\n")
+        status, body, _ = await get(stage.admin, "/healthz")
+        assert (status, body) == (200, b"ok\n")
+        stage.cluster.may_answer.set()
+        assert await client.frame() == PONG
+        await client.stream.aclose()
+
+    play(script)
+
+
+def test_it_is_not_ready_while_no_broker_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "CHECK_S", 0.0)
+
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        assert (await stage.ready())[0] == 200
+        stage.broker.cancel()
+        await until(lambda: refused(stage.cluster.nodes[0]))
+        status, body = await stage.ready()
+        assert status == 503
+        assert body.startswith("not ready: no upstream broker could be reached: 127.0.0.1:")
+        assert body.endswith("connection refused\n")
+        _, metrics, _ = await get(stage.admin, "/metrics")
+        assert b"\nweir_ready 0.0\n" in metrics
+        stage.server.book.nodes[1] = (await back(stage)).nodes[1]
+        assert await stage.ready() == (200, "ready\n"), "any broker will do"
+
+    async def back(stage: Stage) -> FakeCluster:
+        await stage.nursery.start(stage.cluster.serve, 1)
+        return stage.cluster
+
+    play(script)
+
+
+def refused(address: Address) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(address) != 0
+
+
+def test_a_broker_that_never_answers_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "CHECK_S", 0.0)
+    monkeypatch.setattr(readiness, "PATIENCE_S", 0.2)
+
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        with socket.create_server((HOST, 0)) as mute:
+            stage.broker.cancel()
+            await until(lambda: refused(stage.cluster.nodes[0]))
+            stage.server.book.nodes[0] = Address(*mute.getsockname())
+            status, body = await stage.ready()
+            assert (status, "no upstream broker could be reached" in body) == (503, True)
+
+    play(script)
+
+
+def test_a_broker_that_wants_something_else_first_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener that wants SASL or TLS closes the connection at the first request."""
+    monkeypatch.setattr(readiness, "CHECK_S", 0.0)
+
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        (listener,) = await trio.open_tcp_listeners(0, host=HOST)
+
+        async def close(stream: trio.SocketStream) -> None:
+            await stream.receive_some()
+            await stream.aclose()
+
+        await stage.nursery.start(trio.serve_listeners, close, [listener])
+        stage.broker.cancel()
+        await until(lambda: refused(stage.cluster.nodes[0]))
+        stage.server.book.nodes[0] = Address(HOST, listener.socket.getsockname()[1])
+        assert await stage.ready() == (200, "ready\n")
+
+    play(script)
+
+
+def test_brokers_are_not_asked_again_within_five_seconds() -> None:
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        assert await stage.ready() == (200, "ready\n")
+        stage.broker.cancel()
+        await until(lambda: refused(stage.cluster.nodes[0]))
+        assert await stage.ready() == (200, "ready\n"), "asked less than CHECK_S ago"
+
+    play(script)
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type", "end"),
+    [
+        ("", "text/plain; version=0.0.4; charset=utf-8", False),
+        ("text/html", "text/plain; version=0.0.4; charset=utf-8", False),
+        (
+            "application/openmetrics-text; version=1.0.0,text/plain;q=0.5",
+            "application/openmetrics-text",
+            True,
+        ),
+    ],
+)
+def test_metrics_come_in_the_format_that_is_asked_for(accept: str, content_type: str, *, end: bool) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
+        assert await client.ask(PING) == PONG
+        status, text, headers = await get(stage.admin, "/metrics", accept=accept)
+        assert status == 200
+        assert headers["content-type"].startswith(content_type)
+        assert text.endswith(b"\n# EOF\n") == end
+        assert text.count(b"# EOF") == end
+        assert b'\nweir_requests_total{api="Heartbeat",version="4"} 1.0\n' in text
+        assert b"\nweir_sessions_open 1.0\n" in text
+        await client.stream.aclose()
+
+    play(script)
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/healthzz", "/../etc/passwd"])
+def test_there_is_nothing_else(path: str) -> None:
+    async def script(stage: Stage) -> None:
+        status, _, _ = await get(stage.admin, path)
+        assert status in (307, 404)
+
+    play(script)
+
+
+# Configuration
+
+
+def test_an_admin_port_that_is_taken_stops_the_start() -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            ConfigError, match=f"cannot listen on {HOST}:{port}: address already in use: .*--admin"
+        ):
+            listen(Address(HOST, port))
+
+
+@pytest.mark.parametrize("admin", [":19092", "127.0.0.1:19093", "other:19192"])
+def test_an_admin_port_that_clients_need_is_refused(admin: str) -> None:
+    with pytest.raises(ConfigError, match="the port of admin"):
+        config.load(None, {"upstream": "a:1", "admin": admin})
+
+
+def test_an_admin_address_must_be_one() -> None:
+    with pytest.raises(ConfigError, match="admin is '9644', must be HOST:PORT"):
+        config.load(None, {"upstream": "a:1", "admin": "9644"})
+
+
+def test_without_an_admin_address_there_is_none() -> None:
+    assert config.load(None, {"upstream": "a:1"}).admin is None
+    assert config.load(None, {"upstream": "a:1", "admin": ":9644"}).admin == Address("", 9644)

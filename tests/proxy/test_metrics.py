@@ -1,0 +1,344 @@
+"""What a scrape says: the budgets' own figures, whoever chose the names, in well-formed text."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from proxy import config
+from proxy.addresses import Address
+from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, Reading, read
+from proxy.admin.exposition import LINES, render
+from proxy.admin.ledger import LedgerBook, Pot
+from proxy.admin.metrics import Sources, families
+from proxy.admin.quota_file_state import QuotaFileState
+from proxy.reactor import Reactor
+from proxy.reasons import CloseReason
+from proxy.server import Server
+from quotas import QuotaTable, parse
+from quotas.budgets import IDLE_MS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLAIN = "text/plain"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+PARSERS: dict[str, Callable[[str], Iterable[Metric]]] = {PLAIN: parse_text, OPENMETRICS: parse_openmetrics}
+EVERYBODY = """
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 1000000
+consumer_byte_rate = 2000000
+"""
+PRODUCED, FETCHED = Pot(0, "producer_byte_rate"), Pot(0, "consumer_byte_rate")
+
+
+def book_of(quotas: str = EVERYBODY) -> LedgerBook:
+    return LedgerBook(parse(quotas))
+
+
+def reading_of(book: LedgerBook, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading:
+    reading = Reading()
+    for _step in read(book, now_ms, reading, most):
+        pass
+    return reading
+
+
+def charge(
+    book: LedgerBook, client_id: str, produced: float, now_ms: int = 0, node_id: int | None = 0
+) -> int:
+    budget = book.of(node_id).payers("ANONYMOUS", client_id, now_ms).produce
+    assert budget is not None
+    return budget.charge(produced, now_ms)
+
+
+class Page:
+    """A parsed scrape: samples by name, labels as they are."""
+
+    def __init__(self, text: bytes, accept: str = PLAIN) -> None:
+        self.samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        for family in PARSERS[accept](text.decode("utf-8")):
+            for sample in family.samples:
+                key = (sample.name, frozenset(sample.labels.items()))
+                assert key not in self.samples, f"twice: {key}"
+                self.samples[key] = sample.value
+
+    def __getitem__(self, name: str) -> float:
+        """The value of the only sample with this name."""
+        (value,) = self.rows(name).values()
+        return value
+
+    def rows(self, name: str) -> dict[frozenset[tuple[str, str]], float]:
+        return {labels: value for (its_name, labels), value in self.samples.items() if its_name == name}
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.samples[name, frozenset(labels.items())]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """One that was never started."""
+    reactor = Reactor(lambda: 0)
+    yield Server(config.load(None, {"upstream": "kafka:9092"}), reactor, book_of())
+    reactor.close()
+
+
+def scraped(
+    server: Server,
+    book: LedgerBook | None = None,
+    *,
+    now_ms: int = 0,
+    accept: str = PLAIN,
+    ready: bool = True,
+) -> Page:
+    sources = Sources(server, book or book_of(), QuotaFileState(lambda: 1e9), lambda: now_ms)
+    text, content_type = trio.run(render, families(sources, ready=ready), accept)
+    assert content_type.startswith(accept.partition(";")[0])
+    return Page(text, accept)
+
+
+# Figures
+
+
+@pytest.mark.parametrize("accept", PARSERS)
+def test_an_entity_s_figures_are_those_of_its_budget(server: Server, accept: str) -> None:
+    """12 MB within 10.4 s at 1 MB/s: the example of docs/quotas.md."""
+    book = book_of()
+    assert (charge(book, "app", 4e6), charge(book, "app", 8e6, 400)) == (0, 1600)
+    page = scraped(server, book, now_ms=400, accept=accept)
+    app = {"broker": "0", "quota": "producer_byte_rate", "user": "", "client_id": "app"}
+    assert page.value("weir_entity_bytes_total", **app) == 12e6
+    assert page.value("weir_entity_rate_bytes_per_second", **app) == pytest.approx(12e6 / 10.4)
+    assert page.value("weir_entity_limit_bytes_per_second", **app) == 1e6
+    assert page.value("weir_entity_throttles_total", **app) == 1
+    assert page.value("weir_entity_throttle_seconds_total", **app) == 1.6
+    both = {"broker": "0", "quota": "producer_byte_rate"}
+    assert page.value("weir_quota_bytes_total", **both) == 12e6
+    assert page.value("weir_quota_throttles_total", **both) == 1
+    assert page.value("weir_quota_throttle_seconds_total", **both) == 1.6
+    assert page.value("weir_quota_entities", **both) == 1
+
+
+def test_looking_does_not_change_what_is_decided(server: Server) -> None:
+    """Kafka's own metrics reporter does (docs of `quotas.samples`)."""
+    looked_at, alone = book_of(), book_of()
+    for now_ms in range(0, 30_000, 700):
+        assert charge(looked_at, "app", 1_100_000, now_ms) == charge(alone, "app", 1_100_000, now_ms)
+        scraped(server, looked_at, now_ms=now_ms + 300)
+
+
+def test_the_process_s_counters_are_shown(server: Server) -> None:
+    counters = server.counters
+    counters.sessions_open, counters.sessions_opened = 3, 5
+    counters.closed = Counter({CloseReason.CLIENT_RESET: 2})
+    counters.requests_not_understood, counters.throttles = 7, 11
+    server.plans.make(0, 9).requests = 13
+    server.plans.make(18, 3).requests = 17
+    page = scraped(server)
+    assert (page["weir_sessions_open"], page["weir_sessions_opened_total"]) == (3, 5)
+    assert page.value("weir_sessions_closed_total", reason="client_reset") == 2
+    assert page.value("weir_sessions_closed_total", reason="internal_error") == 0
+    assert len(page.rows("weir_sessions_closed_total")) == len(CloseReason)
+    assert (page["weir_requests_not_understood_total"], page["weir_throttles_total"]) == (7, 11)
+    assert page.value("weir_requests_total", api="Produce", version="9") == 13
+    assert page.value("weir_requests_total", api="ApiVersions", version="3") == 17
+    assert page["process_open_fds"] > 0
+    assert page["process_cpu_seconds_total"] > 0
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_readiness_is_a_number(server: Server, *, ready: bool) -> None:
+    assert scraped(server, ready=ready)["weir_ready"] == ready
+
+
+def test_brokers_are_shown_with_both_addresses(server: Server) -> None:
+    server.book.nodes[3] = Address("kafka-3", 9092)
+    page = scraped(server)
+    assert page["weir_brokers"] == 1
+    assert page.value("weir_broker_info", broker="3", upstream="kafka-3:9092", port="19096") == 1
+
+
+def test_the_quota_table_and_its_file(server: Server) -> None:
+    now_s = 100.0
+    state = QuotaFileState(lambda: now_s)
+    book = book_of()
+    sources = Sources(server, book, state, lambda: 0)
+
+    def page() -> Page:
+        return Page(trio.run(render, families(sources, ready=True), "")[0])
+
+    def seen() -> tuple[float, ...]:
+        found = page()
+        return (
+            found["weir_quotas_configured"],
+            found["weir_quota_table_changes_total"],
+            found["weir_quota_file_last_reload_successful"],
+            found["weir_quota_file_last_reload_success_timestamp_seconds"],
+        )
+
+    assert seen() == (2, 0, 1, 100)
+    now_s = 200.0
+    state.note(good=False)
+    assert seen() == (2, 0, 0, 100)
+    book.update(QuotaTable())
+    state.note(good=True)
+    assert seen() == (0, 1, 1, 200)
+
+
+def test_a_quota_that_was_removed_is_no_limit(server: Server) -> None:
+    book = book_of()
+    charge(book, "app", 1.0)
+    book.update(QuotaTable())
+    limits = scraped(server, book).rows("weir_entity_limit_bytes_per_second")
+    assert set(limits.values()) == {math.inf}
+
+
+# Totals
+
+
+def test_totals_keep_what_expired_budgets_had_counted() -> None:
+    book = book_of()
+    charge(book, "old", 12e6)
+    charge(book, "old", 1e6, 1)
+    charge(book, "young", 5.0, IDLE_MS_MAX)
+    before = reading_of(book).totals[PRODUCED]
+    assert before.throttled == 2
+    assert book.expire(IDLE_MS_MAX + 1) > 0
+    reading = reading_of(book)
+    assert reading.totals[PRODUCED] == before
+    assert [entity.labels[3] for entity in reading.shown if entity.charged] == ["young"]
+    charge(book, "old", 7.0, IDLE_MS_MAX + 2)
+    assert reading_of(book).totals[PRODUCED].charged == before.charged + 7
+    assert book.expire(3 * IDLE_MS_MAX) > 0
+    reading = reading_of(book)
+    assert (reading.totals[PRODUCED].charged, reading.counts[PRODUCED]) == (before.charged + 7, 0)
+
+
+def test_totals_never_shrink_whatever_expires_when() -> None:
+    book, charged = book_of(), 0.0
+    for now_ms in range(0, 4 * IDLE_MS_MAX, 97_003):
+        client_id = f"app-{now_ms % 7}"
+        charge(book, client_id, 10.0, now_ms)
+        charged += 10
+        book.expire(now_ms + 29_000)
+        assert reading_of(book, now_ms).totals[PRODUCED].charged == charged
+
+
+def test_each_quota_and_broker_has_totals_of_its_own() -> None:
+    book = book_of()
+    charge(book, "app", 1.0)
+    charge(book, "app", 2.0, node_id=1)
+    charge(book, "app", 4.0, node_id=None)
+    fetch = book.of(0).payers("ANONYMOUS", "app", 0).fetch
+    assert fetch is not None
+    fetch.charge(8.0, 0)
+    totals = {pot: total.charged for pot, total in reading_of(book).totals.items() if total.charged}
+    assert totals == {
+        PRODUCED: 1,
+        FETCHED: 8,
+        Pot(1, "producer_byte_rate"): 2,
+        Pot(None, "producer_byte_rate"): 4,
+    }
+
+
+# Names that clients choose
+
+
+def test_invented_client_ids_cannot_make_a_page_longer(server: Server) -> None:
+    book = book_of('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000000\n')
+    for number in range(2 * ENTITIES_MAX):
+        charge(book, f"app-{number}", number)
+    page = scraped(server, book)
+    shown = page.rows("weir_entity_bytes_total")
+    assert set(shown.values()) == set(range(ENTITIES_MAX, 2 * ENTITIES_MAX)), "the largest are shown"
+    assert len(page.rows("weir_entity_rate_bytes_per_second")) == ENTITIES_MAX
+    assert page.value("weir_quota_entities", broker="0", quota="producer_byte_rate") == 2 * ENTITIES_MAX
+    assert page["weir_quota_entities_hidden"] == ENTITIES_MAX
+    assert sum(page.rows("weir_quota_bytes_total").values()) == sum(range(2 * ENTITIES_MAX))
+
+
+LONG = 32_767
+HOSTILE = [
+    'quote" } 1\n',
+    "back\\slash",
+    "line\nweir_sessions_open 999",
+    "# EOF\n",
+    "\r\n",
+    "nul\0",
+    "ünïcödé 日本",
+    b"invalid \xff utf-8".decode("utf-8", "replace"),
+    "lone \ud800 surrogate",
+    "lone ? surrogate",
+    "x" * LONG,
+    "x" * (LONG - 1),
+    "é" * LONG,
+    "x" * NAME_CHARS_MAX,
+]
+
+
+@pytest.mark.parametrize("accept", PARSERS)
+def test_names_cannot_break_out_of_their_label_nor_meet_in_one(server: Server, accept: str) -> None:
+    book = book_of()
+    for number, name in enumerate(HOSTILE):
+        charge(book, name, 1.0 + number)
+    page = scraped(server, book, accept=accept)
+    labels = {
+        value: dict(row)["client_id"] for row, value in page.rows("weir_entity_bytes_total").items() if value
+    }
+    assert len(set(labels.values())) == len(HOSTILE)
+    assert page["weir_sessions_open"] == 0
+    for number, name in enumerate(HOSTILE):
+        label = labels[1.0 + number]
+        if len(name) <= NAME_CHARS_MAX and "\ud800" not in name:
+            assert label == name
+        assert len(label) <= NAME_CHARS_MAX + 40
+
+
+# The text
+
+
+def some_family(kind: str, samples: int) -> Metric:
+    family: CounterMetricFamily | GaugeMetricFamily = (
+        CounterMetricFamily("weir_things", "Some # things.", labels=["n"])
+        if kind == "counter"
+        else GaugeMetricFamily("weir_things", "Some # things.", labels=["n"])
+    )
+    for number in range(samples):
+        family.add_metric([f"# {number}\n"], number)
+    return family
+
+
+class Whole:
+    """A registry of one metric."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> list[Metric]:
+        return [self._family]
+
+
+@pytest.mark.parametrize("accept", ["", *PARSERS])
+@pytest.mark.parametrize("kind", ["counter", "gauge"])
+@pytest.mark.parametrize("samples", [0, 1, LINES, LINES + 1, 3 * LINES + 7])
+def test_a_page_in_parts_is_the_page_in_one(accept: str, kind: str, samples: int) -> None:
+    encode, content_type = choose_encoder(accept)
+    expected = encode(Whole(some_family(kind, samples)))
+    text, told = trio.run(render, iter([some_family(kind, samples), None]), accept)
+    own = b"".join(line for line in text.splitlines(keepends=True) if b"process_" not in line)
+    assert (own, told) == (expected, content_type)
+
+
+def test_information_is_a_metric_too() -> None:
+    family = InfoMetricFamily("weir_build", "Build.", value={"version": "1"})
+    text, _ = trio.run(render, iter([family]), "")
+    assert b'weir_build_info{version="1"} 1.0\n' in text
