@@ -1,4 +1,5 @@
-"""`python -m bench`: measure, print markdown, write JSON."""
+"""Measure what a request costs in Weir and in other proxies: tables on standard output (markdown if it is no
+terminal), every figure of every round as JSON in a file."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn, Protocol, TypeVar
@@ -15,11 +17,12 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import report
+from bench import entities, record, render, report
 from bench.broker import BrokerError
-from bench.generator import LoadError
-from bench.measure import Results, Say, measure, steps
+from bench.load import LoadError
+from bench.measure import Results, Say
 from bench.rows import ROWS
+from bench.run import PARTS, UPSTREAMS, Plan, run, total_steps
 from bench.targets import TARGETS, TargetError
 from bench.targets.weir import other_tree
 from tests.kafka import ClusterError, JarError, JavaMissingError
@@ -37,6 +40,7 @@ N = TypeVar("N", bound=_Named)
 
 
 @click.command(help=__doc__, context_settings={"max_content_width": 110})
+@click.option("--parts", default="", help=f"Comma-separated: {', '.join(PARTS)}. Default: all.")
 @click.option("--rows", default="", help=f"Comma-separated: {', '.join(r.name for r in ROWS)}. Default: all.")
 @click.option(
     "--targets", default="", help=f"Comma-separated: {', '.join(t.name for t in TARGETS)}. Default: all."
@@ -45,25 +49,59 @@ N = TypeVar("N", bound=_Named)
 @click.option("--seconds", default=2.0, show_default=True, help="Measured per row, target and round.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 @click.option(
+    "--broker",
+    "behind",
+    type=click.Choice(list(UPSTREAMS)),
+    default="kafka",
+    show_default=True,
+    help="What stands behind: Kafka, or answers built beforehand, which disturb a proxy less.",
+)
+@click.option("--hurry", is_flag=True, help="No warm-up: to see whether it works; figures are worthless.")
+@click.option("--idle", "connections", default=10_000, show_default=True, type=click.IntRange(1))
+@click.option(
     "--json", "json_file", type=click.Path(path_type=Path), help="Default: bench/results/TIME.json."
 )
 def main(
-    rows: str, targets: str, tree: tuple[Path, ...], seconds: float, rounds: int, json_file: Path | None
+    parts: str,
+    rows: str,
+    targets: str,
+    tree: tuple[Path, ...],
+    seconds: float,
+    rounds: int,
+    behind: str,
+    hurry: bool,
+    connections: int,
+    json_file: Path | None,
 ) -> None:
-    chosen_rows = _chosen(rows, ROWS, "--rows")
     others = [other_tree(path.resolve()) for path in tree]
     if len({target.name for target in others}) < len(others):
         raise click.BadParameter("two directories of the same name", param_hint="--tree")
-    chosen_targets = [*_chosen(targets, TARGETS, "--targets"), *others]
-    results = Results(chosen_rows, chosen_targets)
-    with _progress(steps(chosen_rows, chosen_targets, rounds)) as say:
-        measure(chosen_rows, chosen_targets, seconds=seconds, rounds=rounds, results=results, say=say)
+    load = Results(_chosen(rows, ROWS, "--rows"), [*_chosen(targets, TARGETS, "--targets"), *others])
+    outcome = report.Outcome(load, Results(entities.rows(), entities.TARGETS))
+    plan = Plan(_parts(parts), behind, seconds, rounds, connections, hurry)
+    with _progress(total_steps(plan, outcome)) as say:
+        run(plan, outcome, say)
     file = json_file or RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    everything = report.as_json(results, {"seconds": seconds, "rounds": rounds})
-    file.write_text(json.dumps(everything, indent=1) + "\n")
-    click.echo(report.markdown(results))
+    file.write_text(json.dumps(record.as_json(outcome, asdict(plan)), indent=1) + "\n")
+    _show(outcome)
     click.echo(f"every figure: {file}", err=True)
+
+
+def _show(outcome: report.Outcome) -> None:
+    tables, notes = report.tables(outcome), report.notes(outcome)
+    if sys.stdout.isatty():
+        render.terminal(Console(), tables, notes)
+    else:
+        click.echo(render.markdown(tables, notes), nl=False)
+
+
+def _parts(names: str) -> list[str]:
+    wanted = {name.strip() for name in names.split(",") if name.strip()} or set(PARTS)
+    if unknown := wanted - set(PARTS):
+        known = ", ".join(PARTS)
+        raise click.BadParameter(f"{', '.join(sorted(unknown))}; known: {known}", param_hint="--parts")
+    return [part for part in PARTS if part in wanted]
 
 
 def _chosen(names: str, among: Sequence[N], option: str) -> list[N]:
@@ -78,7 +116,7 @@ def _chosen(names: str, among: Sequence[N], option: str) -> list[N]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Say]:
-    """A line on a terminal's standard error, nothing elsewhere."""
+    """On a terminal's standard error a line that is rewritten; elsewhere a line per step."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -86,6 +124,8 @@ def _progress(total: int) -> Iterator[Say]:
 
         def say(what: str) -> None:
             progress.update(task, description=what, advance=1)
+            if not console.is_terminal:
+                click.echo(what, err=True)
 
         yield say
 

@@ -10,7 +10,7 @@ import msgspec
 
 from bench import frames
 from bench.frames import Request, frame_end
-from bench.rows import FETCH_BYTES, Topics
+from bench.rows import FETCH_BYTES, SMALL_BYTES, Topics
 from protocol import ErrorCode, Message
 from protocol.messages import MetadataResponse
 from tests.kafka import Cluster
@@ -28,6 +28,7 @@ SETTINGS: Final = {
 """What is written too much is deleted soon."""
 WRITTEN: Final = "bench-written"
 READ: Final = "bench-read"
+READ_SMALL: Final = "bench-read-small"
 FOR_EVER: Final = {"retention.ms": "-1"}
 """Our records are of 1970: by their age they would be deleted at once."""
 SHORT_RETENTION: Final = FOR_EVER | {"segment.bytes": str(16 * _MB), "retention.bytes": str(64 * _MB)}
@@ -46,9 +47,10 @@ def cluster() -> Cluster:
 def prepare(port: int) -> Topics:
     """Create and fill the topics. Raises BrokerError, OSError."""
     ask(port, frames.create_topic(WRITTEN, SHORT_RETENTION))
-    ask(port, frames.create_topic(READ, FOR_EVER))
-    ask(port, frames.produce(READ, FETCH_BYTES))
-    return Topics(WRITTEN, _topic_id(port, READ))
+    for name, size in ((READ, FETCH_BYTES), (READ_SMALL, SMALL_BYTES)):
+        ask(port, frames.create_topic(name, FOR_EVER))
+        ask(port, frames.produce(name, size))
+    return Topics(WRITTEN, _topic_id(port, READ), _topic_id(port, READ_SMALL))
 
 
 def _topic_id(port: int, name: str) -> UUID:
@@ -59,14 +61,24 @@ def _topic_id(port: int, name: str) -> UUID:
 
 def ask(port: int, request: Request) -> Message:
     """Send one request, return its response. Raises BrokerError if there is an error code in it, OSError."""
-    with socket.create_connection((HOST, port), ANSWER_S) as connection:
-        connection.sendall(request.frame)
-        answer = request.response(_receive_frame(connection))
+    with connect(port) as connection:
+        answer = request.response(exchange(connection, request))
     codes = _error_codes(msgspec.to_builtins(answer))
     if codes:
         names = ", ".join(sorted(ErrorCode(code).name for code in codes))
         raise BrokerError(f"{request.api_key.name} v{request.version}: {names}")
     return answer
+
+
+def connect(port: int) -> socket.socket:
+    """A connection to the broker or to a target. Raises OSError."""
+    return socket.create_connection((HOST, port), ANSWER_S)
+
+
+def exchange(connection: socket.socket, request: Request) -> bytes:
+    """Send one request, return the frame that answers it. Raises BrokerError, OSError."""
+    connection.sendall(request.frame)
+    return _receive_frame(connection)
 
 
 def _receive_frame(connection: socket.socket) -> bytes:

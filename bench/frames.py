@@ -28,7 +28,7 @@ from protocol.messages import (
     RequestHeader,
 )
 
-CLIENT_ID: Final = "weir-bench"
+CLIENT_ID: Final = "weir-bench-000000"
 CORRELATION_ID: Final = 1
 CREATE_TOPICS_VERSION: Final = 5
 FETCH_VERSION: Final = 17
@@ -70,6 +70,18 @@ def request(api_key: ApiKey, version: int, body: Message) -> Request:
     content = codec(RequestHeader, request_header_version(api_key, version)).encode(head)
     content += codec(request_type(api_key), version).encode(body)
     return Request(api_key, version, LENGTH.pack(len(content)) + content)
+
+
+def client_ids(count: int) -> list[str]:
+    """Client-ids that differ from CLIENT_ID, the first of them, in their digits. At most a million."""
+    stem, dash, digits = CLIENT_ID.rpartition("-")
+    return [f"{stem}{dash}{number:0{len(digits)}}" for number in range(count)]
+
+
+def spread(frame: bytes, count: int) -> list[bytes]:
+    """The same request from so many client-ids; all of one length."""
+    before, after = frame.split(CLIENT_ID.encode(), 1)
+    return [before + client_id.encode() + after for client_id in client_ids(count)]
 
 
 def metadata(topic: str) -> Request:

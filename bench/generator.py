@@ -1,6 +1,6 @@
-"""The load generator: `python -m bench.generator`, started by `generate`, a process of its own.
+"""The load generator: `python -m bench.generator`, a process of its own, started by `load.generate`.
 
-It sends one frame that others built, again and again, and only splits what comes back by length, so that it
+It sends frames that others built, again and again, and only splits what comes back by length, so that it
 costs less than what it measures. Each connection keeps `depth` requests under way: a closed loop. It also
 reads the proxy's CPU time, at the very moments at which it begins and ends to count.
 """
@@ -11,82 +11,20 @@ import gc
 import json
 import select
 import socket
-import subprocess
 import sys
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from struct import Struct
 from typing import Final
 
-from bench.cpu import cpu_s
-from bench.stats import percentile
+from bench.cpu import cpu_s, rss_bytes
+from bench.load import SILENCE_S, Counted, Load, LoadError, Order
+from bench.stats import histogram
 
 BUFFER_BYTES: Final = 1 << 20
-SILENCE_S: Final = 20.0
-"""How long a target may answer nothing at all before the run has failed."""
 _LENGTH: Final = Struct(">i")
 _NS: Final = 1_000_000_000
-
-
-class LoadError(Exception):
-    """A target did not answer, or closed a connection."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What to do."""
-
-    host: str
-    port: int
-    connections: int
-    depth: int
-    warm_up_s: float
-    seconds: float
-    pid: int | None
-    """The process whose CPU time is wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What came of it, warm-up excluded."""
-
-    requests: int
-    seconds: float
-    p50_us: float
-    p99_us: float
-    cpu_s: float | None
-    """Of the proxy."""
-    generator_cpu_s: float
-
-    @property
-    def requests_per_s(self) -> float:
-        """Answered requests per second."""
-        return self.requests / self.seconds
-
-    @property
-    def cpu_us(self) -> float | None:
-        """CPU time of the proxy per request in µs."""
-        return None if self.cpu_s is None else self.cpu_s / self.requests * 1e6
-
-    @property
-    def generator_busy(self) -> float:
-        """Share of a core that the generator used: near 1 means that it was the bottleneck."""
-        return self.generator_cpu_s / self.seconds
-
-
-def generate(load: Load, frame: bytes) -> Measured:
-    """Run a generator and return what it measured. Raises LoadError."""
-    order = json.dumps(asdict(load)).encode() + b"\n" + frame
-    command = [sys.executable, "-m", "bench.generator"]
-    limit_s = load.warm_up_s + load.seconds + 3 * SILENCE_S
-    try:
-        done = subprocess.run(command, input=order, capture_output=True, timeout=limit_s, check=False)
-    except subprocess.TimeoutExpired:
-        raise LoadError(f"the load generator did not end within {limit_s:.0f} s") from None
-    if done.returncode:
-        raise LoadError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
-    return Measured(**json.loads(done.stdout))
 
 
 class Splitter:
@@ -116,15 +54,32 @@ class Splitter:
         return ended
 
 
+class Ring:
+    """Frames of one length, to be sent in turn without end."""
+
+    def __init__(self, content: bytes, frames: int, depth: int) -> None:
+        """`content` is all frames in a row; `depth` is how many are taken at once at most."""
+        self.frames = frames
+        self._frame_bytes = len(content) // frames
+        whole = content * (1 + -(-depth // frames))
+        self._whole = memoryview(whole)[: (frames + depth) * self._frame_bytes]
+
+    def take(self, start: int, count: int) -> memoryview:
+        """`count` frames from the one with index `start` on."""
+        at = start * self._frame_bytes
+        return self._whole[at : at + count * self._frame_bytes]
+
+
 class Connection:
     """One connection in a closed loop."""
 
     __slots__ = (
-        "_batches",
         "_buffer",
+        "_next",
         "_owed",
         "_poll",
         "_recv_into",
+        "_ring",
         "_send",
         "_splitter",
         "_unsent",
@@ -134,18 +89,18 @@ class Connection:
         "sock",
     )
 
-    def __init__(self, load: Load, batches: list[memoryview], buffer: bytearray, poll: select.epoll) -> None:
-        """Connect. `batches[n]` is n frames. Raises OSError."""
+    def __init__(self, load: Load, ring: Ring, first: int, buffer: bytearray, poll: select.epoll) -> None:
+        """Connect; begin with the ring's frame `first`. Raises OSError."""
         self.sock = socket.create_connection((load.host, load.port), SILENCE_S)
         self.sock.setblocking(False)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.fd = self.sock.fileno()
         self.sent_at: deque[int] = deque()
         """When each unanswered request was sent, in ns."""
-        self._batches = batches
+        self._ring, self._next = ring, first % ring.frames
         self._buffer, self._view = buffer, memoryview(buffer)
         self._splitter = Splitter()
-        self._unsent: memoryview = batches[0]
+        self._unsent = ring.take(0, 0)
         self._owed = 0
         self._poll = poll
         self._recv_into, self._send = self.sock.recv_into, self.sock.send
@@ -171,16 +126,21 @@ class Connection:
         if self._unsent:
             self._owed += requests
         else:
-            self._push(self._batches[requests])
+            self._push(self._take(requests))
 
     def flush(self) -> None:
         """Go on sending, now that the socket takes more."""
         self._push(self._unsent)
         if not self._unsent and self._owed:
             owed, self._owed = self._owed, 0
-            self._push(self._batches[owed])
+            self._push(self._take(owed))
         if not self._unsent:
             self._poll.modify(self.fd, select.EPOLLIN)
+
+    def _take(self, requests: int) -> memoryview:
+        ring, first = self._ring, self._next
+        self._next = (first + requests) % ring.frames
+        return ring.take(first, requests)
 
     def _push(self, data: memoryview) -> None:
         try:
@@ -193,16 +153,17 @@ class Connection:
 
 
 class Loop:
-    """All connections of a run."""
+    """All connections of a process."""
 
-    def __init__(self, load: Load, frame: bytes) -> None:
-        """Connect them all. Raises OSError."""
-        whole = memoryview(frame * load.depth)
-        batches = [whole[: n * len(frame)] for n in range(load.depth + 1)]
+    def __init__(self, load: Load, content: bytes, frames: int) -> None:
+        """Connect them all, each beginning at another of the frames. Raises OSError."""
+        ring = Ring(content, frames, load.depth)
         buffer = bytearray(BUFFER_BYTES)
         self._poll = select.epoll()
-        made = [Connection(load, batches, buffer, self._poll) for _ in range(load.connections)]
-        self._connections = {connection.fd: connection for connection in made}
+        self._connections: dict[int, Connection] = {}
+        for index in range(load.connections):
+            made = Connection(load, ring, index * frames // load.connections, buffer, self._poll)
+            self._connections[made.fd] = made
         self._depth = load.depth
 
     def begin(self) -> None:
@@ -252,40 +213,38 @@ class Loop:
         self._poll.close()
 
 
-def measure(load: Load, frame: bytes) -> Measured:
+def measure(order: Order, content: bytes) -> Counted:
     """Drive the target, in this process. Raises OSError, LoadError."""
-    loop = Loop(load, frame)
+    loop = Loop(order.load, content, order.frames)
     try:
         loop.begin()
-        loop.run(load.warm_up_s)
-        return _measure(loop, load)
+        loop.run(max(order.begin_s - time.monotonic(), 0.0))
+        return _count(loop, order.load)
     finally:
         loop.close()
 
 
-def _measure(loop: Loop, load: Load) -> Measured:
+def _count(loop: Loop, load: Load) -> Counted:
+    pid = load.pid
     began_s, own_s = time.perf_counter(), time.process_time()
-    proxy_s = None if load.pid is None else cpu_s(load.pid)
+    proxy_s = None if pid is None else cpu_s(pid)
     latencies = loop.run(load.seconds)
-    used_s = None if load.pid is None or proxy_s is None else cpu_s(load.pid) - proxy_s
+    used_s = None if pid is None or proxy_s is None else cpu_s(pid) - proxy_s
     seconds, own_s = time.perf_counter() - began_s, time.process_time() - own_s
+    rss = None if pid is None else rss_bytes(pid)
     loop.drain()
-    if not latencies:
-        raise LoadError("not one answer while measuring")
-    latencies.sort()
-    p50_us, p99_us = percentile(latencies, 50) / 1000, percentile(latencies, 99) / 1000
-    return Measured(len(latencies), seconds, p50_us, p99_us, used_s, own_s)
+    return Counted(seconds, dict(histogram(latencies)), own_s, used_s, rss)
 
 
 def main() -> None:
     """One order on standard input, one result on standard output."""
-    order, _, frame = sys.stdin.buffer.read().partition(b"\n")
+    order, _, content = sys.stdin.buffer.read().partition(b"\n")
     gc.disable()
     try:
-        measured = measure(Load(**json.loads(order)), frame)
+        counted = measure(Order.parse(order), content)
     except (OSError, LoadError) as error:
         sys.exit(str(error))
-    print(json.dumps(asdict(measured)))
+    print(json.dumps(asdict(counted)))
 
 
 if __name__ == "__main__":

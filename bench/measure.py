@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from bench import broker
-from bench.generator import Load, Measured, generate
+from bench import broker, canned
+from bench.load import Load, Measured, generate
 from bench.rows import Row, Topics
 from bench.targets import Running, Surroundings, Target
+from bench.targets.target import start_process
+from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST
 
 WARM_UP_S: Final = 0.5
-JVM_WARM_UP_S: Final = 2.0
+"""Before each measurement, once everything is warm."""
+HURRY_S: Final = 0.1
+BUSY: Final = 0.8
+"""From this share of a core on, one more process generates load."""
+CORES_TO_SPARE: Final = 2
+"""For the broker and the proxy: a second generator on their cores would make things worse."""
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -34,57 +43,107 @@ class Results:
         """One entry per round; none if the target is missing."""
         return self.cells.get((row.name, target.name), [])
 
-
-def measure(
-    rows: Sequence[Row], targets: Sequence[Target], *, seconds: float, rounds: int, results: Results, say: Say
-) -> None:
-    """Start everything, measure into `results`, end everything. `say` is told each step.
-
-    Raises BrokerError, TargetError, LoadError, ClusterError and what else `tests.kafka` raises.
-    """
-    with broker.cluster() as cluster:
-        port = next(iter(cluster.ports.values()))
-        topics = broker.prepare(port)
-        with _all_running(targets, port, results) as running:
-            for row in rows:
-                _warm_up(row, topics, port, running, say)
-            for number in range(rounds):
-                for row, target in _turns(rows, [t for t in targets if t.name in running], number):
-                    say(f"round {number + 1} of {rounds}: {row.title}: {target.title}")
-                    measured = _run(row, topics, running[target.name], WARM_UP_S, seconds)
-                    results.cells.setdefault((row.name, target.name), []).append(measured)
-                    cluster.check()
+    @property
+    def present(self) -> list[Target]:
+        """Targets that have figures."""
+        return [target for target in self.targets if target.name not in self.missing]
 
 
-def steps(rows: Sequence[Row], targets: Sequence[Target], rounds: int) -> int:
-    """How often `measure` calls `say`, if no target is missing."""
-    return len(rows) * (1 + rounds * len(targets))
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What stands behind all targets."""
+
+    port: int
+    topics: Topics
+    check: Callable[[], None]
+    """Raises ClusterError if it has failed."""
 
 
 @contextmanager
-def _all_running(
-    targets: Sequence[Target], broker_port: int, results: Results
-) -> Iterator[Mapping[str, Running]]:
+def upstream() -> Iterator[Upstream]:
+    """A broker with its topics, gone at the end. Raises BrokerError and what `tests.kafka` raises."""
+    with broker.cluster() as cluster:
+        port = next(iter(cluster.ports.values()))
+        yield Upstream(port, broker.prepare(port), cluster.check)
+
+
+def measure(
+    results: Results, behind: Upstream, *, seconds: float, rounds: int, say: Say, hurry: bool = False
+) -> None:
+    """Start the targets, measure into `results`, end them. `say` is told each step.
+
+    Raises BrokerError, TargetError, LoadError, ClusterError.
+    """
+    with _all_running(results, behind.port) as running:
+        warmest_s = HURRY_S if hurry else math.inf
+        processes = {
+            row.name: _warm_up(row, results, behind, running, warmest_s, say) for row in results.rows
+        }
+        for number in range(rounds):
+            for row, target in _turns(results.rows, results.present, number):
+                say(f"round {number + 1} of {rounds}: {row.title}: {target.title}")
+                load = _load(row, running[target.name], WARM_UP_S, seconds)
+                measured = generate(load, row.frames(behind.topics), processes[row.name])
+                results.cells.setdefault((row.name, target.name), []).append(measured)
+                behind.check()
+
+
+def steps(rows: int, targets: int, rounds: int) -> int:
+    """How often `measure` calls `say`, if no target is missing."""
+    return rows * targets * (1 + rounds)
+
+
+@contextmanager
+def canned_upstream() -> Iterator[Upstream]:
+    """The same with a broker that does nothing (`bench.canned`). Raises TargetError."""
     processes = Processes("weir-bench-")
     try:
-        running: dict[str, Running] = {}
-        for target in targets:
-            reason = target.missing()
-            if reason is None:
-                running[target.name] = target.start(Surroundings(broker_port, processes))
-            else:
-                results.missing[target.name] = reason
-        yield running
+        port = free_range(1)
+        start_process(Surroundings(port, processes), "canned", canned.command(port), port)
+        yield Upstream(port, canned.TOPICS, lambda: None)
     finally:
         processes.close()
 
 
-def _warm_up(row: Row, topics: Topics, broker_port: int, running: Mapping[str, Running], say: Say) -> None:
-    """Have the JVM compile what the row needs, and make sure that every target answers it without error."""
-    say(f"warming up: {row.title}")
-    for target in running.values():
-        broker.ask(target.port, row.request(topics))
-    _run(row, topics, Running(broker_port, None), 0.0, JVM_WARM_UP_S)
+@contextmanager
+def _all_running(results: Results, broker_port: int) -> Iterator[Mapping[str, Running]]:
+    processes = Processes("weir-bench-")
+    try:
+        results.missing.update(
+            {target.name: reason for target in results.targets if (reason := target.missing()) is not None}
+        )
+        surroundings = Surroundings(broker_port, processes)
+        yield {target.name: target.start(surroundings) for target in results.present}
+    finally:
+        processes.close()
+
+
+def _warm_up(
+    row: Row,
+    results: Results,
+    behind: Upstream,
+    running: Mapping[str, Running],
+    at_most_s: float,
+    say: Say,
+) -> int:
+    """Have the JVMs compile what the row needs, and make sure that every target answers it without error.
+
+    Returns how many processes are to generate this load.
+    """
+    busiest = 0.0
+    for target in results.present:
+        say(f"warming up: {row.title}: {target.title}")
+        broker.ask(running[target.name].port, row.request(behind.topics))
+        load = _load(row, running[target.name], 0.0, min(target.warm_up_s, at_most_s))
+        measured = generate(load, row.frames(behind.topics))
+        if measured.cpu_s is not None:
+            busiest = max(busiest, measured.generator_busy)
+    return generators(busiest, row.connections, os.cpu_count() or 1)
+
+
+def generators(busiest: float, connections: int, cores: int) -> int:
+    """How many processes are to generate a load in which one process used that share of a core."""
+    return min(int(busiest / BUSY) + 1, connections, max(cores - CORES_TO_SPARE, 1))
 
 
 def _turns(rows: Sequence[Row], targets: Sequence[Target], number: int) -> Iterator[tuple[Row, Target]]:
@@ -94,6 +153,5 @@ def _turns(rows: Sequence[Row], targets: Sequence[Target], number: int) -> Itera
             yield row, targets[(index + number) % len(targets)]
 
 
-def _run(row: Row, topics: Topics, target: Running, warm_up_s: float, seconds: float) -> Measured:
-    load = Load(HOST, target.port, row.connections, row.depth, warm_up_s, seconds, target.pid)
-    return generate(load, row.request(topics).frame)
+def _load(row: Row, target: Running, warm_up_s: float, seconds: float) -> Load:
+    return Load(HOST, target.port, row.connections, row.depth, warm_up_s, seconds, target.pid)

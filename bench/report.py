@@ -1,111 +1,201 @@
-"""Results as markdown tables, and as JSON for whoever compares runs."""
+"""Results as tables of text: which figures are shown, and how they are rounded."""
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from bench.generator import Measured
-from bench.measure import Results
+from bench.idle import Idle
+from bench.load import Measured
+from bench.measure import BUSY, Results
 from bench.rows import Row
 from bench.stats import Spread, ratios
 from bench.targets import Target
 
-BUSY: Final = 0.9
-"""From this share of a core on, the load generator may have been the bottleneck."""
-REFERENCE: Final = "haproxy"
+REFERENCES: Final = ("haproxy", "kroxylicious", "kafka-proxy")
+"""What Weir is divided by."""
 NOTHING: Final = "—"
+_MB: Final = 1e6
 
 
-def markdown(results: Results) -> str:
-    """The tables, as in docs/performance.md."""
-    parts = [
-        "CPU µs per request of the proxy process, median (least to most) over rounds:",
-        _cpu_table(results),
-        "Requests per second, and latency p50 / p99 in ms; medians over rounds:",
-        _rate_table(results),
-        *_notes(results),
-    ]
-    return "\n\n".join(parts) + "\n"
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table; the first column holds names, the others figures."""
+
+    title: str
+    head: Sequence[str]
+    lines: Sequence[Sequence[str]]
 
 
-def _cpu_table(results: Results) -> str:
-    proxies = [target for target in results.targets if _has_cpu(results, target)]
-    rated = [t for t in proxies if t.name != REFERENCE] if _reference(results) else []
-    head = ["load", *(t.title for t in proxies), *(f"{t.title} ÷ HAProxy" for t in rated)]
+@dataclass(slots=True)
+class Outcome:
+    """All parts of a run; a part that was not asked for has nothing in it."""
+
+    load: Results
+    entities: Results
+    idle: dict[str, Idle] = field(default_factory=dict)
+    """By a target's name."""
+
+
+Figure = Callable[[Row, Target], str]
+
+
+def tables(outcome: Outcome) -> list[Table]:
+    """Those that have something in them."""
+    found: list[Table] = []
+    if outcome.load.cells:
+        found += _load_tables(outcome.load)
+    if outcome.entities.cells:
+        found += _entity_tables(outcome.entities)
+    if outcome.idle:
+        found.append(_idle_table(outcome.idle, outcome.load.targets))
+    return found
+
+
+def _load_tables(results: Results) -> Iterable[Table]:
+    proxies = [target for target in results.present if _has_cpu(results, target)]
+    yield _by_row(
+        "CPU µs per request of the proxy process, median (least to most) over rounds",
+        results.rows,
+        proxies,
+        lambda row, target: _spread(_cpu_us(results, row, target)),
+    )
+    if compared := _comparisons(proxies):
+        yield _ratio_table(results, compared)
+    if big := [row for row in results.rows if row.payload_bytes]:
+        yield _by_row(
+            "CPU µs per MB (10^6 bytes) of records, and MB/s; medians over rounds",
+            big,
+            proxies,
+            lambda row, target: _per_mb(results.of(row, target), row),
+        )
+    rates = _by_row(
+        "Requests per second, and latency p50 / p99 in ms; medians over rounds",
+        results.rows,
+        results.present,
+        lambda row, target: _rate(results.of(row, target)),
+    )
+    busiest = [_busiest(results, row) for row in results.rows]
+    lines = [[*line, busy] for line, busy in zip(rates.lines, busiest, strict=True)]
+    yield Table(rates.title, [*rates.head, "load generator's share of a core, with / without a proxy"], lines)
+
+
+def _entity_tables(results: Results) -> Iterable[Table]:
+    yield _by_row(
+        "CPU µs per request of Weir, by quotas in its table, median (least to most) over rounds",
+        results.rows,
+        results.targets,
+        lambda row, target: _spread(_cpu_us(results, row, target)),
+    )
+    yield _by_row(
+        "Memory (RSS) of Weir in MB at the end of the last round",
+        results.rows,
+        results.targets,
+        lambda row, target: _memory(results.of(row, target)),
+    )
+
+
+def _idle_table(idle: Mapping[str, Idle], targets: Sequence[Target]) -> Table:
     lines = [
-        [row.title, *(_cpu(results, row, t) for t in proxies), *(_ratio(results, row, t) for t in rated)]
-        for row in results.rows
+        [
+            target.title,
+            f"{found.connections:,}",
+            f"{found.before_bytes / _MB:.1f}",
+            f"{found.after_bytes / _MB:.1f}",
+            f"{found.connection_bytes / 1000:.1f}",
+            f"{found.cpu_share:.1%}",
+        ]
+        for target in targets
+        if (found := idle.get(target.name))
     ]
-    return table(head, lines)
+    head = ["idle connections", "number", "MB before", "MB with them", "KB each", "CPU, share of a core"]
+    return Table("Memory (RSS) of the proxy with idle connections that have asked once", head, lines)
 
 
-def _rate_table(results: Results) -> str:
-    head = ["load", *(target.title for target in results.targets)]
-    lines = [[row.title, *(_rate(results, row, t) for t in results.targets)] for row in results.rows]
-    return table(head, lines)
-
-
-def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A markdown table; all columns but the first are aligned right."""
-    rules = ["---"] + ["---:"] * (len(head) - 1)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, rules, *lines])
+def _by_row(title: str, rows: Sequence[Row], targets: Sequence[Target], figure: Figure) -> Table:
+    lines = [[row.title, *(figure(row, target) for target in targets)] for row in rows]
+    return Table(title, ["load", *(target.title for target in targets)], lines)
 
 
 def _has_cpu(results: Results, target: Target) -> bool:
     """Whether a column of CPU time makes sense: not for the broker itself."""
-    if target.name in results.missing:
-        return True
     return any(cell.cpu_s is not None for row in results.rows for cell in results.of(row, target))
 
 
-def _reference(results: Results) -> Target | None:
-    found = [t for t in results.targets if t.name == REFERENCE and t.name not in results.missing]
-    return found[0] if found else None
+def _comparisons(proxies: Sequence[Target]) -> list[tuple[Target, Target]]:
+    """Each Weir with each of the others."""
+    others = [target for target in proxies if target.name in REFERENCES]
+    return [(ours, theirs) for ours in proxies if ours.name not in REFERENCES for theirs in others]
 
 
-def _cpu(results: Results, row: Row, target: Target) -> str:
-    values = _values(results.of(row, target), lambda cell: cell.cpu_us)
+def _ratio_table(results: Results, compared: Sequence[tuple[Target, Target]]) -> Table:
+    head = ["load", *(f"{ours.title} ÷ {theirs.title}" for ours, theirs in compared)]
+    lines = [[row.title, *(_ratio(results, row, *pair) for pair in compared)] for row in results.rows]
+    return Table("Ratios of CPU per request within a round, median (least to most) over rounds", head, lines)
+
+
+def _ratio(results: Results, row: Row, ours: Target, theirs: Target) -> str:
+    ours_us, theirs_us = _cpu_us(results, row, ours), _cpu_us(results, row, theirs)
+    if not ours_us or not theirs_us:
+        return NOTHING
+    least, middle, most = ratios(ours_us, theirs_us)
+    return f"{middle:.2f} ({least:.2f} to {most:.2f})"
+
+
+def _cpu_us(results: Results, row: Row, target: Target) -> list[float]:
+    return [cell.cpu_us for cell in results.of(row, target) if cell.cpu_us is not None]
+
+
+def _spread(values: Sequence[float]) -> str:
     if not values:
         return NOTHING
     least, middle, most = Spread.of(values)
     return f"{middle:.1f} ({least:.1f} to {most:.1f})"
 
 
-def _ratio(results: Results, row: Row, target: Target) -> str:
-    reference = _reference(results)
-    ours = _values(results.of(row, target), lambda cell: cell.cpu_us)
-    theirs = _values(results.of(row, reference), lambda cell: cell.cpu_us) if reference else []
-    rounds = min(len(ours), len(theirs))
-    return f"{ratios(ours[:rounds], theirs[:rounds]).median:.2f}" if rounds else NOTHING
+def _per_mb(cells: Sequence[Measured], row: Row) -> str:
+    used_us = [cell.cpu_us for cell in cells if cell.cpu_us is not None]
+    if not used_us:
+        return NOTHING
+    request_mb = row.payload_bytes / _MB
+    mb_per_s = Spread.of([cell.requests_per_s for cell in cells]).median * request_mb
+    return f"{Spread.of(used_us).median / request_mb:,.0f}, {mb_per_s:,.0f} MB/s"
 
 
-def _rate(results: Results, row: Row, target: Target) -> str:
-    cells = results.of(row, target)
+def _rate(cells: Sequence[Measured]) -> str:
     if not cells:
         return NOTHING
-    per_s, p50_us, p99_us = (
-        Spread.of(values).median
-        for values in (
-            [cell.requests_per_s for cell in cells],
-            [cell.p50_us for cell in cells],
-            [cell.p99_us for cell in cells],
-        )
-    )
+    per_s = Spread.of([cell.requests_per_s for cell in cells]).median
+    p50_us = Spread.of([cell.p50_us for cell in cells]).median
+    p99_us = Spread.of([cell.p99_us for cell in cells]).median
     return f"{per_s:,.0f}/s, {p50_us / 1000:.2f} / {p99_us / 1000:.2f}"
 
 
-def _values(cells: Iterable[Measured], value: Callable[[Measured], float | None]) -> list[float]:
-    return [found for cell in cells if (found := value(cell)) is not None]
+def _busiest(results: Results, row: Row) -> str:
+    """The most that the generator used: a row is only good while its first figure is below 80 %."""
+    through, direct = (
+        [
+            cell.generator_busy
+            for target in results.targets
+            for cell in results.of(row, target)
+            if (cell.cpu_s is not None) is proxied
+        ]
+        for proxied in (True, False)
+    )
+    return " / ".join(f"{max(shares):.0%}" if shares else NOTHING for shares in (through, direct))
 
 
-def _notes(results: Results) -> list[str]:
+def _memory(cells: Sequence[Measured]) -> str:
+    rss = cells[-1].rss_bytes if cells else None
+    return NOTHING if rss is None else f"{rss / _MB:.0f}"
+
+
+def notes(outcome: Outcome) -> list[str]:
+    """What a reader of the tables has to know."""
+    results = outcome.load
     titles = {target.name: target.title for target in results.targets}
-    notes = [f"- {titles[name]} was not measured: {reason}" for name, reason in results.missing.items()]
+    found = [f"{titles[name]} was not measured: {reason}" for name, reason in results.missing.items()]
     for row in results.rows:
         busy = [
             f"{target.title} {most:.0%}"
@@ -113,34 +203,5 @@ def _notes(results: Results) -> list[str]:
             if (most := max((cell.generator_busy for cell in results.of(row, target)), default=0)) > BUSY
         ]
         if busy:
-            notes.append(f"- {row.title}: the load generator was busy ({', '.join(busy)} of a core)")
-    return ["\n".join(notes)] if notes else []
-
-
-def as_json(results: Results, options: dict[str, object]) -> dict[str, object]:
-    """Everything measured, with the kind of machine (nothing that names it)."""
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "options": options,
-        "missing": results.missing,
-        "cells": [
-            {"row": row, "target": target, "rounds": [_figures(cell) for cell in cells]}
-            for (row, target), cells in results.cells.items()
-        ],
-    }
-
-
-def _figures(cell: Measured) -> dict[str, float | None]:
-    derived = {"requests_per_s": cell.requests_per_s, "cpu_us": cell.cpu_us}
-    return {**asdict(cell), **derived}
-
-
-def machine() -> dict[str, object]:
-    """What the figures depend on."""
-    return {
-        "cores": os.cpu_count(),
-        "architecture": platform.machine(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-    }
+            found.append(f"{row.title}: the load generator was busy ({', '.join(busy)} of a core)")
+    return found

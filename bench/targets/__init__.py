@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.targets import direct, haproxy, weir
+from bench.targets import direct, haproxy, kafka_proxy, kroxylicious, weir
 from bench.targets.target import Running, Surroundings, Target, TargetError
 
 __all__ = ["TARGETS", "Running", "Surroundings", "Target", "TargetError"]
 
-TARGETS: Final[tuple[Target, ...]] = (direct.DIRECT, haproxy.HAPROXY, weir.WEIR, weir.WEIR_WITHOUT_QUOTAS)
+TARGETS: Final[tuple[Target, ...]] = (
+    direct.DIRECT,
+    haproxy.HAPROXY,
+    kroxylicious.KROXYLICIOUS,
+    kafka_proxy.KAFKA_PROXY,
+    weir.WEIR,
+    weir.WEIR_WITHOUT_QUOTAS,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -56,6 +57,10 @@ class Target:
     """Raises TargetError."""
     missing: Callable[[], str | None] = lambda: None
     """Why it cannot be measured here, None if it can."""
+    warm_up_s: float = 1.0
+    """How long each load runs through it before anything is measured; a JVM compiles meanwhile."""
+    version: Callable[[], str | None] = lambda: None
+    """Of the proxy that is installed here."""
 
 
 def start_process(surroundings: Surroundings, name: str, command: Sequence[str], port: int) -> Running:
@@ -70,6 +75,12 @@ def start_process(surroundings: Surroundings, name: str, command: Sequence[str],
             raise TargetError(f"{name} accepts no connection after {START_S:.0f} s: {_tail(processes, name)}")
         time.sleep(_POLL_S)
     return Running(port, processes.pid(name))
+
+
+def output_of(*command: str) -> str | None:
+    """The first line that a command prints, None if there is none."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
+    return next(iter(done.stdout.splitlines()), None)
 
 
 def _accepts(port: int) -> bool:

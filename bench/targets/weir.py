@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import bench
-from bench.frames import CLIENT_ID
+from bench.frames import CLIENT_ID, client_ids
 from bench.targets.target import Running, Surroundings, Target, start_process
 from quotas.quota_file import QUOTA_KEYS
 from tests.kafka.ports import free_range
@@ -20,7 +21,7 @@ THIS_TREE: Final = Path(bench.__file__).parent.parent
 _MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import main; main()"
 
 
-def _start(surroundings: Surroundings, name: str, tree: Path, *, quotas: bool) -> Running:
+def _start(surroundings: Surroundings, name: str, tree: Path, quotas: str | None) -> Running:
     port = free_range(1 + BROKER_PORTS)
     command = [
         *(sys.executable, "-c", _MAIN, str(tree), "run"),
@@ -28,29 +29,37 @@ def _start(surroundings: Surroundings, name: str, tree: Path, *, quotas: bool) -
         *("--listen", f"{HOST}:{port}"),
         *("--broker-ports", f"{port + 1}-{port + BROKER_PORTS}"),
     ]
-    if quotas:
+    if quotas is not None:
         file = surroundings.directory / f"{name}.toml"
-        file.write_text(quota_file())
+        file.write_text(quotas)
         command += ["--quotas", str(file)]
     return start_process(surroundings, name, command, port)
 
 
-def quota_file() -> str:
-    """A quota for the load generator's client-id, under every key that Weir enforces."""
-    return "\n".join(
-        ["[[quota]]", f'client_id = "{CLIENT_ID}"', *(f"{key} = {NEVER_REACHED}" for key in QUOTA_KEYS), ""]
+def quota_file(entities: Iterable[str] = (CLIENT_ID,)) -> str:
+    """A quota for each client-id, under every key that Weir enforces."""
+    limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in QUOTA_KEYS)
+    return "".join(f'[[quota]]\nclient_id = "{client_id}"\n{limits}' for client_id in entities)
+
+
+def with_entities(count: int) -> Target:
+    """Weir with so many client-ids in its quotas. With one, that is the default, which is for all of them."""
+    file = quota_file(client_ids(count) if count > 1 else ["<default>"])
+    name = f"weir-{count}"
+    return Target(
+        name, f"{count:,} {'entities' if count > 1 else 'entity'}", lambda s: _start(s, name, THIS_TREE, file)
     )
 
 
 def other_tree(tree: Path) -> Target:
     """Weir from another checkout, with quotas: to compare two states of the code in one run."""
     name = f"weir@{tree.name}"
-    return Target(name, f"Weir, quotas on ({tree.name})", lambda s: _start(s, name, tree, quotas=True))
+    return Target(name, f"Weir, quotas on ({tree.name})", lambda s: _start(s, name, tree, quota_file()))
 
 
-WEIR: Final = Target("weir", "Weir, quotas on", lambda s: _start(s, "weir", THIS_TREE, quotas=True))
+WEIR: Final = Target("weir", "Weir, quotas on", lambda s: _start(s, "weir", THIS_TREE, quota_file()))
 WEIR_WITHOUT_QUOTAS: Final = Target(
     "weir-no-quotas",
     "Weir, no quotas",
-    lambda s: _start(s, "weir-no-quotas", THIS_TREE, quotas=False),
+    lambda s: _start(s, "weir-no-quotas", THIS_TREE, None),
 )

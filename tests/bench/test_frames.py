@@ -14,7 +14,7 @@ from protocol import codec, request_header_version, request_type
 from protocol.heads import LENGTH, REQUEST_HEAD, request_body
 from protocol.messages import FetchRequest, Message, MetadataRequest, ProduceRequest, RequestHeader
 
-TOPICS = Topics("written", UUID(int=5))
+TOPICS = Topics("written", UUID(int=5), UUID(int=6))
 
 
 def body(request: Request) -> Message:
@@ -35,6 +35,21 @@ def test_every_row_sends_a_whole_request(row: Row) -> None:
     )
     assert header[0].client_id == frames.CLIENT_ID
     body(request)
+
+
+def test_requests_are_spread_over_client_ids() -> None:
+    sent = frames.spread(frames.metadata("t").frame, 1000)
+    assert len({len(frame) for frame in sent}) == 1
+    headers = [codec(RequestHeader, 2).decode_prefix(f, LENGTH.size, len(f), "client_id")[0] for f in sent]
+    names = [header.client_id for header in headers]
+    assert names == frames.client_ids(1000)
+    assert len(set(names)) == 1000
+    assert names[0] == frames.CLIENT_ID
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_with_one_client_id_sends_one_frame(row: Row) -> None:
+    assert row.frames(TOPICS) == [row.request(TOPICS).frame]
 
 
 def test_metadata_asks_for_one_topic_and_creates_none() -> None:

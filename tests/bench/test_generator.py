@@ -7,10 +7,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
-from bench.generator import Load, LoadError, Splitter, measure
+from bench.generator import Ring, Splitter, measure
+from bench.load import Load, LoadError, Order, generate
 from protocol.heads import LENGTH
 
 FRAME = LENGTH.pack(6) + b"abcdef"
@@ -56,18 +58,38 @@ def server(answers: int) -> Iterator[int]:
     thread.join()
 
 
-@pytest.mark.parametrize(("connections", "depth"), [(1, 1), (3, 4)])
-def test_requests_are_answered_counted_and_timed(connections: int, depth: int) -> None:
+@pytest.mark.parametrize(("frames", "depth"), [(1, 1), (1, 5), (3, 1), (3, 2), (3, 7)])
+def test_a_ring_gives_frames_in_turn_without_end(frames: int, depth: int) -> None:
+    made = [f"frame{number}".encode() for number in range(frames)]
+    ring = Ring(b"".join(made), frames, depth)
+    for start in range(frames):
+        for count in range(depth + 1):
+            wanted = b"".join(made[(start + index) % frames] for index in range(count))
+            assert bytes(ring.take(start, count)) == wanted
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("connections", "depth"), [(2, 1), (3, 4)])
+def test_requests_are_answered_counted_and_timed(connections: int, depth: int, processes: int) -> None:
     with server(answers=10**9) as port:
-        load = Load("127.0.0.1", port, connections, depth, warm_up_s=0.01, seconds=0.1, pid=os.getpid())
-        measured = measure(load, FRAME)
+        load = Load("127.0.0.1", port, connections, depth, warm_up_s=0.01, seconds=0.2, pid=os.getpid())
+        measured = generate(load, [FRAME], processes)
     assert measured.requests > connections * depth
     assert 0 < measured.p50_us <= measured.p99_us
     assert measured.cpu_us is not None
     assert measured.cpu_us > 0
+    assert measured.rss_bytes is not None
+    assert measured.rss_bytes > 0
+    assert measured.generator_busy > 0
     assert measured.requests_per_s == pytest.approx(measured.requests / measured.seconds)
 
 
 def test_a_closed_connection_fails_the_run() -> None:
+    load = Load("127.0.0.1", 0, 1, 1, warm_up_s=0.0, seconds=30.0, pid=None)
     with server(answers=3) as port, pytest.raises((LoadError, ConnectionResetError)):
-        measure(Load("127.0.0.1", port, 1, 1, warm_up_s=0.0, seconds=30.0, pid=None), FRAME)
+        measure(Order(replace(load, port=port), 1, begin_s=0.0), FRAME)
+
+
+def test_what_fails_in_the_process_is_told() -> None:
+    with server(answers=3) as port, pytest.raises(LoadError, match=r"closed a connection|reset by peer"):
+        generate(Load("127.0.0.1", port, 1, 1, warm_up_s=0.0, seconds=30.0, pid=None), [FRAME])

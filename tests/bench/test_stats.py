@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
+from pathlib import Path
 
 import pytest
 
-from bench.cpu import cpu_s
-from bench.stats import Spread, percentile, ratios
+from bench.cpu import cpu_s, rss_bytes
+from bench.stats import Spread, histogram, percentile, ratios
 
 
 @pytest.mark.parametrize(("percent", "value"), [(0, 15), (5, 15), (30, 20), (40, 20), (50, 35), (100, 50)])
 def test_percentiles_are_by_nearest_rank(percent: float, value: float) -> None:
-    """The example of the usual textbook definition."""
-    assert percentile([15, 20, 35, 40, 50], percent) == value
+    """The example of the usual textbook definition, within the width of a bucket."""
+    assert percentile(histogram([15, 20, 35, 40, 50]), percent) == pytest.approx(value, rel=0.0025)
 
 
 def test_one_value_is_every_percentile() -> None:
-    assert percentile([7], 50) == percentile([7], 99) == 7
+    seen = histogram([7])
+    assert percentile(seen, 50) == percentile(seen, 99) == pytest.approx(7, rel=0.0025)
+
+
+@pytest.mark.parametrize("value", [1, 1.5, 99, 12_345, 10**9, 3 * 10**10])
+def test_a_bucket_is_half_a_percent_wide(value: float) -> None:
+    assert percentile(histogram([value]), 50) == pytest.approx(value, rel=0.0025)
+
+
+def test_histograms_add_up() -> None:
+    both = histogram([10, 20]) + histogram([30])
+    assert both.total() == 3
+    assert percentile(both, 50) == pytest.approx(20, rel=0.0025)
 
 
 def test_nothing_has_no_percentile_and_no_spread() -> None:
     with pytest.raises(ValueError, match="no values"):
-        percentile([], 50)
+        percentile({}, 50)
     with pytest.raises(ValueError, match="no values"):
         Spread.of([])
 
@@ -47,3 +61,14 @@ def test_cpu_time_of_a_process_is_what_the_process_says_itself() -> None:
 def test_cpu_time_of_no_process_is_an_error() -> None:
     with pytest.raises(OSError, match="Invalid argument"):
         cpu_s(2**22 + 1)  # beyond Linux's largest process id
+
+
+def test_memory_of_a_process_is_what_the_kernel_counts() -> None:
+    """The kernel brings its two counts up to date at different moments, a few pages apart."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    assert rss_bytes(os.getpid()) == pytest.approx(pages * resource.getpagesize(), rel=0.05)
+
+
+def test_memory_of_no_process_is_an_error() -> None:
+    with pytest.raises(OSError, match="No such file"):
+        rss_bytes(2**22 + 1)

@@ -1,0 +1,226 @@
+"""A broker that does nothing: it answers what the loads ask with frames that are built once.
+
+It costs less CPU than a JVM, and the same at all times, so that a proxy in front of it is disturbed less. It
+stores no record: what was produced is counted as written and forgotten.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from bench.broker import READ, READ_SMALL, WRITTEN
+from bench.frames import record_batch
+from bench.rows import FETCH_BYTES, SMALL_BYTES, Topics
+from protocol import (
+    ApiKey,
+    Message,
+    codec,
+    request_header_version,
+    request_type,
+    response_header_version,
+    response_type,
+)
+from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
+from protocol.messages import (
+    ApiVersionsResponse,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceResponse,
+)
+from tests.kafka.settings import HOST
+
+TOPIC_IDS: Final = {WRITTEN: UUID(int=1), READ: UUID(int=2), READ_SMALL: UUID(int=3)}
+TOPICS: Final = Topics(WRITTEN, TOPIC_IDS[READ], TOPIC_IDS[READ_SMALL])
+VERSIONS: Final = {
+    ApiKey.PRODUCE: (3, 11),
+    ApiKey.FETCH: (4, 17),
+    ApiKey.METADATA: (0, 12),
+    ApiKey.API_VERSIONS: (0, 4),
+}
+"""Those of Kafka 3.9, of the APIs that the loads and the proxies use."""
+BUFFER_BYTES: Final = 1 << 20
+_MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from bench.canned import main; main()"
+WHOLE_BYTES: Final = 4096
+"""A request up to this size is looked at as a whole; of a larger one only this much."""
+_CORRELATION_FROM: Final = 8
+_CORRELATION_END: Final = REQUEST_HEAD.size
+
+
+class Answers:
+    """Response frames without their length and correlation id, each built when it is first asked for."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._built: dict[bytes, bytes] = {}
+        self._batches = {
+            TOPIC_IDS[READ]: record_batch(bytes(FETCH_BYTES)),
+            TOPIC_IDS[READ_SMALL]: record_batch(bytes(SMALL_BYTES)),
+        }
+
+    def frame(self, request: bytes) -> bytes:
+        """Answer a request, of which the first WHOLE_BYTES are enough."""
+        cut = len(request) == WHOLE_BYTES
+        key = request[4:_CORRELATION_FROM] + (b"" if cut else request[_CORRELATION_END:])
+        if (rest := self._built.get(key)) is None:
+            rest = self._build(request)
+            self._built[key] = rest
+        correlation_id = request[_CORRELATION_FROM:_CORRELATION_END]
+        return LENGTH.pack(len(correlation_id) + len(rest)) + correlation_id + rest
+
+    def _build(self, request: bytes) -> bytes:
+        _, number, version, _ = REQUEST_HEAD.unpack_from(request)
+        api_key = ApiKey(number)
+        if api_key is ApiKey.API_VERSIONS:
+            version = min(version, VERSIONS[api_key][1])
+        body = self._body(api_key, version, request)
+        tags = b"\0" if response_header_version(api_key, version) == 1 else b""
+        return tags + codec(response_type(api_key), version).encode(body)
+
+    def _body(self, api_key: ApiKey, version: int, request: bytes) -> Message:
+        if api_key is ApiKey.PRODUCE:
+            return _produced()
+        asked = _decode(api_key, version, request)
+        if isinstance(asked, MetadataRequest):
+            return self._metadata(asked)
+        if isinstance(asked, FetchRequest):
+            return self._fetched(asked)
+        return _api_versions()
+
+    def _metadata(self, asked: MetadataRequest) -> MetadataResponse:
+        named = [topic.name for topic in asked.topics or [] if topic.name is not None]
+        broker = MetadataResponse.MetadataResponseBroker(node_id=0, host=HOST, port=self._port)
+        partition = MetadataResponse.MetadataResponsePartition(
+            partition_index=0, leader_id=0, leader_epoch=0, replica_nodes=[0], isr_nodes=[0]
+        )
+        topics = [
+            MetadataResponse.MetadataResponseTopic(
+                name=name, topic_id=TOPIC_IDS.get(name, UUID(int=0)), partitions=[partition]
+            )
+            for name in named
+        ]
+        return MetadataResponse(brokers=[broker], cluster_id="canned", controller_id=0, topics=topics)
+
+    def _fetched(self, asked: FetchRequest) -> FetchResponse:
+        topic_id = asked.topics[0].topic_id
+        partition = FetchResponse.PartitionData(
+            partition_index=0,
+            high_watermark=1,
+            last_stable_offset=1,
+            log_start_offset=0,
+            records=self._batches[topic_id],
+        )
+        topic = FetchResponse.FetchableTopicResponse(topic_id=topic_id, partitions=[partition])
+        return FetchResponse(responses=[topic])
+
+
+def _decode(api_key: ApiKey, version: int, request: bytes) -> Message:
+    flexible = request_header_version(api_key, version) == 2
+    start = request_body(request, 0, len(request), flexible=flexible)
+    return codec(request_type(api_key), version).decode(request, start)
+
+
+def _produced() -> ProduceResponse:
+    partition = ProduceResponse.PartitionProduceResponse(index=0, base_offset=0, log_start_offset=0)
+    topic = ProduceResponse.TopicProduceResponse(name=WRITTEN, partition_responses=[partition])
+    return ProduceResponse(responses=[topic])
+
+
+def _api_versions() -> ApiVersionsResponse:
+    entry = ApiVersionsResponse.ApiVersion
+    return ApiVersionsResponse(
+        api_keys=[
+            entry(api_key=key, min_version=low, max_version=high) for key, (low, high) in VERSIONS.items()
+        ]
+    )
+
+
+class Conversation:
+    """The requests of one connection: bytes in, answers out."""
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
+        self._kept = bytearray()
+        """The beginning of a request, at most WHOLE_BYTES of it."""
+        self._skip = 0
+        """How much of a large request is still to come, not looked at."""
+
+    def receive(self, data: memoryview) -> list[bytes]:
+        """Answers to the requests that end within `data`."""
+        out: list[bytes] = []
+        kept = self._kept
+        while data:
+            if self._skip:
+                skipped = min(self._skip, len(data))
+                self._skip -= skipped
+                data = data[skipped:]
+            else:
+                data = self._keep(data)
+            if len(kept) >= LENGTH_BYTES and not self._skip and len(kept) == self._wanted():
+                out.append(self._answer(bytes(kept)))
+                kept.clear()
+        return out
+
+    def _keep(self, data: memoryview) -> memoryview:
+        """Take the length, then what is looked at; return what is left of `data`."""
+        kept = self._kept
+        wanted = self._wanted() if len(kept) >= LENGTH_BYTES else LENGTH_BYTES
+        missing = wanted - len(kept)
+        kept += data[:missing]
+        if len(kept) == wanted == WHOLE_BYTES:
+            self._skip = LENGTH_BYTES + LENGTH.unpack_from(kept)[0] - WHOLE_BYTES
+        return data[missing:]
+
+    def _wanted(self) -> int:
+        length: int = LENGTH.unpack_from(self._kept)[0]
+        return min(LENGTH_BYTES + length, WHOLE_BYTES)
+
+
+def command(port: int) -> list[str]:
+    """How to start it, in whatever directory."""
+    return [sys.executable, "-c", _MAIN, str(Path(__file__).parent.parent), str(port)]
+
+
+def serve(port: int) -> None:
+    """Answer on a port until the process is ended. Raises OSError."""
+    listener = socket.create_server((HOST, port), backlog=1024)
+    answers, buffer = Answers(port), bytearray(BUFFER_BYTES)
+    view, poll = memoryview(buffer), select.epoll()
+    poll.register(listener, select.EPOLLIN)
+    talking: dict[int, tuple[socket.socket, Conversation]] = {}
+    while True:
+        for fd, _events in poll.poll():
+            if fd == listener.fileno():
+                connection, _address = listener.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                talking[connection.fileno()] = connection, Conversation(answers.frame)
+                poll.register(connection, select.EPOLLIN)
+            elif not _talk(*talking[fd], view):
+                talking.pop(fd)[0].close()
+
+
+def _talk(connection: socket.socket, conversation: Conversation, view: memoryview) -> bool:
+    """Read once and answer; False when the connection is to be closed."""
+    try:
+        count = connection.recv_into(view)
+        if answers := conversation.receive(view[:count]):
+            connection.sendall(b"".join(answers))
+    except OSError:
+        return False
+    return count > 0
+
+
+def main() -> None:
+    """`PORT` on the command line."""
+    serve(int(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

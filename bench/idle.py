@@ -1,0 +1,95 @@
+"""What connections cost that do nothing: memory of a proxy before and after they have asked once and stay."""
+
+from __future__ import annotations
+
+import resource
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Final
+
+from bench import broker
+from bench.cpu import cpu_s, rss_bytes
+from bench.frames import Request
+from bench.measure import Say, Upstream
+from bench.rows import ROWS
+from bench.targets import Running, Surroundings, Target
+from tests.kafka.processes import Processes
+
+SPARE_DESCRIPTORS: Final = 200
+WARM_UP: Final = 500
+"""Connections opened and closed before: what the first ones load or compile is not theirs."""
+SETTLE_S: Final = 2.0
+WATCH_S: Final = 5.0
+HURRY_S: Final = 0.1
+"""Instead of both, when figures do not matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What a target used."""
+
+    connections: int
+    before_bytes: int
+    after_bytes: int
+    cpu_share: float
+    """Of a core, while nothing is asked."""
+
+    @property
+    def connection_bytes(self) -> float:
+        """Memory per connection, with its connection to the broker."""
+        return (self.after_bytes - self.before_bytes) / self.connections
+
+
+def raise_descriptor_limit(wanted: int) -> int:
+    """Raise this process's limit, and that of all it starts, as far as allowed; return the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for limits in ((wanted, max(wanted, hard)), (min(wanted, hard), hard)):
+        if limits[0] <= soft:
+            break
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        except (ValueError, OSError):
+            continue  # only root may raise the hard limit
+        break
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def affordable(wanted: int) -> int:
+    """How many connections a proxy can have, two descriptors each; all `wanted` if limits allow."""
+    return min(wanted, (raise_descriptor_limit(2 * wanted + SPARE_DESCRIPTORS) - SPARE_DESCRIPTORS) // 2)
+
+
+def measure(target: Target, behind: Upstream, connections: int, say: Say, *, hurry: bool) -> Idle | None:
+    """Start a target of its own for this, None if it is the broker itself. Raises OSError, TargetError."""
+    processes = Processes("weir-bench-")
+    try:
+        running = target.start(Surroundings(behind.port, processes))
+        say(f"{connections:,} idle connections: {target.title}")
+        return (
+            None if running.pid is None else _measure(running, running.pid, behind, connections, hurry=hurry)
+        )
+    finally:
+        processes.close()
+
+
+def _measure(running: Running, pid: int, behind: Upstream, connections: int, *, hurry: bool) -> Idle:
+    settle_s, watch_s = (HURRY_S, HURRY_S) if hurry else (SETTLE_S, WATCH_S)
+    request = ROWS[0].request(behind.topics)
+    with ExitStack() as first:
+        _open(first, running.port, request, min(WARM_UP, connections))
+    time.sleep(settle_s)
+    before = rss_bytes(pid)
+    with ExitStack() as opened:
+        _open(opened, running.port, request, connections)
+        time.sleep(settle_s)
+        after, used_s = rss_bytes(pid), cpu_s(pid)
+        time.sleep(watch_s)
+        used_s = cpu_s(pid) - used_s
+    return Idle(connections, before, after, used_s / watch_s)
+
+
+def _open(stack: ExitStack, port: int, request: Request, count: int) -> None:
+    for _ in range(count):
+        connection = stack.enter_context(closing(broker.connect(port)))
+        broker.exchange(connection, request)

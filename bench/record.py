@@ -1,0 +1,88 @@
+"""Everything measured as JSON, with the kind of machine and the versions, for whoever compares runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from bench import broker
+from bench.load import Measured
+from bench.measure import Results
+from bench.report import Outcome
+
+_TREE: Final = Path(__file__).parent.parent
+_CPU_MODEL: Final = "model name"
+
+
+def as_json(outcome: Outcome, options: Mapping[str, object]) -> dict[str, object]:
+    """For `json.dumps`. Nothing in it names the machine."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(outcome.load),
+        "options": dict(options),
+        "missing": outcome.load.missing,
+        "cells": _cells(outcome.load),
+        "entities": _cells(outcome.entities),
+        "idle": {
+            name: asdict(idle) | {"connection_bytes": idle.connection_bytes}
+            for name, idle in outcome.idle.items()
+        },
+    }
+
+
+def _cells(results: Results) -> list[dict[str, object]]:
+    return [
+        {"row": row, "target": target, "rounds": [_figures(cell) for cell in cells]}
+        for (row, target), cells in results.cells.items()
+    ]
+
+
+def _figures(cell: Measured) -> dict[str, float | None]:
+    return {
+        **asdict(cell),
+        "requests_per_s": cell.requests_per_s,
+        "cpu_us": cell.cpu_us,
+        "generator_busy": cell.generator_busy,
+    }
+
+
+def machine() -> dict[str, object]:
+    """What the figures depend on."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "architecture": platform.machine(),
+        "kernel": platform.release(),
+    }
+
+
+def _cpu_model() -> str | None:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(_CPU_MODEL):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def versions(results: Results) -> dict[str, str | None]:
+    """Of Weir (its commit), of Python and of all that was measured beside it."""
+    found = {target.name: target.version() for target in results.present}
+    told = {name: version for name, version in found.items() if version is not None}
+    return {"weir": commit(), "python": platform.python_version(), "kafka": broker.VERSION, **told}
+
+
+def commit(tree: Path = _TREE) -> str | None:
+    """Git's name of the state that was measured, `-dirty` if files differ; None outside a repository."""
+    command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() or None

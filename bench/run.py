@@ -1,0 +1,62 @@
+"""A whole run: its parts one after another, in front of one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from bench import idle
+from bench.measure import Say, Upstream, canned_upstream, measure, steps, upstream
+from bench.report import Outcome
+
+PARTS: Final = ("rows", "entities", "idle")
+UPSTREAMS: Final[Mapping[str, Callable[[], AbstractContextManager[Upstream]]]] = {
+    "kafka": upstream,
+    "canned": canned_upstream,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do, and how thoroughly."""
+
+    parts: Sequence[str]
+    upstream: str
+    """One of UPSTREAMS."""
+    seconds: float
+    rounds: int
+    idle_connections: int
+    hurry: bool = False
+    """Do not wait until a JVM is warm: figures are worthless then."""
+
+
+def run(plan: Plan, outcome: Outcome, say: Say) -> None:
+    """Measure into `outcome`. Raises what the parts raise."""
+    connections = idle.affordable(plan.idle_connections) if "idle" in plan.parts else 0
+    with UPSTREAMS[plan.upstream]() as behind:
+        if "idle" in plan.parts:
+            _measure_idle(plan, outcome, behind, connections, say)
+        for part, results in (("rows", outcome.load), ("entities", outcome.entities)):
+            if part in plan.parts:
+                measure(results, behind, seconds=plan.seconds, rounds=plan.rounds, hurry=plan.hurry, say=say)
+
+
+def _measure_idle(plan: Plan, outcome: Outcome, behind: Upstream, connections: int, say: Say) -> None:
+    for target in outcome.load.targets:
+        if target.missing() is None:
+            found = idle.measure(target, behind, connections, say, hurry=plan.hurry)
+            if found is not None:
+                outcome.idle[target.name] = found
+
+
+def total_steps(plan: Plan, outcome: Outcome) -> int:
+    """How often `run` calls `say`, if no target is missing."""
+    load, table = outcome.load, outcome.entities
+    by_part = {
+        "rows": steps(len(load.rows), len(load.targets), plan.rounds),
+        "entities": steps(len(table.rows), len(table.targets), plan.rounds),
+        "idle": len(load.targets),
+    }
+    return sum(by_part[part] for part in plan.parts)

@@ -1,0 +1,78 @@
+"""Kroxylicious, a Kafka proxy for the JVM, without filters of a user's: it rewrites addresses, as Weir does.
+
+Its application is not on Maven Central, its runtime is: `bench/java/KroxyliciousLauncher.java` starts that.
+The compiler is a jar too (ecj), so that a Java runtime is enough.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from bench import jars
+from bench.targets.target import Running, Surroundings, Target, TargetError, start_process
+from tests.kafka.java import java_command, java_version
+from tests.kafka.ports import free_range
+from tests.kafka.settings import HOST
+
+HEAP: Final = "512m"
+COMPILE_S: Final = 60.0
+WARM_UP_S: Final = 15.0
+"""A load after a load: the first took 15 s to become steady, others less (measured)."""
+NODE_IDS: Final = 3
+"""Kroxylicious opens a port for each of the node ids 0 to 2 unless told otherwise."""
+SOURCE: Final = Path(jars.__file__).parent.parent / "java" / "KroxyliciousLauncher.java"
+_CONFIG: Final = """\
+virtualClusters:
+  - name: bench
+    targetCluster:
+      bootstrapServers: {host}:{broker_port}
+    gateways:
+      - name: bench
+        portIdentifiesNode:
+          bootstrapAddress: {host}:{port}
+"""
+
+
+def _start(surroundings: Surroundings) -> Running:
+    port = free_range(1 + NODE_IDS)
+    config = surroundings.directory / "kroxylicious.yaml"
+    config.write_text(_CONFIG.format(host=HOST, port=port, broker_port=surroundings.broker_port))
+    classes = surroundings.directory / "kroxylicious"
+    path = [*jars.classpath("kroxylicious"), classes]
+    _compile(path, classes)
+    command = [
+        *(java_command(), f"-Xmx{HEAP}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+        *("-cp", ":".join(map(str, path)), SOURCE.stem, str(config)),
+    ]
+    return start_process(surroundings, "kroxylicious", command, port)
+
+
+def _compile(path: list[Path], classes: Path) -> None:
+    (compiler,) = jars.classpath("ecj")
+    command = [
+        java_command(),
+        "-jar",
+        str(compiler),
+        "-17",
+        "-cp",
+        ":".join(map(str, path)),
+        "-d",
+        str(classes),
+    ]
+    done = subprocess.run(
+        [*command, str(SOURCE)], capture_output=True, text=True, timeout=COMPILE_S, check=False
+    )
+    if done.returncode:
+        raise TargetError(f"{SOURCE.name} did not compile: {done.stderr.strip()}")
+
+
+def version() -> str:
+    """What is measured, and on which Java."""
+    return f"0.12.0, Java {java_version(java_command())}"
+
+
+KROXYLICIOUS: Final = Target(
+    "kroxylicious", "Kroxylicious (JVM)", _start, warm_up_s=WARM_UP_S, version=version
+)
