@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
 
-from tests.clients import Librdkafka, create_topic
-from tests.clients.test_clients import VERSIONS, some_messages
-from tests.integration.test_records import GENEROUS, entries
+from tests.clients import create_topic
+from tests.clients.test_clients import VERSIONS
+from tests.integration.aftermath import Aftermath
+from tests.integration.test_records import GENEROUS
+from tests.integration.traffic import (
+    AT_LEAST_ONCE,
+    ONCE,
+    PyReceiver,
+    PySender,
+    RdReceiver,
+    RdSender,
+    Receiver,
+    Sender,
+    assert_all_arrived,
+    flow,
+    settle,
+)
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
@@ -17,32 +31,34 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker]
 
-PATIENCE_S = 90
+PARTITIONS = 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_producer_goes_on_when_its_broker_was_killed_and_restarted(
+def test_clients_go_on_when_their_broker_was_killed_and_restarted(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = fresh_cluster(version)
     weir = start_weir(cluster.bootstrap, GENEROUS)
-    create_topic(weir.bootstrap, topic)
-    before, while_away = some_messages(100, 1000), some_messages(100, 1000, seed=2)
-    producer = Producer({"bootstrap.servers": weir.bootstrap, "acks": "all", "max.in.flight": 1})
-    send(producer, topic, before)
-    assert producer.flush(PATIENCE_S) == 0
-    cluster.kill(0)
-    send(producer, topic, while_away)
-    cluster.restart(0)
-    assert producer.flush(PATIENCE_S) == 0
-    seen = Librdkafka().consume(weir.bootstrap, topic, len(before + while_away), timeout_s=PATIENCE_S)
-    assert seen.values == before + while_away
-    assert weir.stop() == 0
-    assert {entry.get("reason") for entry in entries(weir.log)} >= {"broker_closed"}
-    assert "internal_error" not in weir.log
-
-
-def send(producer: Producer, topic: str, messages: list[bytes]) -> None:
-    """Hand all messages to the producer; it sends them when it can."""
-    for message in messages:
-        producer.produce(topic, message, partition=0)
+    aftermath = Aftermath(weir, node_ids=[0])
+    create_topic(weir.bootstrap, topic, PARTITIONS)
+    once = version != "0.10.2.2"
+    place = weir.bootstrap, topic, PARTITIONS
+    senders: list[Sender] = [RdSender(*place, ONCE if once else AT_LEAST_ONCE)]
+    if once:
+        senders.append(PySender(*place))
+    alone, member = RdReceiver(*place), RdReceiver(*place, group=f"{topic}-rd", name="rd member")
+    audiences: list[list[Receiver]] = [[alone], [member], [PyReceiver(weir.bootstrap, topic, f"{topic}-py")]]
+    with ExitStack() as stack:
+        for talker in (*senders, *(receiver for some in audiences for receiver in some)):
+            stack.enter_context(talker)
+        flow(senders, *audiences)
+        cluster.kill(0)
+        cluster.restart(0)
+        flow(senders, *audiences)
+        settle(senders, *audiences)
+    assert_all_arrived(senders, [alone], once=once)
+    for members in audiences[1:]:
+        assert_all_arrived(senders, members, once=once, again=True)
+    aftermath.check()
+    assert "broker_closed" in aftermath.reasons

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -70,7 +71,7 @@ class Cluster:
     @property
     def ports(self) -> dict[int, int]:
         """Each broker's port by its node id."""
-        return {node.node_id: node.port for node in self._topology.nodes}
+        return {node.node_id: node.port for node in self._topology.members}
 
     @property
     def bootstrap(self) -> str:
@@ -92,9 +93,24 @@ class Cluster:
         """Everything the cluster has on disk; gone after `stop`, except for logs that were kept."""
         return self._children.directory
 
+    @property
+    def zookeeper(self) -> str:
+        """Where ZooKeeper listens, HOST:PORT. Raises ClusterError if there is none."""
+        if self._topology.kraft:
+            raise ClusterError(f"Kafka {self.version} runs without ZooKeeper")
+        return f"{HOST}:{self._topology.zookeeper_port}"
+
     def pid(self, node_id: int) -> int:
         """Process id of a broker. Raises KeyError."""
         return self._children.pid(_name(node_id))
+
+    def controller(self) -> int:
+        """Node id of the active controller, once there is one that lives. Raises ClusterError."""
+        return self._named("a controller", self._controller_by)
+
+    def coordinator(self, group: str) -> int:
+        """Node id of a group's coordinator, once there is one that lives. Raises ClusterError."""
+        return self._named(f"a coordinator of {group}", lambda port: wire.coordinator(HOST, port, group))
 
     # Start and end.
 
@@ -151,6 +167,29 @@ class Cluster:
         self._start_broker(node_id)
         self.wait_until_ready()
 
+    def add(self) -> int:
+        """Start one more broker on a free port; return its node id when all know it. Raises ClusterError."""
+        node = Node(max(self.ports) + 1, ports.free_range(1), 0)
+        self._topology = replace(self._topology, joined=(*self._topology.joined, node))
+        self._write_properties(node)
+        if self._topology.kraft:
+            self._format_storage([node.node_id])
+        self._start_broker(node.node_id)
+        self.wait_until_ready()
+        return node.node_id
+
+    def remove(self, node_id: int) -> None:
+        """End a broker that was added, in good order, and return once the others have forgotten it.
+
+        Move its partitions away, or delete their topics, before. Raises ValueError for a founding broker.
+        """
+        stay = tuple(node for node in self._topology.joined if node.node_id != node_id)
+        if len(stay) == len(self._topology.joined):
+            raise ValueError(f"broker {node_id} was not added: the cluster cannot do without it")
+        self.terminate(node_id)
+        self._topology = replace(self._topology, joined=stay)
+        self.wait_until_ready()
+
     def wait_until_ready(self) -> None:
         """Return when every running broker answers and lists just the running ones. Raises ClusterError."""
         for node_id in sorted(self.alive):
@@ -190,11 +229,9 @@ class Cluster:
 
     def _start_all(self) -> None:
         for node in self._topology.nodes:
-            self._properties(node.node_id).write_text(
-                server_properties(self._topology, node, self._children.data / f"log-{node.node_id}")
-            )
+            self._write_properties(node)
         if self._topology.kraft:
-            self._format_storage()
+            self._format_storage(list(self.ports))
         else:
             self._start_zookeeper()
         for node_id in self.ports:
@@ -204,13 +241,17 @@ class Cluster:
     def _properties(self, node_id: int) -> Path:
         return self._children.data / f"server-{node_id}.properties"
 
-    def _format_storage(self) -> None:
+    def _write_properties(self, node: Node) -> None:
+        text = server_properties(self._topology, node, self._children.data / f"log-{node.node_id}")
+        self._properties(node.node_id).write_text(text)
+
+    def _format_storage(self, node_ids: list[int]) -> None:
         """KRaft wants each node's directory prepared; the tool runs once per node, side by side."""
-        for node_id in self.ports:
+        for node_id in node_ids:
             arguments = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID]
             arguments += ["-c", str(self._properties(node_id))]
             self._children.start(f"format-{node_id}", [*self._jvm("128m", *_BRIEF), *arguments])
-        for node_id in self.ports:
+        for node_id in node_ids:
             status = self._children.wait(f"format-{node_id}", _START_S)
             if status != 0:
                 raise self._failure(f"format-{node_id}", f"ended with status {status}")
@@ -243,6 +284,25 @@ class Cluster:
 
     def _registered(self) -> set[int]:
         return zookeeper.broker_ids(HOST, self._topology.zookeeper_port)
+
+    def _controller_by(self, port: int) -> int | None:
+        return wire.quorum_leader(HOST, port) if self._topology.kraft else wire.metadata(HOST, port)[1]
+
+    def _named(self, what: str, ask: Callable[[int], int | None]) -> int:
+        """The running broker that any running broker names when it is asked at its port."""
+        found: list[int] = []
+
+        def is_named() -> bool:
+            for node_id in sorted(self.alive):
+                with suppress(OSError, EOFError, struct.error):
+                    named = ask(self.ports[node_id])
+                    if named in self.alive:
+                        found.append(named)
+                        return True
+            return False
+
+        self._wait(what, is_named)
+        return found[0]
 
     def _is_ready(self, node_id: int) -> bool:
         try:

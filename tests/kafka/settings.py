@@ -26,17 +26,26 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What the configuration of every broker depends on. `settings` has the last word over everything."""
+    """What the configuration of every broker depends on. `nodes` founded the cluster; `settings` have the
+    last word over everything.
+    """
 
     version: str
     nodes: tuple[Node, ...]
     zookeeper_port: int
     settings: Mapping[str, str] = field(default_factory=dict)
+    joined: tuple[Node, ...] = ()
+    """Those that came later: they vote for no controller, and the number of replicas does not follow them."""
 
     @property
     def kraft(self) -> bool:
         """Whether the brokers are their own controllers (3.0 and newer) or need ZooKeeper."""
         return version_tuple(self.version) >= (3, 0)
+
+    @property
+    def members(self) -> tuple[Node, ...]:
+        """Every broker there is."""
+        return self.nodes + self.joined
 
     @property
     def voters(self) -> tuple[Node, ...]:

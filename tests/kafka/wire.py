@@ -6,7 +6,7 @@ from __future__ import annotations
 import socket
 import struct
 
-_METADATA, _API_VERSIONS = 3, 18
+_METADATA, _FIND_COORDINATOR, _API_VERSIONS, _DESCRIBE_QUORUM = 3, 10, 18, 55
 
 
 def exchange(host: str, port: int, api_key: int, version: int, body: bytes, timeout_s: float = 5.0) -> bytes:
@@ -42,14 +42,48 @@ def api_versions(host: str, port: int) -> dict[int, tuple[int, int]]:
 def known_brokers(host: str, port: int) -> set[int]:
     """Node ids that Metadata v1 lists; none while there is no controller. Raises OSError, EOFError,
     struct.error."""
+    brokers, controller = metadata(host, port)
+    return set(brokers) if controller >= 0 else set()
+
+
+def metadata(host: str, port: int) -> tuple[dict[int, tuple[str, int]], int]:
+    """What Metadata v1 tells: each broker's host and port by node id, and the controller's node id.
+
+    In KRaft mode any broker may be named as the controller. Raises OSError, EOFError, struct.error.
+    """
     body = exchange(host, port, _METADATA, 1, struct.pack(">i", 0))
     (count,), at = struct.unpack_from(">i", body), 4
-    ids = set()
+    brokers = {}
     for _ in range(count):
         node_id, host_size = struct.unpack_from(">ih", body, at)
-        ids.add(node_id)
-        at += 6 + host_size + 4
-        (rack_size,) = struct.unpack_from(">h", body, at)
-        at += 2 + max(rack_size, 0)
+        at += 6 + host_size
+        broker_port, rack_size = struct.unpack_from(">ih", body, at)
+        brokers[node_id] = (body[at - host_size : at].decode(), broker_port)
+        at += 6 + max(rack_size, 0)
     (controller,) = struct.unpack_from(">i", body, at)
-    return ids if controller >= 0 else set()
+    return brokers, controller
+
+
+def coordinator(host: str, port: int, group: str) -> int | None:
+    """The node id that FindCoordinator v0 names for a group, None while it names none. Raises OSError,
+    EOFError, struct.error."""
+    name = group.encode()
+    body = exchange(host, port, _FIND_COORDINATOR, 0, struct.pack(">h", len(name)) + name)
+    error, node_id = struct.unpack_from(">hi", body)
+    return None if error else int(node_id)
+
+
+def quorum_leader(host: str, port: int) -> int | None:
+    """The node id of the active KRaft controller, None while there is none: DescribeQuorum v0, whose strings
+    and arrays are compact (their length plus one, in one byte here). Raises OSError, EOFError, struct.error.
+    """
+    topic = b"__cluster_metadata"
+    compact = bytes([1 + len(topic)]) + topic
+    no_tags, one = b"\0", b"\2"
+    asked = no_tags + one + compact + one + struct.pack(">i", 0) + 3 * no_tags
+    body = exchange(host, port, _DESCRIBE_QUORUM, 0, asked)
+    (error,) = struct.unpack_from(">h", body, 1)
+    if error:
+        return None
+    _partition, error, leader = struct.unpack_from(">ihi", body, 1 + 2 + 1 + len(compact) + 1)
+    return None if error or leader < 0 else int(leader)

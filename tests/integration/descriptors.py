@@ -1,0 +1,48 @@
+"""What a process has open, as Linux tells it in /proc: whether Weir leaks, and whether clients go past it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+_ESTABLISHED, _LISTEN = "01", "0A"
+_LOCAL, _REMOTE, _STATE, _INODE = 1, 2, 3, 9
+
+
+def open_descriptors(pid: int) -> dict[int, str]:
+    """Every open descriptor of a process, and what it is."""
+    found = {}
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found[int(link.name)] = str(link.readlink())
+    return found
+
+
+def listening_ports(pid: int) -> set[int]:
+    """The TCP ports at which a process accepts connections."""
+    return {_port(row[_LOCAL]) for row in _sockets(pid) if row[_STATE] == _LISTEN}
+
+
+def connected_ports(pid: int) -> set[int]:
+    """The TCP ports that a process has connected to, or accepted connections from."""
+    return {_port(row[_REMOTE]) for row in _sockets(pid) if row[_STATE] == _ESTABLISHED}
+
+
+def _sockets(pid: int) -> list[list[str]]:
+    """The rows of /proc/net/tcp and tcp6 that are this process's."""
+    inodes = {
+        match[1]
+        for target in open_descriptors(pid).values()
+        if (match := re.fullmatch(r"socket:\[([0-9]+)\]", target))
+    }
+    lines = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{table}").read_text("ascii").splitlines()[1:]
+    ]
+    return [row for row in lines if row[_INODE] in inodes]
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
