@@ -1,0 +1,103 @@
+"""Kafka's own command-line tools, each in a Java process of its own, and what they print as values."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.clients.model import ClientError
+from tests.kafka.jars import version_tuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.kafka import Cluster
+
+_SENT = re.compile(r"^(\d+) records sent, .*99\.9th", re.MULTILINE)
+_CONSUMED = re.compile(r"^[-\d]+ [:\d]+, [-\d]+ [:\d]+, [\d.]+, [\d.]+, (\d+), ", re.MULTILINE)
+_TOOL_S = 120.0
+
+
+class KafkaTools:
+    """The tools of `cluster`'s release, pointed at `bootstrap`. All raise ClientError.
+
+    Release 0.10.2.2 has no kafka-topics here: that one talks to ZooKeeper.
+    """
+
+    def __init__(self, cluster: Cluster, bootstrap: str) -> None:
+        self._cluster = cluster
+        self._bootstrap = bootstrap
+        self._old = version_tuple(cluster.version) < (3, 0)
+
+    def run(self, main_class: str, *arguments: str) -> str:
+        """What the tool printed; the last line of a table may run into a line of the log."""
+        done = self._cluster.run(main_class, *arguments, timeout_s=_TOOL_S)
+        if done.returncode != 0:
+            said = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+            raise ClientError(f"{main_class} ended with status {done.returncode}:\n{said}")
+        return done.stdout
+
+    # kafka-producer-perf-test, kafka-consumer-perf-test
+
+    def produce(
+        self, topic: str, count: int, size: int, *options: str, config: Mapping[str, str] | None = None
+    ) -> int:
+        """Send `count` records of `size` bytes; how many it says were sent."""
+        properties = {"bootstrap.servers": self._bootstrap, "acks": "all"} | dict(config or {})
+        arguments = ["--topic", topic, "--num-records", str(count), "--record-size", str(size)]
+        arguments += ["--throughput", "-1", *options]
+        arguments += ["--producer-props", *(f"{key}={value}" for key, value in properties.items())]
+        return _number(_SENT, self.run("org.apache.kafka.tools.ProducerPerformance", *arguments))
+
+    def consume(self, topic: str, count: int, group: str, *options: str) -> int:
+        """Read the topic from its start as a member of `group`; how many records it says came."""
+        arguments = ["--topic", topic, "--messages", str(count), "--group", group, *options]
+        if self._old:
+            arguments += ["--new-consumer", "--broker-list", self._bootstrap]
+            return _number(_CONSUMED, self.run("kafka.tools.ConsumerPerformance", *arguments))
+        arguments += ["--bootstrap-server", self._bootstrap, "--timeout", "60000"]
+        return _number(_CONSUMED, self.run("org.apache.kafka.tools.ConsumerPerformance", *arguments))
+
+    # kafka-topics
+
+    def topics(self, *arguments: str) -> str:
+        """kafka-topics with these arguments."""
+        return self.run(
+            "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self._bootstrap, *arguments
+        )
+
+    def list_topics(self) -> set[str]:
+        """Every topic's name."""
+        return {line for line in self.topics("--list").splitlines() if re.fullmatch(r"[\w.-]+", line)}
+
+    def partitions(self, topic: str) -> dict[int, int]:
+        """Each partition's leader, as described."""
+        row = re.compile(rf"\tTopic: {re.escape(topic)}\tPartition: (\d+)\tLeader: (\d+)\t")
+        return {
+            int(number): int(leader)
+            for number, leader in row.findall(self.topics("--describe", "--topic", topic))
+        }
+
+    # kafka-consumer-groups
+
+    def groups(self, *arguments: str) -> str:
+        """kafka-consumer-groups with these arguments."""
+        name = "kafka.admin" if self._old else "org.apache.kafka.tools.consumer.group"
+        return self.run(f"{name}.ConsumerGroupCommand", "--bootstrap-server", self._bootstrap, *arguments)
+
+    def list_groups(self) -> set[str]:
+        """Every group's name."""
+        return {line for line in self.groups("--list").splitlines() if re.fullmatch(r"[\w.-]+", line)}
+
+    def offsets(self, group: str, topic: str) -> dict[int, tuple[int, int]]:
+        """Each partition's committed offset and end, as described."""
+        said = self.groups("--describe", "--group", group)
+        row = re.compile(rf"\b{re.escape(topic)} +(\d+) +(\d+) +(\d+) +\d+ ")
+        return {int(number): (int(current), int(end)) for number, current, end in row.findall(said)}
+
+
+def _number(pattern: re.Pattern[str], said: str) -> int:
+    found = pattern.findall(said)
+    if len(found) != 1:
+        raise ClientError(f"expected one result, found {len(found)} in:\n{said[-2000:]}")
+    return int(found[0])

@@ -1,0 +1,141 @@
+"""Kafka's own tools, of the broker's release, do through Weir what they do without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients import KafkaTools, Librdkafka, create_topic
+from tests.clients.test_clients import VERSIONS
+from tests.integration.test_records import GENEROUS, assert_no_complaint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.integration.conftest import StartWeir
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+RECORDS, RECORD_BYTES, PARTITIONS = 5000, 1000, 3
+NEW = VERSIONS[1:]
+TRIES = 20
+
+
+def until(found: Callable[[], bool], what: str) -> None:
+    """Controllers answer before every broker knows; each try is a Java process of a second."""
+    for _ in range(TRIES):
+        if found():
+            return
+    pytest.fail(f"not even after {TRIES} tries: {what}")
+
+
+@pytest.mark.parametrize("version", NEW)
+def test_topics_are_created_described_grown_and_deleted(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
+) -> None:
+    cluster = kafka_cluster(version)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    tools = KafkaTools(cluster, weir.bootstrap)
+    said = tools.topics("--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1")
+    assert f"Created topic {topic}." in said
+    until(lambda: topic in tools.list_topics(), "the topic is listed")
+    assert tools.partitions(topic) == {0: 0, 1: 0}
+    tools.topics("--alter", "--topic", topic, "--partitions", "3")
+    until(lambda: tools.partitions(topic) == {0: 0, 1: 0, 2: 0}, "the third partition is described")
+    tools.topics("--delete", "--topic", topic)
+    until(lambda: topic not in tools.list_topics(), "the topic is gone")
+    assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_perf_tests_send_and_get_every_record_and_the_group_is_described(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
+) -> None:
+    cluster = kafka_cluster(version)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    create_topic(weir.bootstrap, topic, PARTITIONS)
+    tools = KafkaTools(cluster, weir.bootstrap)
+    assert tools.produce(topic, RECORDS, RECORD_BYTES) == RECORDS
+    if version == "0.10.2.2":
+        # That release's perf test gives up after a second without records: on a busy machine it is run again.
+        until(lambda: tools.consume(topic, RECORDS, topic) == RECORDS, "all records came")
+    else:
+        assert tools.consume(topic, RECORDS, topic) == RECORDS
+    assert topic in tools.list_groups()
+    offsets = tools.offsets(topic, topic)
+    assert set(offsets) == set(range(PARTITIONS))
+    assert all(current == end for current, end in offsets.values())
+    assert sum(end for _, end in offsets.values()) == RECORDS
+    assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize("version", NEW)
+def test_a_groups_offsets_are_reset_and_the_group_deleted(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
+) -> None:
+    cluster = kafka_cluster(version)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    create_topic(weir.bootstrap, topic)
+    client = Librdkafka()
+    client.produce(weir.bootstrap, topic, [b"%d" % number for number in range(10)])
+    client.consume(weir.bootstrap, topic, 10, group=topic)
+    tools = KafkaTools(cluster, weir.bootstrap)
+    assert tools.offsets(topic, topic) == {0: (10, 10)}
+    tools.groups("--reset-offsets", "--group", topic, "--topic", topic, "--to-offset", "4", "--execute")
+    assert tools.offsets(topic, topic) == {0: (4, 10)}
+    again = client.consume(weir.bootstrap, topic, 6, group=topic)
+    assert again.values == [b"%d" % number for number in range(4, 10)]
+    said = tools.groups("--delete", "--group", topic)
+    assert f"Deletion of requested consumer groups ('{topic}') was successful." in said
+    assert topic not in tools.list_groups()
+    assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize("version", NEW)
+def test_the_producer_perf_test_in_transactions(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
+) -> None:
+    cluster = kafka_cluster(version)
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    create_topic(weir.bootstrap, topic)
+    tools = KafkaTools(cluster, weir.bootstrap)
+    options = ("--transactional-id", topic, "--transaction-duration-ms", "50")
+    assert tools.produce(topic, RECORDS, RECORD_BYTES, *options) == RECORDS
+    committed = {"isolation.level": "read_committed"}
+    records = Librdkafka().consume(weir.bootstrap, topic, RECORDS, config=committed).records
+    assert len(records) == RECORDS
+    assert records[-1].offset >= RECORDS, "each transaction leaves a marker in the log"
+    assert_no_complaint(weir.log)
+
+
+def test_the_consumer_perf_test_in_the_new_group_protocol(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    """KIP-848."""
+    cluster = kafka_cluster("4.2.0")
+    weir = start_weir(cluster.bootstrap, GENEROUS)
+    create_topic(weir.bootstrap, topic, PARTITIONS)
+    tools = KafkaTools(cluster, weir.bootstrap)
+    tools.produce(topic, RECORDS, RECORD_BYTES)
+    config = tmp_path / "consumer.properties"
+    config.write_text("group.protocol=consumer\n")
+    assert tools.consume(topic, RECORDS, topic, "--consumer.config", str(config)) == RECORDS
+    assert "consumer" in tools.groups("--describe", "--group", topic, "--state").lower()
+    assert sum(current for current, _ in tools.offsets(topic, topic).values()) == RECORDS
+    assert_no_complaint(weir.log)
+
+
+def test_tools_of_3_9_at_a_broker_of_0_10(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    """They create and list topics, produce and consume; docs/compatibility.md tells what they refuse."""
+    weir = start_weir(kafka_cluster("0.10.2.2").bootstrap, GENEROUS)
+    tools = KafkaTools(kafka_cluster("3.9.1"), weir.bootstrap)
+    tools.topics("--create", "--topic", topic, "--partitions", "1", "--replication-factor", "1")
+    until(lambda: topic in tools.list_topics(), "the topic is listed")
+    assert tools.produce(topic, RECORDS, RECORD_BYTES, config={"enable.idempotence": "false"}) == RECORDS
+    assert tools.consume(topic, RECORDS, topic) == RECORDS
+    assert_no_complaint(weir.log)
