@@ -29,6 +29,7 @@ from proxy.drivers import monotonic_ms, run_hosting_trio
 from proxy.reactor import Reactor
 from proxy.server import Server
 from quotas import QuotaTable
+from tests.cli.test_run import refused as refused_start
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors
@@ -473,3 +474,10 @@ def test_an_admin_address_must_be_one() -> None:
 def test_without_an_admin_address_there_is_none() -> None:
     assert config.load(None, {"upstream": "a:1"}).admin is None
     assert config.load(None, {"upstream": "a:1", "admin": ":9644"}).admin == Address("", 9644)
+
+
+def test_weir_run_says_so_in_one_line() -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        admin = f"{HOST}:{taken.getsockname()[1]}"
+        line = refused_start("--upstream", f"{HOST}:1", "--admin", admin, "--log-level", "error")
+    assert line == f"weir: cannot listen on {admin}: address already in use: choose another --admin"

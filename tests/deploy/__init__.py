@@ -1,0 +1,1 @@
+"""What is shipped to run Weir with, and the pages that operators read."""

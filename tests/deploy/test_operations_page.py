@@ -1,0 +1,80 @@
+"""docs/operations.md and the alert rules speak of what there is, all of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy import config
+from proxy.admin.ledger import LedgerBook
+from proxy.admin.metrics import Sources, families
+from proxy.admin.quota_file_state import QuotaFileState
+from proxy.reactor import Reactor
+from proxy.reasons import CloseReason
+from proxy.server import Server
+from quotas import QuotaTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
+ALERTS = (ROOT / "deploy" / "alerts.yml").read_text("utf-8")
+SUFFIXES = {"counter": "_total", "info": "_info"}
+
+
+@pytest.fixture
+def exposed() -> Iterator[dict[str, str]]:
+    """Every metric's name, as it is scraped, and its type."""
+    reactor = Reactor(lambda: 0)
+    book = LedgerBook(QuotaTable())
+    server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
+    sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: 0)
+    found = [family for family in families(sources, ready=True) if family is not None]
+    yield {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
+    reactor.close()
+
+
+def rows(column: str) -> dict[str, list[str]]:
+    """The rows of the table whose first column is called so, by what is there in backquotes."""
+    table = re.search(rf"^\| {column} \|.*\n\|[- |]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    assert table is not None
+    cells = [
+        [cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in table[1].splitlines()
+    ]
+    return {first.strip("`"): rest for first, *rest in cells}
+
+
+def test_every_metric_is_in_the_table_with_its_type(exposed: dict[str, str]) -> None:
+    table = rows("metric")
+    del table["process_*"]
+    said = {name: rest[0].partition(";")[0] for name, rest in table.items()}
+    assert said == {name: "gauge" if kind == "info" else kind for name, kind in exposed.items()}
+
+
+def test_every_reason_is_in_the_table() -> None:
+    assert set(rows("reason")) == {reason.value for reason in CloseReason}
+
+
+@pytest.mark.parametrize("text", [PAGE, ALERTS], ids=["page", "alerts"])
+def test_expressions_name_metrics_and_reasons_that_exist(exposed: dict[str, str], text: str) -> None:
+    named = set(re.findall(r"\bweir_\w+?(?=[^\w*(]|_\*)", text)) - {"weir_"}
+    assert {name for name in named if not any(known.startswith(name) for known in exposed)} == set()
+    reasons = [part for value in re.findall(r'reason=~?"([^"]+)"', text) for part in value.split("|")]
+    for reason in reasons:
+        assert any(re.fullmatch(reason, known.value) for known in CloseReason), reason
+
+
+def test_links_lead_somewhere() -> None:
+    headings = {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", PAGE):
+        file, _, anchor = target.partition("#")
+        assert (ROOT / "docs" / file).exists() if file else anchor in headings, target
+    for path in re.findall(r"`(deploy/[^`]+)`", PAGE):
+        assert (ROOT / path).exists(), path
