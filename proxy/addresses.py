@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 
 log = structlog.get_logger("weir.addresses")
+
+PORT_MAX: Final = 65535
 
 
 class Address(NamedTuple):
@@ -76,16 +78,22 @@ class AddressBook:
         if known == upstream:
             return self._ports.port(node_id)
         port = self._ports.port(node_id)
-        if port is None or (known is None and not self._opened(node_id, port)):
+        if port is None:
             self._leave_out(node_id, upstream)
             return None
-        self._upstream[node_id] = upstream
-        self.version += 1
         if known is None:
-            log.info("broker found", node_id=node_id, upstream=str(upstream), port=port)
+            if not self._opened(node_id, port):
+                return None
+            self.learn(node_id, upstream)
         else:
+            self._know(node_id, upstream)
             log.info("broker moved", node_id=node_id, was=str(known), upstream=str(upstream), port=port)
         return port
+
+    def learn(self, node_id: int, upstream: Address) -> None:
+        """Learn of a broker whose listener is open already."""
+        self._know(node_id, upstream)
+        log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._ports.port(node_id))
 
     def node_at(self, upstream: Address) -> int | None:
         """Return the node id of the broker with this address, None if no broker is known there."""
@@ -99,17 +107,21 @@ class AddressBook:
         ports, first, last = self._ports, min(node_ids), max(node_ids)
         return (
             f"the cluster's node ids are {first} to {last}, but ports {ports.first}-{ports.last} "
-            f"serve node ids {ports.first_node_id} to {ports.last_node_id}: "
-            f"set --first-node-id {first} --broker-ports {ports.first}-{ports.first + last - first}"
+            f"serve node ids {ports.first_node_id} to {ports.last_node_id}: {_remedy(ports, first, last)}"
         )
+
+    def _know(self, node_id: int, upstream: Address) -> None:
+        self._upstream[node_id] = upstream
+        self.version += 1
 
     def _opened(self, node_id: int, port: int) -> bool:
         try:
             self._open_listener(node_id, port)
         except OSError as error:
             say = log.debug if node_id in self._left_out else log.error
+            self._left_out.add(node_id)
             say(
-                "no listener for broker: free the port, or move the range with --broker-ports",
+                "no listener for broker, left out of responses: free the port, or move --broker-ports",
                 node_id=node_id,
                 port=port,
                 error=str(error),
@@ -128,6 +140,18 @@ class AddressBook:
             ports=f"{self._ports.first}-{self._ports.last}",
             first_node_id=self._ports.first_node_id,
         )
+
+
+def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
+    """Say what to set so that these node ids have ports: no range narrower than the present one."""
+    last = max(ports.last, ports.first + last_id - first_id)
+    if last > PORT_MAX:
+        return (
+            f"set --first-node-id {first_id}, and --broker-ports to a range of {last_id - first_id + 1} ports"
+        )
+    first_node_id = "" if first_id == ports.first_node_id else f" --first-node-id {first_id}"
+    broker_ports = "" if last == ports.last else f" --broker-ports {ports.first}-{last}"
+    return f"set{first_node_id}{broker_ports}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,14 @@ class CloseReason(StrEnum):
     CLIENT_CLOSED = "client_closed"
     BROKER_CLOSED = "broker_closed"
     CLIENT_RESET = "client_reset"
+    """Also: it vanished without a word, and keepalive or a retransmission has timed out."""
     BROKER_RESET = "broker_reset"
+    """Also: it vanished without a word."""
     BROKER_UNREACHABLE = "broker_unreachable"
     CONNECT_TIMEOUT = "connect_timeout"
     CONNECTION_LIMIT = "connection_limit"
+    OUT_OF_RESOURCES = "out_of_resources"
+    """The system had no descriptor, memory or local port for the connection to the broker."""
     REQUEST_TOO_LARGE = "request_too_large"
     REQUEST_TOO_SHORT = "request_too_short"
     REQUEST_VERSION_UNKNOWN = "request_version_unknown"
@@ -25,6 +29,7 @@ class CloseReason(StrEnum):
     DRAINED = "drained"
     DRAIN_TIMEOUT = "drain_timeout"
     STOPPED = "stopped"
+    """Closed at once: by a second signal, or still on its way to the broker at the first one."""
 
 
 BY_PEERS = frozenset(

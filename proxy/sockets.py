@@ -13,6 +13,23 @@ from proxy.addresses import Address
 
 BACKLOG: Final = 4096
 """A burst of clients waits in the kernel; the system may allow less (net.core.somaxconn)."""
+KEEP_ALIVE: Final = tuple(
+    (getattr(socket, name), value)
+    for name, value in (
+        ("TCP_KEEPIDLE", 60),
+        ("TCP_KEEPALIVE", 60),
+        ("TCP_KEEPINTVL", 10),
+        ("TCP_KEEPCNT", 6),
+    )
+    if hasattr(socket, name)
+)
+"""A peer that has vanished without a word ends its connection after two minutes of silence; the system's own
+default is more than two hours. (macOS has the first option under the second name.)
+
+No TCP_USER_TIMEOUT: it would also end a peer that is there and does not read for as long, as consumers that
+are busy and brokers that throttle do. What was sent to a peer that has vanished is retransmitted until the
+system gives up (net.ipv4.tcp_retries2: about 15 minutes).
+"""
 NO_SUCH_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
@@ -76,20 +93,24 @@ def _listen_at(family: int, target: tuple[str, int], *, dual_stack: bool = False
 
 
 async def connect(address: Address) -> socket.socket:
-    """Return a connected, non-blocking socket with TCP_NODELAY, trying each IP address of the host in turn.
+    """Return a connected, non-blocking socket, set up as `set_up` does; try each IP address of the host in
+    turn.
 
     Raises OSError: the last one's. The caller sets the time limit.
     """
-    found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    try:
+        found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (ValueError, OverflowError) as error:  # brokers may say anything: labels of 64 bytes, port -1
+        raise OSError(f"no address: {error}") from None
     failure: OSError = OSError(f"{address.host} has no address")
     for family, _type, _proto, _name, target in found:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             await trio.socket.from_stdlib_socket(sock).connect(target)
-            no_delay(sock)
-        except OSError as error:
-            failure = error
+            set_up(sock)
+        except (OSError, OverflowError) as error:
+            failure = error if isinstance(error, OSError) else OSError(f"no address: {error}")
             sock.close()
         except BaseException:
             sock.close()
@@ -99,9 +120,12 @@ async def connect(address: Address) -> socket.socket:
     raise failure
 
 
-def no_delay(sock: socket.socket) -> None:
-    """Send small frames at once."""
+def set_up(sock: socket.socket) -> None:
+    """Send small frames at once; notice when the peer's machine is gone. Raises OSError."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def local_host(sock: socket.socket) -> str:

@@ -216,13 +216,15 @@ def running(*arguments: str) -> Iterator[Weir]:
 
 @pytest.fixture
 def broker() -> Iterator[int]:
-    """A port at which every request is answered as a produce request, which discovery does not understand."""
+    """A port at which every request is answered as a produce request; discovery's connection is closed."""
     with socket.create_server((HOST, 0)) as listening:
 
         def serve(connection: socket.socket) -> None:
             with connection:
                 while head := connection.recv(12, socket.MSG_WAITALL):
-                    connection.recv(int.from_bytes(head[:4]) - 8, socket.MSG_WAITALL)
+                    rest = connection.recv(int.from_bytes(head[:4]) - 8, socket.MSG_WAITALL)
+                    if rest.startswith(b"weir", 2):
+                        return
                     answer = response(ProduceResponse(), 7, int.from_bytes(head[8:12]))
                     connection.sendall(answer)
 
@@ -278,6 +280,21 @@ def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
 
 
 def test_a_port_that_is_taken_is_one_line_and_exit_code_2(broker: int) -> None:
-    line = refused("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{broker}", "--log-level", "error")
+    line = refused("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{broker}")
     assert f"cannot listen on {HOST}:{broker}" in line
     assert "choose another --listen" in line
+
+
+def test_an_upstream_that_is_not_kafka_is_one_line_and_exit_code_2() -> None:
+    with socket.create_server((HOST, 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        line = refused("--upstream", f"{HOST}:{listening.getsockname()[1]}")
+    assert line.startswith("weir: upstream is no Kafka broker: ")
+    assert "check --upstream" in line

@@ -72,6 +72,8 @@ class FakeCluster:
     """While not set, heartbeats are not answered."""
     garbage: bytes = b""
     """Sent instead of any answer, if set."""
+    shy: bool = False
+    """Closes the connection instead of telling Weir its brokers, as one does that wants SASL first."""
 
     async def serve(
         self, node_id: int, *, known: bool = True, task_status: trio.TaskStatus[trio.CancelScope]
@@ -94,6 +96,8 @@ class FakeCluster:
             while (frame := await connection.frame()) is not None:
                 if not frame.startswith(b"weir", 14):
                     self.asked.append((node_id, frame))
+                elif self.shy:
+                    return
                 answer = self.garbage or await self._answer(frame)
                 try:
                     await stream.send_all(answer)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import math
+import os
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +25,7 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy import config, sockets
+from proxy import config, establish, sockets
 from proxy.addresses import Address
 from proxy.drivers import monotonic_ms, run_hosting_trio, run_in_trio
 from proxy.quota_book import QuotaBook, reload_quota_file
@@ -33,7 +36,7 @@ from proxy.server import Server
 from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
-from tests.proxy.frames import body_of, request, response
+from tests.proxy.frames import body_of, framed, request, response
 from tests.proxy.rigs import open_descriptors
 from tests.proxy.wire import quota_table
 
@@ -250,12 +253,11 @@ def test_a_client_may_be_told_another_host(play: Play) -> None:
 def test_an_upstream_that_tells_no_brokers_is_learnt_from_clients(play: Play) -> None:
     async def script(stage: Stage) -> None:
         assert stage.server.book.nodes == {}
-        stage.cluster.garbage = b""
         assert await stage.told() == {0: stage.port(0)}
         client = await stage.connect(0)
         assert await client.ask(PING) == PONG
 
-    play(script, cluster=FakeCluster(garbage=b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    play(script, cluster=FakeCluster(shy=True))
 
 
 # Starting
@@ -277,14 +279,56 @@ def test_what_it_says_to_set_works(play: Play) -> None:
     play(script, brokers=(1001, 1003), first_node_id=1001)
 
 
-@pytest.mark.parametrize(("offset", "option"), [(0, "--listen"), (1, "--broker-ports")])
-def test_a_port_that_is_taken_is_one_line(play: Play, offset: int, option: str) -> None:
+@pytest.mark.parametrize(
+    ("offset", "option", "shy"),
+    [(0, "--listen", False), (0, "--listen", True), (2, "--broker-ports", False)],
+)
+def test_a_port_that_is_taken_is_one_line(play: Play, offset: int, option: str, shy: bool) -> None:
+    """One line in all: the command prints the error, and nothing is logged before it."""
     first = free_range(12)
-    with socket.create_server((HOST, first + offset)), pytest.raises(config.ConfigError) as caught:
-        play(None, first_port=first)
+    with (
+        capture_logs() as logged,
+        socket.create_server((HOST, first + offset)),
+        pytest.raises(config.ConfigError) as caught,
+    ):
+        play(None, brokers=(0, 1), first_port=first, cluster=FakeCluster(shy=shy))
+    assert logged == []
     assert str(first + offset) in str(caught.value)
     assert option in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("garbage", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "begins with b'HTTP'"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "speaks TLS"),
+        (framed(b"\0\0\0\x07" + bytes(10)), "request 7"),
+        (framed(b"\0\0\0\0" + b"\xff\xff\xff\xf0" * 3), "no Metadata response"),
+    ],
+)
+def test_an_upstream_that_is_not_kafka_is_one_line(play: Play, garbage: bytes, said: str) -> None:
+    with capture_logs() as logged, pytest.raises(config.ConfigError) as caught:
+        play(None, cluster=FakeCluster(garbage=garbage))
+    assert logged == []
+    text = str(caught.value)
+    assert text.startswith(f"upstream is no Kafka broker: {HOST}:")
+    assert said in text
+    assert text.endswith("check --upstream")
+    assert "\n" not in text
+
+
+def test_a_port_taken_by_the_time_a_broker_appears_is_one_line_too(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        with socket.create_server((HOST, stage.port(4).port)), capture_logs() as logged:
+            await stage.nursery.start(stage.cluster.serve, 4)
+            for _ in range(3):
+                assert set(await stage.told()) == {0}
+        assert [line["node_id"] for line in logged if line["log_level"] in ("warning", "error")] == [4]
+        await until(lambda: 4 in stage.server.book.nodes)  # it is asked for again, and the port is free now
+        assert set(await stage.told()) == {0, 4}
+
+    play(script, refresh_s=0.02)
 
 
 def test_an_upstream_that_is_not_there_is_one_line(play: Play) -> None:
@@ -322,6 +366,144 @@ def test_a_broker_that_is_down_is_counted_and_does_not_hurt_the_others(play: Pla
         assert stage.server.counters.sessions_open == 1
 
     play(script, brokers=(0, 1))
+
+
+def test_a_refused_client_is_held_so_that_it_does_not_come_back_at_once(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        stage.brokers[1].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        started_ms = monotonic_ms()
+        client = await stage.connect(1)
+        assert await client.ask(PING) is None
+        assert monotonic_ms() - started_ms >= 500
+
+    play(script, brokers=(0, 1))
+
+
+def test_no_more_are_held_than_a_bound(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(establish, "HELD_MAX", 3)
+    monkeypatch.setattr(establish, "HOLD_S", math.inf)
+
+    async def script(stage: Stage) -> None:
+        stage.brokers[1].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        held = [await stage.connect(1) for _ in range(3)]
+        await stage.closed(CloseReason.BROKER_UNREACHABLE, 3)
+        for _ in range(5):
+            assert await (await stage.connect(1)).frame() is None
+        with trio.move_on_after(0) as peeking:
+            await held[0].frame()
+        assert peeking.cancelled_caught, "the first ones are held still"
+        assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 8
+        assert stage.server.counters.sessions_open == 0
+
+    play(script, brokers=(0, 1))
+
+
+def test_refusals_are_a_line_at_once_then_one_a_second_with_a_count(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(establish, "HOLD_S", 0)
+
+    async def script(stage: Stage) -> None:
+        for node_id in (1, 2):
+            stage.brokers[node_id].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        with capture_logs() as logged:
+
+            def counts(node_id: int) -> list[int]:
+                return [line["count"] for line in logged if line.get("node_id") == node_id]
+
+            started_ms = monotonic_ms()
+            for _ in range(30):
+                assert await (await stage.connect(1)).frame() is None
+            assert await (await stage.connect(2)).frame() is None
+            await until(lambda: sum(counts(1)) == 30)
+            lasted_ms = monotonic_ms() - started_ms
+        assert counts(1)[0] == 1
+        assert len(counts(1)) <= 2 + lasted_ms // 1000
+        assert counts(2) == [1], "each broker has its own lines"
+
+    play(script, brokers=(0, 1, 2))
+
+
+def test_what_was_only_counted_is_said_at_the_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(establish, "HOLD_S", 0)
+
+    async def script(stage: Stage) -> None:
+        stage.brokers[1].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(5):
+            assert await (await stage.connect(1)).frame() is None
+
+    with capture_logs() as logged:
+        play(script, brokers=(0, 1))
+    assert sum(line.get("count", 0) for line in logged) == 5
+
+
+def test_descriptors_that_have_run_out_are_not_the_brokers_fault(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(stage: Stage) -> None:
+        async def none_left(_address: Address) -> socket.socket:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        monkeypatch.setattr(sockets, "connect", none_left)
+        assert await (await stage.connect(0)).frame() is None
+        assert stage.server.counters.closed == {CloseReason.OUT_OF_RESOURCES: 1}
+
+    play(script)
+
+
+def test_a_client_on_its_way_to_a_broker_when_weir_stops_is_counted_too(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(stage: Stage) -> None:
+        async def never(_address: Address) -> socket.socket:
+            await trio.sleep_forever()
+            raise AssertionError
+
+        monkeypatch.setattr(sockets, "connect", never)
+        client = await stage.connect(0)
+        await until(lambda: stage.server.counters.sessions_open == 1)
+        stage.server.stop()
+        assert await client.frame() is None
+        assert stage.server.counters.closed == {CloseReason.STOPPED: 1}
+        assert stage.server.counters.sessions_open == 0
+
+    play(script)
+
+
+def test_both_connections_of_a_session_notice_a_peer_that_has_vanished(play: Play) -> None:
+    """Half-open connections end by keepalive, within minutes."""
+
+    async def script(stage: Stage) -> None:
+        client = await stage.connect(0)
+        assert await client.ask(PING) == PONG
+        for peer in (client.stream.socket.getsockname(), stage.cluster.nodes[0]):
+            assert keep_alive_of_socket_to(peer) == (1, 60, 10, 6)
+
+    play(script)
+
+
+def keep_alive_of_socket_to(peer: tuple[str, int]) -> tuple[int, int, int, int]:
+    """(on, idle s, interval s, count) of the one socket of this process that is connected to `peer`."""
+    found = []
+    for entry in open_descriptors():
+        number, what = entry.split(" ")
+        if "socket:" in what:
+            with socket.socket(fileno=os.dup(int(number))) as sock, suppress(OSError):
+                if sock.getpeername() == peer:
+                    found.append(
+                        (
+                            sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                            sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+                            sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL),
+                            sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT),
+                        )
+                    )
+    (only,) = found
+    return only
 
 
 def test_a_broker_that_does_not_accept_is_a_timeout(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,3 +78,13 @@ def test_connecting_tries_every_address_and_raises_the_last_error(monkeypatch: p
         trio.run(main, [("127.0.0.1", closed)])
     with pytest.raises(OSError, match="has no address"):
         trio.run(main, [])
+
+
+@pytest.mark.parametrize(
+    "address",
+    [Address("a" * 300, 9092), Address("a\0b", 9092), Address("127.0.0.1", 65_536), Address("127.0.0.1", -1)],
+)
+def test_an_address_that_cannot_be_one_is_an_error_like_any_other(address: Address) -> None:
+    """A broker may say anything of its host and port."""
+    with pytest.raises(OSError, match=r"\S"):
+        trio.run(sockets.connect, address)

@@ -1,0 +1,85 @@
+"""Listeners: the kernel takes connections as soon as a port is open; Trio takes them up from there."""
+
+from __future__ import annotations
+
+import errno
+import math
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+import structlog
+import trio
+
+from proxy import sockets
+from proxy.addresses import Address
+from proxy.repeats import Repeats
+
+log = structlog.get_logger("weir")
+
+OVERLOAD: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""accept() fails like this when descriptors or memory have run out: wait, existing sessions will end."""
+OVERLOAD_PAUSE_S: Final = 0.1
+
+Receive: TypeAlias = Callable[[socket.socket, int | None, Address], Awaitable[None]]
+"""(client's socket, node id of the listener or None, client's address): takes the socket over."""
+RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
+
+
+class Listeners:
+    """All listening sockets of one server."""
+
+    def __init__(self, repeats: Repeats, run_soon: RunSoon) -> None:
+        """`run_soon` has Trio make a call; it is called in the reactor's turns too."""
+        self._repeats = repeats
+        self._run_soon = run_soon
+        self._sockets: list[socket.socket] = []
+        self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], int | None]](
+            math.inf
+        )
+
+    def open(self, address: Address, node_id: int | None) -> None:
+        """Have the kernel accept connections now; may be called in the reactor's turn. Raises OSError."""
+        listening = sockets.listen(address)
+        self._sockets += listening
+        self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
+
+    async def accept_forever(self, receive: Receive) -> None:
+        """Hand on every client of every listener, each in a task of its own."""
+        async with trio.open_nursery() as nursery:
+            async for listening, node_id in self._to_accept:
+                for sock in listening:
+                    nursery.start_soon(self._accept, sock, node_id, receive, nursery)
+
+    def close(self) -> None:
+        """Close every listening socket."""
+        sockets.close_all(self._sockets)
+
+    async def _accept(
+        self, listening: socket.socket, node_id: int | None, receive: Receive, nursery: trio.Nursery
+    ) -> None:
+        try:
+            while True:
+                try:
+                    client, peer = listening.accept()
+                except BlockingIOError:
+                    await trio.lowlevel.wait_readable(listening)
+                except OSError as error:
+                    await self._failed(error)
+                else:
+                    nursery.start_soon(receive, client, node_id, Address(peer[0], peer[1]))
+                    await trio.lowlevel.checkpoint()
+        finally:
+            trio.lowlevel.notify_closing(listening)
+            listening.close()
+
+    async def _failed(self, error: OSError) -> None:
+        if error.errno not in OVERLOAD:  # the client gave up before we came: nobody to serve
+            await trio.lowlevel.checkpoint()
+            return
+        self._repeats.note("accept", _cannot_accept, {"error": str(error)})
+        await trio.sleep(OVERLOAD_PAUSE_S)
+
+
+def _cannot_accept(count: int, details: Mapping[str, object]) -> None:
+    log.error("cannot accept connections: raise the limit of open files (ulimit -n)", count=count, **details)

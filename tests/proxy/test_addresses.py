@@ -1,0 +1,54 @@
+"""What to set when node ids do not fit the ports: never a narrower range than is set already."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.addresses import AddressBook, PortRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def advice(ports: PortRange, node_ids: Sequence[int]) -> str | None:
+    return AddressBook(ports, lambda _node_id, _port: None).outside(list(node_ids))
+
+
+@pytest.mark.parametrize(
+    ("ports", "node_ids", "remedy"),
+    [
+        (PortRange(9100, 9199), [1001, 1003], "set --first-node-id 1001"),
+        (PortRange(9100, 9199), [0, 120], "set --broker-ports 9100-9220"),
+        (PortRange(9100, 9101, 1), [1, 2, 3], "set --broker-ports 9100-9102"),
+        (PortRange(9100, 9102), [1001, 1004], "set --first-node-id 1001 --broker-ports 9100-9103"),
+        (PortRange(9100, 9199, 5), [1, 7], "set --first-node-id 1"),
+    ],
+)
+def test_the_advice_fits_and_names_only_what_must_change(
+    ports: PortRange, node_ids: list[int], remedy: str
+) -> None:
+    said = advice(ports, node_ids)
+    assert said is not None
+    assert said.endswith(f": {remedy}")
+    first_node_id = re.search(r"--first-node-id (\d+)", remedy)
+    range_ = re.search(r"--broker-ports (\d+)-(\d+)", remedy)
+    followed = PortRange(
+        int(range_[1]) if range_ else ports.first,
+        int(range_[2]) if range_ else ports.last,
+        int(first_node_id[1]) if first_node_id else ports.first_node_id,
+    )
+    assert followed.last >= ports.last
+    assert advice(followed, node_ids) is None
+
+
+def test_more_node_ids_than_there_are_ports_above() -> None:
+    said = advice(PortRange(65_000, 65_535), [0, 999])
+    assert said is not None
+    assert said.endswith("set --first-node-id 0, and --broker-ports to a range of 1000 ports")
+
+
+def test_nothing_is_said_when_all_fit() -> None:
+    assert advice(PortRange(9100, 9102, 7), [7, 8, 9]) is None
