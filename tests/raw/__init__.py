@@ -1,0 +1,42 @@
+"""Clients of ours over plain sockets: what a quota does to those that obey it and to those that do not.
+
+`requests.py` builds the frames and reads the responses, `client.py` sends them again and again, `rates.py`
+says how fast that went.
+"""
+
+from tests.raw.client import Answer, Behaviour, Pace, RawClient, RawClientError, drive
+from tests.raw.requests import (
+    NEW,
+    OLD,
+    Address,
+    Dialect,
+    Request,
+    ask,
+    dialect_of,
+    fetch,
+    fill,
+    leaders,
+    produce,
+    set_quotas,
+)
+
+__all__ = [
+    "NEW",
+    "OLD",
+    "Address",
+    "Answer",
+    "Behaviour",
+    "Dialect",
+    "Pace",
+    "RawClient",
+    "RawClientError",
+    "Request",
+    "ask",
+    "dialect_of",
+    "drive",
+    "fetch",
+    "fill",
+    "leaders",
+    "produce",
+    "set_quotas",
+]

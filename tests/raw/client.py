@@ -1,0 +1,214 @@
+"""Clients that send one request again and again over plain sockets, and note every answer.
+
+An *obedient* one waits out the throttle time that it is told before it sends again, as clients do since
+KIP-219. A *rude* one ignores it and keeps several requests under way. All are driven by one loop, so that
+many at once cost little.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from protocol.heads import LENGTH, LENGTH_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.raw.requests import Address, Request
+
+CONNECT_S: Final = 10.0
+_READ_BYTES: Final = 1 << 18
+
+
+class RawClientError(Exception):
+    """A client's connection ended, or what it read was not an answer."""
+
+
+class Answer(NamedTuple):
+    """One response, when its last byte was here."""
+
+    at_s: float
+    """Since `drive` began."""
+    charged_bytes: int
+    throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How a client goes about it."""
+
+    obeys: bool = True
+    """Wait out announced throttle times."""
+    depth: int = 1
+    """Requests under way on a connection."""
+    connections: int = 1
+    reconnects: bool = False
+    """A new connection for each request."""
+    pause_s: float = 0.0
+    """From an answer to the next request; one that reconnects would else do nothing but connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A limit of the client's own: `bytes_per_s`, from the start until `until_s`."""
+
+    bytes_per_s: float
+    until_s: float
+    request_bytes: int
+
+
+class RawClient:
+    """Sends `request` to `address` as `behaviour` says; `drive` runs it."""
+
+    def __init__(
+        self, name: str, address: Address, request: Request, behaviour: Behaviour, pace: Pace | None = None
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.request = request
+        self.behaviour = behaviour
+        self.answers: list[Answer] = []
+        """In the order in which they came."""
+        self._pace = pace
+        self._sent = 0
+
+    def send_from_s(self) -> float:
+        """The earliest time for the next request."""
+        if self._pace is None:
+            return 0.0
+        at_s = self._sent * self._pace.request_bytes / self._pace.bytes_per_s
+        return min(at_s, self._pace.until_s)
+
+    def sent(self) -> None:
+        """A request was sent."""
+        self._sent += 1
+
+    def note(self, at_s: float, frame: bytes) -> Answer:
+        """Keep and return what a response came to. Raises RequestError, ProtocolError."""
+        answer = Answer(at_s, *self.request.outcome(frame))
+        self.answers.append(answer)
+        return answer
+
+
+def drive(clients: Sequence[RawClient], seconds: float) -> None:
+    """Run all clients at once for this long. Raises RawClientError, OSError and what `note` raises."""
+    began = time.monotonic()
+
+    def clock() -> float:
+        return time.monotonic() - began
+
+    with selectors.DefaultSelector() as selector:
+        connections = [
+            _Connection(client, selector, clock)
+            for client in clients
+            for _ in range(client.behaviour.connections)
+        ]
+        try:
+            while (now_s := clock()) < seconds:
+                for connection in connections:
+                    if connection.due_s <= now_s:
+                        connection.send()
+                due_s = min(seconds, *(connection.due_s for connection in connections))
+                for key, events in selector.select(max(0.0, due_s - clock())):
+                    key.data.ready(events)
+        finally:
+            for connection in connections:
+                connection.close()
+
+
+class _Connection:
+    """One of a client's connections, or one after another if it reconnects."""
+
+    def __init__(
+        self, client: RawClient, selector: selectors.BaseSelector, clock: Callable[[], float]
+    ) -> None:
+        self._client = client
+        self._selector = selector
+        self._clock = clock
+        self._sock: socket.socket | None = None
+        self._unsent = memoryview(b"")
+        self._unanswered = 0
+        self._received = bytearray()
+        self._send_from_s = 0.0
+        self.due_s = 0.0
+        """When to call `send` again; infinity if only readiness will tell."""
+
+    def send(self) -> None:
+        """Send what may be sent now."""
+        client = self._client
+        self.due_s = math.inf
+        while self._unanswered < client.behaviour.depth and not self._unsent:
+            from_s = max(self._send_from_s, client.send_from_s())
+            if from_s > self._clock():
+                self.due_s = from_s
+                return
+            self._sock = self._sock or self._connect()
+            self._unsent = memoryview(client.request.frame)
+            self._unanswered += 1
+            client.sent()
+            self._send_more(self._sock)
+
+    def ready(self, events: int) -> None:
+        """The socket can be read or written."""
+        sock = self._sock
+        if sock is None:
+            return
+        self.due_s = 0.0
+        if events & selectors.EVENT_WRITE:
+            self._send_more(sock)
+        if events & selectors.EVENT_READ:
+            self._read(sock)
+
+    def close(self) -> None:
+        """Close the socket if there is one."""
+        if self._sock is not None:
+            self._selector.unregister(self._sock)
+            self._sock.close()
+            self._sock = None
+
+    def _connect(self) -> socket.socket:
+        sock = socket.create_connection(self._client.address, CONNECT_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setblocking(False)
+        self._selector.register(sock, selectors.EVENT_READ, self)
+        return sock
+
+    def _send_more(self, sock: socket.socket) -> None:
+        with suppress(BlockingIOError):
+            self._unsent = self._unsent[sock.send(self._unsent) :]
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+        if self._selector.get_key(sock).events != wanted:
+            self._selector.modify(sock, wanted, self)
+
+    def _read(self, sock: socket.socket) -> None:
+        data = sock.recv(_READ_BYTES)
+        if not data:
+            raise RawClientError(f"{self._client.name}: closed with {self._unanswered} requests unanswered")
+        self._received += data
+        while (end := _frame_end(self._received)) <= len(self._received):
+            frame = bytes(self._received[:end])
+            del self._received[:end]
+            self._answered(frame)
+
+    def _answered(self, frame: bytes) -> None:
+        behaviour, now_s = self._client.behaviour, self._clock()
+        self._unanswered -= 1
+        answer = self._client.note(now_s, frame)
+        wait_s = answer.throttle_ms / 1000 if behaviour.obeys else 0.0
+        self._send_from_s = max(self._send_from_s, now_s + max(wait_s, behaviour.pause_s))
+        if behaviour.reconnects:
+            self.close()
+
+
+def _frame_end(data: bytearray) -> int:
+    """Where the first frame ends, or will end."""
+    if len(data) < LENGTH_BYTES:
+        return LENGTH_BYTES
+    end: int = LENGTH_BYTES + LENGTH.unpack_from(data)[0]
+    return end

@@ -1,0 +1,194 @@
+"""Frames built once, and what their responses say. Enough to produce, fetch, find leaders and set quotas."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import zlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from bench.frames import record_batch
+from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from tests.clients.librdkafka import Librdkafka
+from tests.kafka.jars import version_tuple
+from tests.proxy import frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from protocol.values import Message
+
+M = TypeVar("M", bound="Message")
+
+Address = tuple[str, int]
+"""Host and port."""
+
+TIMEOUT_S = 30.0
+_METADATA_VERSION = 1
+_QUOTAS_VERSION = 1
+
+
+class RequestError(Exception):
+    """A broker (or Weir) answered with an error code; says which."""
+
+
+class Dialect(NamedTuple):
+    """The versions that a client of some age speaks."""
+
+    produce: int
+    fetch: int
+
+
+OLD = Dialect(produce=2, fetch=3)
+"""What 0.10.2 speaks at best: message sets instead of record batches."""
+NEW = Dialect(produce=9, fetch=12)
+"""The oldest flexible versions, with topics by name: 2.7 and newer."""
+
+
+def dialect_of(kafka_version: str) -> Dialect:
+    """What to speak with a broker of this release."""
+    return NEW if version_tuple(kafka_version) >= (2, 7) else OLD
+
+
+class Outcome(NamedTuple):
+    """What a response came to."""
+
+    charged_bytes: int
+    """What a quota counts of the exchange; 0 if nothing was delivered."""
+    throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A frame to send again and again, and how to read what comes back (raises RequestError)."""
+
+    frame: bytes
+    outcome: Callable[[bytes], Outcome]
+
+
+def produce(dialect: Dialect, client_id: str, topic: str, value_bytes: int, partition: int = 0) -> Request:
+    """One record, acks=1. It costs the frame's length without the prefix."""
+    records = record_batch(bytes(value_bytes)) if dialect.produce >= 3 else message_set(bytes(value_bytes))
+    data = ProduceRequest.PartitionProduceData(index=partition, records=records)
+    body = ProduceRequest(
+        acks=1,
+        timeout_ms=30_000,
+        topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])],
+    )
+    frame = frames.request(body, dialect.produce, client_id=client_id.encode())
+    return Request(frame, partial(_produced, dialect.produce, len(frame) - LENGTH_BYTES))
+
+
+def _produced(version: int, cost: int, frame: bytes) -> Outcome:
+    response = frames.body_of(frame, ProduceResponse, version)
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            _check(partition.error_code, f"producing to {topic.name}-{partition.index}")
+    return Outcome(cost, response.throttle_time_ms)
+
+
+def fetch(dialect: Dialect, client_id: str, topic: str, at_most_bytes: int, partition: int = 0) -> Request:
+    """The first bytes of a partition, without a fetch session. It costs the response's body plus 4."""
+    wanted = FetchRequest.FetchPartition(
+        partition=partition, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=at_most_bytes
+    )
+    body = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=at_most_bytes,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+    )
+    frame = frames.request(body, dialect.fetch, client_id=client_id.encode())
+    return Request(frame, partial(_fetched, dialect.fetch))
+
+
+def _fetched(version: int, frame: bytes) -> Outcome:
+    response = frames.body_of(frame, FetchResponse, version)
+    _check(response.error_code, "fetching")
+    delivered = 0
+    for topic in response.responses:
+        for partition in topic.partitions:
+            _check(partition.error_code, f"fetching {topic.topic}-{partition.partition_index}")
+            delivered += len(partition.records or b"")
+    return Outcome(len(frame) - LENGTH_BYTES if delivered else 0, response.throttle_time_ms)
+
+
+def leaders(address: Address, topic: str) -> dict[int, Address]:
+    """Where each partition of a topic is led, as the one who answers tells it."""
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+    answer = ask(address, request, MetadataResponse, _METADATA_VERSION)
+    brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+    for found in answer.topics:
+        _check(found.error_code, f"metadata of {topic}")
+    return {
+        partition.partition_index: brokers[partition.leader_id]
+        for found in answer.topics
+        for partition in found.partitions
+    }
+
+
+def set_quotas(address: Address, quotas: Mapping[str, Mapping[str, float]]) -> None:
+    """Give client-ids quotas in a broker (2.6 and newer): client-id to quota key to bytes/s."""
+    entries = [
+        AlterClientQuotasRequest.EntryData(
+            entity=[AlterClientQuotasRequest.EntityData(entity_type="client-id", entity_name=client_id)],
+            ops=[
+                AlterClientQuotasRequest.OpData(key=key, value=value, remove=False)
+                for key, value in of.items()
+            ],
+        )
+        for client_id, of in quotas.items()
+    ]
+    request = AlterClientQuotasRequest(entries=entries, validate_only=False)
+    answer = ask(address, request, AlterClientQuotasResponse, _QUOTAS_VERSION)
+    for entry in answer.entries:
+        _check(entry.error_code, f"setting the quota of {entry.entity[0].entity_name}")
+
+
+def fill(bootstrap: str, topic: str, partition: int = 0) -> None:
+    """Put 400 KB into a partition, in batches so small that a fetch gets as much as it asks for.
+
+    Their timestamps are of now: those of `produce` are so old that a broker may delete them at any time.
+    """
+    messages = [bytes(1000)] * 400
+    Librdkafka().produce(bootstrap, topic, messages, partition=partition, config={"batch.num.messages": 1})
+
+
+def ask(address: Address, request: Message, response: type[M], version: int) -> M:
+    """Ask one thing on a connection of its own. Raises OSError, EOFError, ProtocolError."""
+    with socket.create_connection(address, TIMEOUT_S) as connection:
+        connection.sendall(frames.request(request, version, client_id=b"asker"))
+        return frames.body_of(_receive(connection), response, version)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    with connection.makefile("rb") as stream:
+        head = stream.read(LENGTH_BYTES)
+        if len(head) < LENGTH_BYTES:
+            raise EOFError("closed instead of answered")
+        return head + stream.read(*LENGTH.unpack(head))
+
+
+def _check(error_code: int, doing: str) -> None:
+    if error_code:
+        raise RequestError(f"{doing}: error code {error_code}")
+
+
+def message_set(value: bytes) -> bytes:
+    """One record without key in a message set of format 1, not compressed; timestamp 0."""
+    rest = struct.pack(">bbqii", 1, 0, 0, -1, len(value)) + value
+    message = struct.pack(">I", zlib.crc32(rest)) + rest
+    return struct.pack(">qi", 0, len(message)) + message
