@@ -20,20 +20,23 @@ from proxy import config
 from proxy.addresses import Address
 from proxy.admin import endpoint, readiness
 from proxy.admin.endpoint import Endpoint, application, listen
+from proxy.admin.entities import ENTITIES_MAX
+from proxy.admin.exposition import LINES, render
 from proxy.admin.ledger import LedgerBook
-from proxy.admin.metrics import Sources
+from proxy.admin.metrics import Sources, families
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.admin.readiness import Readiness
 from proxy.config import ConfigError
 from proxy.drivers import monotonic_ms, run_hosting_trio
 from proxy.reactor import Reactor
 from proxy.server import Server
-from quotas import QuotaTable
+from quotas import DEFAULT, Entity, QuotaTable
 from tests.cli.test_run import refused as refused_start
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors
 from tests.proxy.test_server import LONG_S, PING, PONG, until
+from tests.proxy.wire import quota_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -446,6 +449,32 @@ def test_there_is_nothing_else(path: str) -> None:
         assert status in (307, 404)
 
     play(script)
+
+
+def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
+    turns = 0
+
+    class Counting(Reactor):
+        def turn(self, wait_s: float | None) -> None:
+            nonlocal turns
+            turns += 1
+            super().turn(wait_s)
+
+    async def main() -> int:
+        book = LedgerBook(quota_table(produce=1.0, entity=Entity(client_id=DEFAULT)))
+        for number in range(ENTITIES_MAX):
+            book.of(0).payers("ANONYMOUS", f"app-{number}", 0)
+        server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
+        sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: 0)
+        before = turns
+        await render(families(sources, ready=True), "")
+        return turns - before
+
+    reactor = Counting(monotonic_ms)
+    try:
+        assert run_hosting_trio(reactor, main) >= 5 * ENTITIES_MAX / LINES, "five metrics of each entity"
+    finally:
+        reactor.close()
 
 
 # Configuration
