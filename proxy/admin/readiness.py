@@ -61,7 +61,7 @@ async def _unreachable(addresses: Iterable[Address]) -> str | None:
         try:
             await discover([address], PATIENCE_S)
         except DiscoveryError as error:
-            if not error.reachable:
+            if error.foreign or not error.reachable:
                 failures.append(str(error))
                 return
         found = True

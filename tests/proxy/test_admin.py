@@ -402,6 +402,18 @@ def test_a_broker_that_wants_something_else_first_is_reached(monkeypatch: pytest
     play(script)
 
 
+def test_what_answers_as_no_broker_does_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "CHECK_S", 0.0)
+
+    async def script(stage: Stage) -> None:
+        await stage.start()
+        stage.cluster.garbage = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+        status, body = await stage.ready()
+        assert (status, "as no Kafka broker's does" in body) == (503, True)
+
+    play(script)
+
+
 def test_brokers_are_not_asked_again_within_five_seconds() -> None:
     async def script(stage: Stage) -> None:
         await stage.start()
