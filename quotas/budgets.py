@@ -9,6 +9,11 @@ already told to wait waits shorter or longer. A client that a change moves to an
 budget there; the old one is kept with what was used, and found again if the change is undone in time. A
 budget that was not charged for an hour is forgotten.
 
+Clients can invent client-ids faster than that. So there are at most `BUDGETS_MAX` budgets that a default
+quota has brought about: then those are forgotten in which nothing counts any more and for which nobody waits,
+and if all are in use, newcomers share one (`remembered`). Nobody gets rid of what was used that way, nor of a
+wait.
+
 To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `Payers`. Request
 time differs from bandwidth only in that no wait is longer than one window (`_ONE_WINDOW_AT_MOST`).
 Mutations are counted by a bucket instead of a rate (`bucket`), and so will bring a class beside `Budget`,
@@ -18,9 +23,11 @@ with the same tags and limit.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from quotas.rate import Rate
+from quotas.remembered import is_long, names_kept, names_of_crowd
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey, QuotaTable
 from quotas.throttle import INT32_MAX, fetch_cap, throttle_ms
@@ -32,6 +39,12 @@ if TYPE_CHECKING:
 
 IDLE_MS_MAX = 3_600_000
 """How long a budget is kept after its last charge: one hour, as Kafka keeps its sensors."""
+BUDGETS_MAX = 100_000
+"""Per quota key and broker: about 100 MB. In use within `quota.window.num` windows, so far more than clients
+can be connected.
+"""
+ROOM_PAUSE_MS = 1000
+"""Looking through all budgets takes some 10 ms: no more often than this."""
 
 _ONE_WINDOW_AT_MOST = frozenset({QuotaKey.REQUEST_PERCENTAGE})
 
@@ -103,9 +116,31 @@ class Budget:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
         return wait_ms
 
+    def at_rest(self, now_ms: int) -> bool:
+        """Whether nothing that was charged counts any more, and nobody was told to wait longer than until
+        now.
+        """
+        lifetime_ms = 1000 * self._num_samples * self._window_s
+        return self.charged_ms + lifetime_ms <= now_ms and self.throttled_until_ms <= now_ms
+
     def rate(self, now_ms: int) -> float:
         """Units per second now. Changes nothing: for metrics."""
         return self._rate.peek(now_ms)
+
+
+@dataclass(slots=True)
+class Totals:
+    """What several budgets have counted, summed."""
+
+    charged: float = 0
+    throttled: int = 0
+    throttle_ms: int = 0
+
+    def add(self, budget: Budget) -> None:
+        """Count one more budget."""
+        self.charged += budget.charged
+        self.throttled += budget.throttled
+        self.throttle_ms += budget.throttle_ms_total
 
 
 class ClientQuotas:
@@ -113,11 +148,14 @@ class ClientQuotas:
 
     __slots__ = (
         "_budgets",
+        "_crowded",
         "_limits",
         "_next_expiry_ms",
+        "_next_room_ms",
         "_num_samples",
         "_throttle_ms_max",
         "_window_s",
+        "forgotten",
         "generation",
         "key",
     )
@@ -136,6 +174,11 @@ class ClientQuotas:
         self._budgets: dict[Tags, Budget] = {}
         self._next_expiry_ms = -math.inf
         """No budget can be idle for long enough before this time."""
+        self._next_room_ms = -math.inf
+        self._crowded = False
+        """Some clients were given the budget of `OTHERS` since there was room last."""
+        self.forgotten = Totals()
+        """What the budgets that were forgotten had counted."""
 
     def budget(self, user: str, client_id: str, now_ms: int) -> Budget | None:
         """The budget that a client draws on; None if nothing limits it.
@@ -146,17 +189,46 @@ class ClientQuotas:
         limit = self._limits.resolve(user, client_id)
         if limit is None:
             return None
-        budget = self._budgets.get(limit.tags)
-        if budget is None:
-            budget = self._budgets[limit.tags] = Budget(
-                limit.tags,
-                limit.value,
-                now_ms,
-                num_samples=self._num_samples,
-                window_s=self._window_s,
-                throttle_ms_max=self._throttle_ms_max,
-            )
+        tags = limit.tags
+        if is_long(user, client_id):
+            tags = names_kept(tags, self._limits.named(user, client_id))
+        budget = self._budgets.get(tags)
+        if budget is None and len(self._budgets) >= BUDGETS_MAX and not self._make_room(now_ms):
+            crowd = names_of_crowd(tags, self._limits.named(user, client_id))
+            self._crowded = self._crowded or crowd != tags
+            tags = crowd
+            budget = self._budgets.get(tags)
+        return budget or self._new(tags, limit.value, now_ms)
+
+    def _new(self, tags: Tags, limit: float, now_ms: int) -> Budget:
+        budget = self._budgets[tags] = Budget(
+            tags,
+            limit,
+            now_ms,
+            num_samples=self._num_samples,
+            window_s=self._window_s,
+            throttle_ms_max=self._throttle_ms_max,
+        )
         return budget
+
+    def _make_room(self, now_ms: int) -> bool:
+        """Forget the budgets that are at rest, unless that was tried just now; return if there is room."""
+        if now_ms < self._next_room_ms:
+            return False
+        self._next_room_ms = now_ms + ROOM_PAUSE_MS
+        self._forget([tags for tags, budget in self._budgets.items() if budget.at_rest(now_ms)])
+        if len(self._budgets) >= BUDGETS_MAX:
+            return False
+        if self._crowded:
+            self._crowded = False
+            self.generation += 1
+        return True
+
+    def _forget(self, gone: list[Tags]) -> None:
+        for tags in gone:
+            self.forgotten.add(self._budgets.pop(tags))
+        if gone:
+            self.generation += 1
 
     def update(self, table: QuotaTable) -> None:
         """Use the limits of `table` from now on."""
@@ -170,16 +242,15 @@ class ClientQuotas:
 
     def expire(self, now_ms: int) -> int:
         """Forget the budgets that were not charged for an hour; return how many. Call it now and then."""
+        if self._crowded:
+            self._make_room(now_ms)
         if now_ms < self._next_expiry_ms:
             return 0
         last_ms = now_ms - IDLE_MS_MAX
         idle = [tags for tags, budget in self._budgets.items() if budget.charged_ms <= last_ms]
-        for tags in idle:
-            del self._budgets[tags]
+        self._forget(idle)
         oldest_ms = min((budget.charged_ms for budget in self._budgets.values()), default=now_ms)
         self._next_expiry_ms = oldest_ms + IDLE_MS_MAX
-        if idle:
-            self.generation += 1
         return len(idle)
 
     def __len__(self) -> int:
@@ -228,9 +299,11 @@ class BrokerQuotas:
 
     def payers(self, user: str, client_id: str, now_ms: int) -> Payers:
         """What a client draws on, as `ClientQuotas.budget`; keep it while `generation` stays the same."""
-        return Payers(
+        payers = Payers(
             self.produce.budget(user, client_id, now_ms), self.fetch.budget(user, client_id, now_ms)
         )
+        self._note_generation()  # to make room for one, others may have been forgotten
+        return payers
 
     def update(self, table: QuotaTable) -> None:
         """Use the limits of `table` from now on."""

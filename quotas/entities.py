@@ -153,12 +153,28 @@ class Limits:
 
         `user` is the name of its principal, without type; a null client-id is the empty one.
         """
-        for per_user, per_client_id, names_user, names_client_id, values in self._rungs:
+        found = self._find(user, client_id)
+        if found is None:
+            return None
+        (per_user, per_client_id, *_), value = found
+        return Limit(value, Tags(user if per_user else "", client_id if per_client_id else ""))
+
+    def named(self, user: str, client_id: str) -> Tags:
+        """The names that the quota which applies gives itself; "" for a part that it leaves to the client."""
+        found = self._find(user, client_id)
+        if found is None:
+            return Tags("", "")
+        rung = found[0]
+        return Tags(user if rung.names_user else "", client_id if rung.names_client_id else "")
+
+    def _find(self, user: str, client_id: str) -> tuple[_Rung, float] | None:
+        for rung in self._rungs:
+            per_user, per_client_id, names_user, names_client_id, values = rung
             if (per_client_id and not client_id) or (per_user and not user):
                 continue
             value = values.get((user if names_user else "", client_id if names_client_id else ""))
             if value is not None:
-                return Limit(value, Tags(user if per_user else "", client_id if per_client_id else ""))
+                return rung, value
         return None
 
     def of(self, tags: Tags) -> float | None:

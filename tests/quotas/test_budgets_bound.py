@@ -1,0 +1,179 @@
+"""Client-ids can be invented without end: budgets stay bounded, and nobody escapes a quota that way."""
+
+import pytest
+
+from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
+from quotas.budgets import IDLE_MS_MAX, ROOM_PAUSE_MS
+from quotas.remembered import NAME_CHARS_MAX, OTHERS, shortened
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+ANY_APP, APP = Entity(client_id=DEFAULT), Entity(client_id="app")
+ANY_USER, ALICES_APPS = Entity(DEFAULT), Entity("alice", DEFAULT)
+MOST = 50
+REST_MS = 11_000
+"""After that a charge counts no more: 11 windows of one second."""
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quotas.budgets.BUDGETS_MAX", MOST)
+
+
+def quotas_of(*limits: tuple[Entity, float]) -> ClientQuotas:
+    quotas = ClientQuotas(PRODUCE)
+    quotas.update(QuotaTable({(whom, PRODUCE): value for whom, value in limits}))
+    return quotas
+
+
+def budget_of(quotas: ClientQuotas, client_id: str, now_ms: int = 0, user: str = "u") -> Budget:
+    budget = quotas.budget(user, client_id, now_ms)
+    assert budget is not None
+    return budget
+
+
+def fill(quotas: ClientQuotas, now_ms: int = 0, value: float = 1) -> None:
+    """As many clients as there is room for, each of which has just been charged."""
+    number = 0
+    while len(quotas) < MOST:
+        budget_of(quotas, f"filler-{now_ms}-{number}", now_ms).charge(value, now_ms)
+        number += 1
+
+
+def test_invented_client_ids_take_no_more_memory_than_the_bound() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    most = 0
+    for number in range(20 * MOST):
+        now_ms = number * 10
+        budget_of(quotas, f"invented-{number}", now_ms).charge(1, now_ms)
+        most = max(most, len(quotas))
+    assert most == MOST + 1, "one for the crowd"
+
+
+def test_newcomers_share_one_budget_while_all_others_are_in_use() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    fill(quotas)
+    first, second = budget_of(quotas, "first"), budget_of(quotas, "second")
+    assert first is second
+    assert (first.tags, first.limit) == (Tags("", OTHERS), 1000.0)
+    assert first.charge(10_001, 0) > 0, "limited like anybody, not let through"
+
+
+def test_newcomers_get_budgets_of_their_own_once_others_are_at_rest() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    fill(quotas)
+    crowd, generation = budget_of(quotas, "newcomer"), quotas.generation
+    assert budget_of(quotas, "newcomer", REST_MS - 1) is crowd
+    assert quotas.generation == generation
+    quotas.expire(REST_MS - 1 + ROOM_PAUSE_MS)
+    assert quotas.generation > generation, "sessions that keep the crowd's budget look again"
+    own = budget_of(quotas, "newcomer", REST_MS + ROOM_PAUSE_MS)
+    assert own.tags == Tags("", "newcomer")
+
+
+def test_a_lookup_makes_room_too_and_sessions_notice() -> None:
+    table = QuotaTable({(ANY_APP, PRODUCE): 1000.0})
+    quotas = BrokerQuotas.create(table)
+    fill(quotas.produce)
+    kept = budget_of(quotas.produce, "filler-0-0")
+    generation = quotas.generation
+    payers = quotas.payers("u", "newcomer", REST_MS)
+    assert payers.produce is not None
+    assert payers.produce.tags == Tags("", "newcomer")
+    assert quotas.generation > generation
+    assert budget_of(quotas.produce, "filler-0-0", REST_MS) is not kept
+
+
+def test_a_budget_in_use_survives_any_number_of_invented_ones() -> None:
+    """What was used, and the wait that follows from it, cannot be shaken off."""
+    quotas = quotas_of((ANY_APP, 1000.0))
+    used, waiting = budget_of(quotas, "used"), budget_of(quotas, "waiting")
+    wait_ms = waiting.charge(100_000, 0)
+    assert wait_ms > 2 * REST_MS
+    for now_ms in range(0, wait_ms, 100):
+        used.charge(1, now_ms)
+        for number in range(5):
+            budget_of(quotas, f"{now_ms}-{number}", now_ms).charge(1, now_ms)
+        assert budget_of(quotas, "used", now_ms) is used
+        assert budget_of(quotas, "waiting", now_ms) is waiting
+    assert len(quotas) <= MOST + 1
+
+
+def test_whom_the_table_names_always_has_a_budget() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0), (APP, 7.0))
+    fill(quotas)
+    assert (budget_of(quotas, "app").tags, budget_of(quotas, "app").limit) == (Tags("", "app"), 7.0)
+    assert budget_of(quotas, "other").tags == Tags("", OTHERS)
+
+
+def test_each_entry_of_the_table_has_a_crowd_of_its_own() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 5.0))
+    fill(quotas)
+    crowd, alices = budget_of(quotas, "x"), budget_of(quotas, "x", user="alice")
+    assert (crowd.tags, crowd.limit) == (Tags("", OTHERS), 1000.0)
+    assert (alices.tags, alices.limit) == (Tags("alice", OTHERS), 5.0)
+    by_user = quotas_of((ANY_USER, 3.0))
+    for number in range(MOST):
+        budget_of(by_user, "x", user=f"user-{number}")
+    assert budget_of(by_user, "x", user="one more").tags == Tags(OTHERS, "")
+
+
+def test_a_new_limit_reaches_the_crowd_and_the_shortened() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    long = budget_of(quotas, "x" * 5000)
+    fill(quotas)
+    crowd = budget_of(quotas, "newcomer")
+    quotas.update(QuotaTable({(ANY_APP, PRODUCE): 9.0}))
+    assert (crowd.limit, long.limit) == (9.0, 9.0)
+
+
+def test_looking_for_room_is_not_done_for_every_newcomer(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def look(self: Budget, now_ms: int) -> bool:
+        looks.append(now_ms)
+        return False
+
+    quotas = quotas_of((ANY_APP, 1000.0))
+    fill(quotas)
+    monkeypatch.setattr(Budget, "at_rest", look)
+    for now_ms in range(0, 3 * ROOM_PAUSE_MS, 10):
+        budget_of(quotas, f"newcomer-{now_ms}", now_ms)
+    assert sorted(set(looks)) == [0, ROOM_PAUSE_MS, 2 * ROOM_PAUSE_MS]
+
+
+def test_totals_do_not_shrink_when_budgets_are_forgotten() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    for number in range(3 * MOST):
+        now_ms = number * 1000
+        budget_of(quotas, f"client-{number}", now_ms).charge(10_500, now_ms)
+        quotas.expire(now_ms)
+    quotas.expire(now_ms + IDLE_MS_MAX)
+    assert len(quotas) == 0
+    assert quotas.forgotten.charged == 3 * MOST * 10_500
+    assert quotas.forgotten.throttled == 3 * MOST
+    assert quotas.forgotten.throttle_ms == 3 * MOST * 500
+
+
+# Long names
+
+
+def test_long_client_ids_are_kept_short_and_apart() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    names = ["x" * 32_767, "x" * 32_766, "x" * (NAME_CHARS_MAX + 1), "x" * NAME_CHARS_MAX]
+    names.append(shortened(names[0]))
+    budgets = {budget_of(quotas, name).tags for name in names}
+    assert len(budgets) == len(names)
+    assert all(len(tags.client_id) <= NAME_CHARS_MAX + 1 for tags in budgets)
+    assert budget_of(quotas, names[0]) is budget_of(quotas, "x" * 32_767)
+
+
+def test_a_long_client_id_that_the_table_names_is_found() -> None:
+    name = "y" * 5000
+    quotas = quotas_of((ANY_APP, 1000.0), (Entity(client_id=name), 7.0))
+    assert (budget_of(quotas, name).tags, budget_of(quotas, name).limit) == (Tags("", name), 7.0)
+    assert budget_of(quotas, name + "y").limit == 1000.0
+
+
+def test_a_user_name_that_utf_8_has_no_bytes_for() -> None:
+    quotas = quotas_of((ANY_USER, 3.0))
+    assert len(budget_of(quotas, "x", user="\ud800" * 300).tags.user) == NAME_CHARS_MAX + 1
