@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from quotas.rate import Rate
@@ -44,7 +45,9 @@ BUDGETS_MAX = 100_000
 can be connected.
 """
 ROOM_PAUSE_MS = 1000
-"""Looking through all budgets takes some 10 ms: no more often than this."""
+"""Looking through all budgets takes tens of ms: no more often than this."""
+ROOM_MAX = BUDGETS_MAX // 10
+"""How many are forgotten at a time: all of them would take up to a second."""
 
 _ONE_WINDOW_AT_MOST = frozenset({QuotaKey.REQUEST_PERCENTAGE})
 
@@ -212,11 +215,14 @@ class ClientQuotas:
         return budget
 
     def _make_room(self, now_ms: int) -> bool:
-        """Forget the budgets that are at rest, unless that was tried just now; return if there is room."""
+        """Forget budgets that are at rest, the oldest first, unless that was done just now; return if there
+        is room.
+        """
         if now_ms < self._next_room_ms:
             return False
         self._next_room_ms = now_ms + ROOM_PAUSE_MS
-        self._forget([tags for tags, budget in self._budgets.items() if budget.at_rest(now_ms)])
+        at_rest = (tags for tags, budget in self._budgets.items() if budget.at_rest(now_ms))
+        self._forget(list(islice(at_rest, ROOM_MAX)))
         if len(self._budgets) >= BUDGETS_MAX:
             return False
         if self._crowded:

@@ -141,6 +141,14 @@ def test_looking_for_room_is_not_done_for_every_newcomer(monkeypatch: pytest.Mon
     assert sorted(set(looks)) == [0, ROOM_PAUSE_MS, 2 * ROOM_PAUSE_MS]
 
 
+def test_no_more_are_forgotten_at_a_time_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quotas.budgets.ROOM_MAX", 10)
+    quotas = quotas_of((ANY_APP, 1000.0))
+    fill(quotas)
+    assert budget_of(quotas, "newcomer", REST_MS).tags == Tags("", "newcomer")
+    assert len(quotas) == MOST - 10 + 1
+
+
 def test_totals_do_not_shrink_when_budgets_are_forgotten() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     for number in range(3 * MOST):
