@@ -10,7 +10,14 @@ import sys
 import time
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, __version__
+from aiokafka import (
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    ConsumerRebalanceListener,
+    TopicPartition,
+    __version__,
+)
+from aiokafka.errors import CommitFailedError
 
 _MAX_BYTES = 2 << 20
 _NO_THROTTLES = {"throttle_max_ms": 0.0, "throttle_ms": []}
@@ -61,6 +68,63 @@ async def consume(job: dict[str, Any]) -> dict[str, Any]:
     return _NO_THROTTLES | {"seconds": seconds, "records": rows}
 
 
+async def member(job: dict[str, Any]) -> dict[str, Any]:
+    """Be a member of a group until a line comes on stdin; see `worker_member.py`."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=job["bootstrap"],
+        client_id=job["client_id"],
+        group_id=job["group"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **job["config"],
+    )
+    handling = asyncio.Lock()
+    consumer.subscribe([job["topic"]], listener=_Assignment(handling))
+    leave = asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    await consumer.start()
+    try:
+        while not leave.done():
+            await _handle(consumer, handling)
+    finally:
+        await consumer.stop()
+    return {}
+
+
+async def _handle(consumer: AIOKafkaConsumer, handling: asyncio.Lock) -> None:
+    """What came is committed before a rebalance goes on; nothing is awaited between getting and locking.
+
+    To get records with the lock held would be a deadlock: in a rebalance the library waits for its end.
+    """
+    batches = await consumer.getmany(timeout_ms=100)
+    async with handling:
+        records = [record for batch in batches.values() for record in batch]
+        if not records:
+            return
+        try:
+            await consumer.commit({at: batch[-1].offset + 1 for at, batch in batches.items() if batch})
+        except CommitFailedError:
+            return  # the group has changed: whoever has the partitions now reads them again
+        _say({"records": [(r.partition, base64.b64encode(r.value).decode()) for r in records]})
+
+
+class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
+    """Tells how many partitions the member has; they are not taken away while it handles records."""
+
+    def __init__(self, handling: asyncio.Lock) -> None:
+        self._handling = handling
+
+    async def on_partitions_revoked(self, _revoked: object) -> None:
+        async with self._handling:
+            _say({"partitions": 0})
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        _say({"partitions": len(assigned)})
+
+
+def _say(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
 async def _poll(
     consumer: AIOKafkaConsumer, count: int, began: float, timeout_s: float
 ) -> list[tuple[Any, float]]:
@@ -74,8 +138,8 @@ async def _poll(
 
 def main() -> None:
     """Do the job on stdin."""
-    job = json.load(sys.stdin)
-    result = asyncio.run({"produce": produce, "consume": consume}[job["do"]](job))
+    job = json.loads(sys.stdin.readline())
+    result = asyncio.run({"produce": produce, "consume": consume, "member": member}[job["do"]](job))
     json.dump(result | {"version": __version__}, sys.stdout)
 
 

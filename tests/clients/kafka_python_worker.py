@@ -8,10 +8,12 @@ import base64
 import json
 import logging
 import sys
+import threading
 import time
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition, __version__
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition, __version__
+from kafka.errors import CommitFailedError
 
 _MAX_BYTES = 2 << 20
 
@@ -65,6 +67,51 @@ def consume(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def member(job: dict[str, Any]) -> dict[str, Any]:
+    """Be a member of a group until a line comes on stdin; see `worker_member.py`."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=job["bootstrap"],
+        client_id=job["client_id"],
+        group_id=job["group"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **job["config"],
+    )
+    consumer.subscribe([job["topic"]], listener=_Assignment())
+    leave = threading.Event()
+    threading.Thread(target=_await_line, args=[leave], daemon=True).start()
+    while not leave.is_set():
+        records = [record for batch in consumer.poll(timeout_ms=100).values() for record in batch]
+        if not records:
+            continue
+        try:
+            consumer.commit()
+        except CommitFailedError:
+            continue  # the group has changed: whoever has the partitions now reads them again
+        _say({"records": [(r.partition, base64.b64encode(r.value).decode()) for r in records]})
+    consumer.close()
+    return {}
+
+
+def _await_line(leave: threading.Event) -> None:
+    sys.stdin.readline()
+    leave.set()
+
+
+class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
+    """Tells how many partitions the member has."""
+
+    def on_partitions_revoked(self, _revoked: object) -> None:
+        _say({"partitions": 0})
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        _say({"partitions": len(assigned)})
+
+
+def _say(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
 def _poll(consumer: Any, count: int, began: float, timeout_s: float) -> list[tuple[Any, float]]:
     records: list[tuple[Any, float]] = []
     while len(records) < count and time.monotonic() < began + timeout_s:
@@ -96,8 +143,8 @@ def main() -> None:
     """Do the job on stdin."""
     throttles = _Throttles()
     logging.getLogger("kafka").addHandler(throttles)
-    job = json.load(sys.stdin)
-    result = {"produce": produce, "consume": consume}[job["do"]](job)
+    job = json.loads(sys.stdin.readline())
+    result = {"produce": produce, "consume": consume, "member": member}[job["do"]](job)
     json.dump(result | {"version": __version__, "throttle_ms": throttles.seen}, sys.stdout)
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # public, not marked so
 from confluent_kafka.cimpl import NewTopic
 
 from tests.clients.model import MAX_MESSAGE_BYTES, Acks, ClientError, Consumed, Produced, Record
@@ -46,7 +46,8 @@ def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
 
 
 def _leaders_answer(admin: AdminClient, topic: str, partitions: int) -> bool:
-    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's
+    asked = {TopicPartition(topic, number): latest for number in range(partitions)}
     answers = admin.list_offsets(asked, request_timeout=10).values()
     return all(answer.exception() is None for answer in answers)
 

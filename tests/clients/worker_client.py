@@ -79,12 +79,23 @@ class WorkerClient:
             raise ClientError(f"{len(records)} of {count} records after {result['seconds']:.1f} s")
         return Consumed(records, result["seconds"], result["throttle_max_ms"], tuple(result["throttle_ms"]))
 
+    @property
+    def command(self) -> list[str]:
+        """What does a job."""
+        return [sys.executable, "-P", str(self.worker)]
+
+    def environment(self) -> dict[str, str]:
+        """What the command needs. Raises ClientError if a release cannot be installed."""
+        return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(map(str, self._directories()))}
+
+    # How it is done.
+
     def _run(self, job: dict[str, Any]) -> dict[str, Any]:
         try:
             done = subprocess.run(
-                [sys.executable, "-P", str(self.worker)],
+                self.command,
                 input=json.dumps(job),
-                env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(map(str, self._directories()))},
+                env=self.environment(),
                 capture_output=True,
                 text=True,
                 timeout=job["timeout_s"] + _START_S,

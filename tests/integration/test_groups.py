@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.clients import ClientError, create_topic
+from tests.clients.test_clients import PAIRS, VERSIONS, marks
+from tests.clients.worker_client import WorkerClient
+from tests.clients.worker_member import WorkerMember
 from tests.integration.test_records import GENEROUS, assert_no_complaint
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ pytestmark = [pytest.mark.broker]
 
 PARTITIONS = 4
 TIMEOUT_S = 90.0
+PACE_S = 0.005  # between a producer's turns: while members wait for each other, it goes on
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 20_000}
 PROTOCOLS: dict[str, dict[str, str | int]] = {
     "eager": {"partition.assignment.strategy": "range"} | QUICK,
@@ -99,7 +103,7 @@ class Load:
         for partition in range(PARTITIONS):
             value = b"%d" % self.sent
             self._producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
-        self._producer.poll(0)
+        self._producer.poll(PACE_S)
         self.sent += 1
 
     def finish(self) -> None:
@@ -123,28 +127,16 @@ def until(done: Callable[[], bool], what: str, *turns: Callable[[], None]) -> No
             turn()
 
 
-@pytest.mark.parametrize(
-    ("version", "protocol"),
-    [
-        ("0.10.2.2", "eager"),
-        ("0.10.2.2", "cooperative"),
-        ("3.9.1", "eager"),
-        ("3.9.1", "cooperative"),
-        ("4.2.0", "eager"),
-        ("4.2.0", "cooperative"),
-        ("4.2.0", "consumer"),
-    ],
-)
-def test_each_record_is_handled_once_while_members_join_and_leave(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, protocol: str
-) -> None:
-    cluster = kafka_cluster(version)
-    weir = start_weir(cluster.bootstrap, GENEROUS)
-    create_topic(weir.bootstrap, topic, PARTITIONS)
-    load, options = Load(weir.bootstrap, topic), PROTOCOLS[protocol]
-    with Member(weir.bootstrap, topic, topic, options) as stays:
+Join: TypeAlias = "Callable[[], Member | WorkerMember]"
+
+
+def handled_once_while_members_join_and_leave(bootstrap: str, topic: str, join: Join) -> None:
+    """One member from beginning to end, a second one in between, records arriving all the time."""
+    create_topic(bootstrap, topic, PARTITIONS)
+    load = Load(bootstrap, topic)
+    with join() as stays:
         until(lambda: len(stays.handled) >= 50, "the first member", load.turn, stays.turn)
-        with Member(weir.bootstrap, topic, topic, options) as leaves:
+        with join() as leaves:
             until(
                 lambda: stays.partitions == leaves.partitions == PARTITIONS // 2 and bool(leaves.handled),
                 "two members to share the partitions",
@@ -164,5 +156,39 @@ def test_each_record_is_handled_once_while_members_join_and_leave(
         ]
         assert sorted(values[0] + values[1]) == list(range(load.sent)), f"partition {partition}"
         assert [sorted(some) for some in values] == values, f"order in partition {partition}"
-    assert leaves.handled
+
+
+@pytest.mark.parametrize(
+    ("version", "protocol"),
+    [
+        *((version, protocol) for version in VERSIONS for protocol in ("eager", "cooperative")),
+        ("4.2.0", "consumer"),
+    ],
+)
+def test_each_record_is_handled_once_by_librdkafka(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, protocol: str
+) -> None:
+    weir = start_weir(kafka_cluster(version).bootstrap, GENEROUS)
+    handled_once_while_members_join_and_leave(
+        weir.bootstrap, topic, lambda: Member(weir.bootstrap, topic, topic, PROTOCOLS[protocol])
+    )
+    assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize(
+    ("client", "version"),
+    [
+        pytest.param(client, version, id=f"{client.name}-{version}", marks=marks(client))
+        for client, version in PAIRS
+        if isinstance(client, WorkerClient)
+    ],
+)
+def test_each_record_is_handled_once_by_python_clients(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: WorkerClient, version: str
+) -> None:
+    weir = start_weir(kafka_cluster(version).bootstrap, GENEROUS)
+    config = {"heartbeat_interval_ms": 200, "session_timeout_ms": 20_000}
+    handled_once_while_members_join_and_leave(
+        weir.bootstrap, topic, lambda: WorkerMember(client, weir.bootstrap, topic, topic, config)
+    )
     assert_no_complaint(weir.log)
