@@ -17,8 +17,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import entities, record, render, report
+from bench import document, entities, record, render, report
 from bench.broker import BrokerError
+from bench.document import DocumentError
 from bench.load import LoadError
 from bench.measure import Results, Say
 from bench.rows import ROWS
@@ -29,6 +30,17 @@ from tests.kafka import ClusterError, JarError, JavaMissingError
 
 RESULTS: Final = Path(__file__).parent / "results"
 INTERRUPTED: Final = 130
+FAILURES: Final = (
+    BrokerError,
+    ClusterError,
+    DocumentError,
+    JarError,
+    JavaMissingError,
+    LoadError,
+    OSError,
+    TargetError,
+)
+"""What is told in one line."""
 
 
 class _Named(Protocol):
@@ -61,6 +73,12 @@ N = TypeVar("N", bound=_Named)
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), help="Default: bench/results/TIME.json."
 )
+@click.option(
+    "--document",
+    "page",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A page whose figures are replaced by these, such as docs/performance.md.",
+)
 def main(
     parts: str,
     rows: str,
@@ -72,24 +90,30 @@ def main(
     hurry: bool,
     connections: int,
     json_file: Path | None,
+    page: Path | None,
 ) -> None:
+    if page is not None:
+        document.check(page)
     others = [other_tree(path.resolve()) for path in tree]
     if len({target.name for target in others}) < len(others):
         raise click.BadParameter("two directories of the same name", param_hint="--tree")
     load = Results(_chosen(rows, ROWS, "--rows"), [*_chosen(targets, TARGETS, "--targets"), *others])
-    outcome = report.Outcome(load, Results(entities.rows(), entities.TARGETS))
+    table = entities.IN_A_HURRY if hurry else entities.TARGETS
+    outcome = report.Outcome(load, Results(entities.rows(), table))
     plan = Plan(_parts(parts), behind, seconds, rounds, connections, hurry)
     with _progress(total_steps(plan, outcome)) as say:
         run(plan, outcome, say)
     file = json_file or RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(record.as_json(outcome, asdict(plan)), indent=1) + "\n")
-    _show(outcome)
+    _show(outcome, record.summary(outcome, asdict(plan)), page)
     click.echo(f"every figure: {file}", err=True)
 
 
-def _show(outcome: report.Outcome) -> None:
-    tables, notes = report.tables(outcome), report.notes(outcome)
+def _show(outcome: report.Outcome, summary: str, page: Path | None) -> None:
+    tables, notes = report.tables(outcome), [summary, *report.notes(outcome)]
+    if page is not None:
+        document.put(page, render.markdown(tables, notes))
     if sys.stdout.isatty():
         render.terminal(Console(), tables, notes)
     else:
@@ -144,5 +168,5 @@ if __name__ == "__main__":
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (BrokerError, TargetError, LoadError, ClusterError, JarError, JavaMissingError, OSError) as error:
+    except FAILURES as error:
         sys.exit(f"error: {error}")

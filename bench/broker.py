@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from typing import Final
 from uuid import UUID
 
@@ -33,10 +34,26 @@ FOR_EVER: Final = {"retention.ms": "-1"}
 """Our records are of 1970: by their age they would be deleted at once."""
 SHORT_RETENTION: Final = FOR_EVER | {"segment.bytes": str(16 * _MB), "retention.bytes": str(64 * _MB)}
 ANSWER_S: Final = 20.0
+READY_S: Final = 30.0
+_AGAIN_S: Final = 0.05
 
 
 class BrokerError(Exception):
     """The broker answered a request of the benchmark with an error, or not at all."""
+
+
+class NotReadyError(BrokerError):
+    """A topic that was created a moment ago is not served yet."""
+
+
+_NOT_READY: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
 
 
 def cluster() -> Cluster:
@@ -49,12 +66,13 @@ def prepare(port: int) -> Topics:
     ask(port, frames.create_topic(WRITTEN, SHORT_RETENTION))
     for name, size in ((READ, FETCH_BYTES), (READ_SMALL, SMALL_BYTES)):
         ask(port, frames.create_topic(name, FOR_EVER))
-        ask(port, frames.produce(name, size))
+        ask_until_ready(port, frames.produce(name, size))
+    ask_until_ready(port, frames.produce(WRITTEN, SMALL_BYTES))
     return Topics(WRITTEN, _topic_id(port, READ), _topic_id(port, READ_SMALL))
 
 
 def _topic_id(port: int, name: str) -> UUID:
-    answer = ask(port, frames.metadata(name))
+    answer = ask_until_ready(port, frames.metadata(name))
     assert isinstance(answer, MetadataResponse)
     return answer.topics[0].topic_id
 
@@ -66,8 +84,21 @@ def ask(port: int, request: Request) -> Message:
     codes = _error_codes(msgspec.to_builtins(answer))
     if codes:
         names = ", ".join(sorted(ErrorCode(code).name for code in codes))
-        raise BrokerError(f"{request.api_key.name} v{request.version}: {names}")
+        failed = NotReadyError if codes <= _NOT_READY else BrokerError
+        raise failed(f"{request.api_key.name} v{request.version}: {names}")
     return answer
+
+
+def ask_until_ready(port: int, request: Request, timeout_s: float = READY_S) -> Message:
+    """Ask again while the broker says that a topic is not there yet. Raises as `ask` does."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask(port, request)
+        except NotReadyError:
+            if time.monotonic() > deadline_s:
+                raise
+        time.sleep(_AGAIN_S)
 
 
 def connect(port: int) -> socket.socket:

@@ -80,7 +80,7 @@ def measure(
             row.name: _warm_up(row, results, behind, running, warmest_s, say) for row in results.rows
         }
         for number in range(rounds):
-            for row, target in _turns(results.rows, results.present, number):
+            for row, target in turns(results.rows, results.present, number):
                 say(f"round {number + 1} of {rounds}: {row.title}: {target.title}")
                 load = _load(row, running[target.name], WARM_UP_S, seconds)
                 measured = generate(load, row.frames(behind.topics), processes[row.name])
@@ -146,7 +146,7 @@ def generators(busiest: float, connections: int, cores: int) -> int:
     return min(int(busiest / BUSY) + 1, connections, max(cores - CORES_TO_SPARE, 1))
 
 
-def _turns(rows: Sequence[Row], targets: Sequence[Target], number: int) -> Iterator[tuple[Row, Target]]:
+def turns(rows: Sequence[Row], targets: Sequence[Target], number: int) -> Iterator[tuple[Row, Target]]:
     """The order of a round: in each, another target begins."""
     for row in rows:
         for index in range(len(targets)):

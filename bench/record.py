@@ -24,7 +24,7 @@ def as_json(outcome: Outcome, options: Mapping[str, object]) -> dict[str, object
     """For `json.dumps`. Nothing in it names the machine."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
+        "machine": machine() | {"load_average_before": outcome.load_average},
         "versions": versions(outcome.load),
         "options": dict(options),
         "missing": outcome.load.missing,
@@ -76,6 +76,17 @@ def versions(results: Results) -> dict[str, str | None]:
     found = {target.name: target.version() for target in results.present}
     told = {name: version for name, version in found.items() if version is not None}
     return {"weir": commit(), "python": platform.python_version(), "kafka": broker.VERSION, **told}
+
+
+def summary(outcome: Outcome, options: Mapping[str, object]) -> str:
+    """One sentence: when, where, how thoroughly, which versions."""
+    where, found = machine(), versions(outcome.load)
+    told = "; ".join(f"{name} {version}" for name, version in found.items() if name != "python")
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {where['cores']} cores ({where['cpu'] or where['architecture']}), "
+        f"Linux {where['kernel']}, Python {found['python']}, {options['rounds']} rounds of "
+        f"{options['seconds']} s in front of {options['upstream']}. Versions: {told}."
+    )
 
 
 def commit(tree: Path = _TREE) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,6 +16,8 @@ from bench.targets import Target
 
 REFERENCES: Final = ("haproxy", "kroxylicious", "kafka-proxy")
 """What Weir is divided by."""
+QUIET: Final = 0.5
+"""Load average up to which a machine does nothing else to speak of."""
 NOTHING: Final = "—"
 _MB: Final = 1e6
 
@@ -36,6 +39,8 @@ class Outcome:
     entities: Results
     idle: dict[str, Idle] = field(default_factory=dict)
     """By a target's name."""
+    load_average: float = field(default_factory=lambda: os.getloadavg()[0])
+    """Of the minute before anything was started: what else the machine does."""
 
 
 Figure = Callable[[Row, Target], str]
@@ -196,6 +201,11 @@ def notes(outcome: Outcome) -> list[str]:
     results = outcome.load
     titles = {target.name: target.title for target in results.targets}
     found = [f"{titles[name]} was not measured: {reason}" for name, reason in results.missing.items()]
+    if outcome.load_average > QUIET:
+        found.append(
+            f"The machine was not quiet: load average {outcome.load_average:.1f} before it began. "
+            "Ratios count, other figures do not."
+        )
     for row in results.rows:
         busy = [
             f"{target.title} {most:.0%}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import tomllib
 from io import StringIO
 
@@ -34,7 +35,7 @@ def measured(cpu_us: float | None, *, own_s: float = 0.5) -> Measured:
 def outcome(**cells: list[Measured]) -> Outcome:
     load = Results([ROW], CHOSEN)
     load.cells.update({(ROW.name, name): rounds for name, rounds in cells.items()})
-    return Outcome(load, Results([], []))
+    return Outcome(load, Results([], []), load_average=0.1)
 
 
 def printed(found: Outcome) -> str:
@@ -126,9 +127,32 @@ def test_json_has_every_round_the_machine_and_versions() -> None:
     (cell,) = kept["cells"]
     assert (cell["row"], cell["target"]) == (ROW.name, "weir")
     assert [figures["cpu_us"] for figures in cell["rounds"]] == [12, 14]
-    assert set(kept["machine"]) == {"cpu", "cores", "memory_bytes", "architecture", "kernel"}
+    assert set(kept["machine"]) == {
+        "cpu",
+        "cores",
+        "memory_bytes",
+        "architecture",
+        "kernel",
+        "load_average_before",
+    }
     assert {"weir", "python", "kafka"} <= set(kept["versions"])
     assert kept["idle"]["weir"]["connection_bytes"] == 100
+
+
+def test_other_work_on_the_machine_is_told() -> None:
+    found = outcome()
+    assert "quiet" not in printed(found)
+    found.load_average = 7.3
+    assert "The machine was not quiet: load average 7.3" in printed(found)
+
+
+def test_the_summary_names_what_figures_depend_on() -> None:
+    found = outcome()
+    for name in ("haproxy", "kroxylicious"):
+        found.load.missing[name] = "not asked"
+    told = record.summary(found, {"rounds": 3, "seconds": 2.0, "upstream": "canned"})
+    for part in ("3 rounds of 2.0 s in front of canned", platform.python_version(), "kafka 3.9.1"):
+        assert part in told
 
 
 def test_processes_of_the_generator_add_up() -> None:

@@ -39,7 +39,7 @@ def test_every_part_gives_figures(tmp_path: Path, scratch: Path) -> None:
     kept = json.loads(file.read_text())
     assert {cell["target"] for cell in kept["cells"]} == set(OURS.split(","))
     assert len(kept["cells"]) == 3 * 2
-    assert len(kept["entities"]) == 2 * 3
+    assert len(kept["entities"]) == 2 * 2
     assert set(kept["idle"]) == {"weir"}
     for cell in [*kept["cells"], *kept["entities"]]:
         (figures,) = cell["rounds"]

@@ -1,0 +1,75 @@
+"""A broker may not serve a topic yet that it has just created."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import pytest
+
+from bench import broker
+from bench.broker import BrokerError, NotReadyError, ask, ask_until_ready
+from bench.frames import Request, metadata
+from protocol import ErrorCode, Message, codec
+from protocol.heads import LENGTH
+from protocol.messages import MetadataResponse
+
+VERSION = 12
+
+
+class Connection:
+    """To a broker that answers with one error code after another."""
+
+    def __init__(self, codes: list[ErrorCode]) -> None:
+        self.codes = codes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def answer(self) -> bytes:
+        topic = MetadataResponse.MetadataResponseTopic(name="t", error_code=self.codes.pop(0))
+        content = (
+            LENGTH.pack(1) + b"\0" + codec(MetadataResponse, VERSION).encode(MetadataResponse(topics=[topic]))
+        )
+        return LENGTH.pack(len(content)) + content
+
+
+@pytest.fixture
+def codes(monkeypatch: pytest.MonkeyPatch) -> list[ErrorCode]:
+    """What the broker will answer."""
+    answers: list[ErrorCode] = []
+    monkeypatch.setattr(broker, "connect", lambda _port: Connection(answers))
+    monkeypatch.setattr(broker, "exchange", lambda connection, _request: connection.answer())
+    return answers
+
+
+def asked(request: Request, timeout_s: float) -> Message:
+    return ask_until_ready(9092, request, timeout_s)
+
+
+def test_a_topic_that_is_not_there_yet_is_asked_for_again(codes: list[ErrorCode]) -> None:
+    codes += [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE]
+    answer = asked(metadata("t"), timeout_s=60)
+    assert isinstance(answer, MetadataResponse)
+    assert codes == []
+
+
+def test_it_is_not_asked_for_ever(codes: list[ErrorCode]) -> None:
+    codes += [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    with pytest.raises(NotReadyError, match="METADATA v12: UNKNOWN_TOPIC_OR_PARTITION"):
+        asked(metadata("t"), timeout_s=-1)
+    assert len(codes) == 1
+
+
+def test_any_other_error_is_told_at_once(codes: list[ErrorCode]) -> None:
+    codes += [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE]
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        asked(metadata("t"), timeout_s=60)
+    assert codes == [ErrorCode.NONE]
+
+
+def test_asking_once_gives_the_error(codes: list[ErrorCode]) -> None:
+    codes += [ErrorCode.LEADER_NOT_AVAILABLE]
+    with pytest.raises(NotReadyError):
+        ask(9092, metadata("t"))
