@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -89,11 +90,32 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
     where = f"{path}: " if path is not None else ""
     if path is not None and isinstance(written.get("quotas"), str) and written["quotas"]:
         written["quotas"] = str(path.parent / str(written["quotas"]))
+    for key, value in written.items():
+        _check_written(where, key, value)
+    return _check(msgspec.convert({**written, **given}, Settings))
+
+
+def _check_written(where: str, key: str, value: object) -> None:
+    """Raises ConfigError if there is no such key, or if it cannot have this value."""
+    if key not in _FIELDS:
+        close = get_close_matches(key, _FIELDS, n=1)
+        advice = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
+        raise ConfigError(f"{where}unknown key {key}: {advice}")
     try:
-        settings = msgspec.convert({**written, **given}, Settings)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}{error}; docs/configuration.md lists the keys") from None
-    return _check(settings)
+        msgspec.convert(value, _FIELDS[key].type)
+    except msgspec.ValidationError:
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type)}") from None
+
+
+def _wanted(kind: object) -> str:
+    origin = get_args(kind)[0]  # every type is annotated with its description
+    if origin is str:
+        return "text in quotes"
+    return {int: "a whole number", float: "a number"}.get(origin) or f"one of {', '.join(get_args(origin))}"
+
+
+_FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -5,32 +5,29 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
-from typing import Final
 
 import structlog
 import trio
-from watchfiles import awatch
 
 from proxy.admin.ledger import LedgerBook
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.config import Config
 from proxy.drivers import monotonic_ms, run_hosting_trio
 from proxy.quota_book import read_quota_file, reload_quota_file
+from proxy.quota_watch import Stamp, follow, stamp
 from proxy.reactor import Reactor
 from proxy.server import Server
 
 log = structlog.get_logger("weir")
 
-WATCH_STEP_MS: Final = 500
-"""How often changes are looked for; the library's default costs an idle process 1 ms of CPU per second."""
-
 
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
+    seen = stamp(config.quota_file) if config.quota_file is not None else None
     book = LedgerBook(read_quota_file(config.quota_file))
     reactor = Reactor(monotonic_ms)
     try:
-        run_hosting_trio(reactor, lambda: _main(config, reactor, book))
+        run_hosting_trio(reactor, lambda: _main(config, reactor, book, seen))
     except BaseExceptionGroup as group:
         raise _single(group) from None
     finally:
@@ -45,7 +42,7 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found
 
 
-async def _main(config: Config, reactor: Reactor, book: LedgerBook) -> None:
+async def _main(config: Config, reactor: Reactor, book: LedgerBook, seen: Stamp) -> None:
     server = Server(config, reactor, book)
     quota_file = QuotaFileState(time.time)
     async with trio.open_nursery() as nursery:
@@ -58,7 +55,7 @@ async def _main(config: Config, reactor: Reactor, book: LedgerBook) -> None:
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
         unwatch = trio.Event()
         if config.quota_file is not None:
-            nursery.start_soon(_watch_quota_file, config.quota_file, book, quota_file, unwatch)
+            nursery.start_soon(_watch_quota_file, config.quota_file, seen, book, quota_file, unwatch)
         try:
             async with trio.open_nursery() as serving:
                 await serving.start(server.serve)
@@ -79,12 +76,10 @@ async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
             server.stop()
 
 
-async def _watch_quota_file(path: Path, book: LedgerBook, state: QuotaFileState, unwatch: trio.Event) -> None:
-    """Reload at every change, also when the file is replaced, as editors and orchestrators do: so watch its
-    directory. Cancelling waits for the watching thread, up to 5 s; `unwatch` ends that at once.
-    """
-    directory = path.parent.resolve()
-    async for _changes in awatch(
-        directory, watch_filter=None, recursive=False, step=WATCH_STEP_MS, stop_event=unwatch
-    ):
+async def _watch_quota_file(
+    path: Path, seen: Stamp, book: LedgerBook, state: QuotaFileState, unwatch: trio.Event
+) -> None:
+    async def reload() -> None:
         state.note(good=await reload_quota_file(path, book))
+
+    await follow(path, seen, reload, unwatch)
