@@ -38,8 +38,12 @@ _FAST = {"topic.metadata.refresh.interval.ms": 2000, "reconnect.backoff.max.ms":
 _IN_GROUP = {"auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
 ONCE: Final = {"enable.idempotence": True}
 """For brokers since 0.11: each record once, in order, whatever has to be sent again."""
-AT_LEAST_ONCE: Final = {"acks": "all", "max.in.flight": 1}
-"""What older brokers can promise: what was sent again may be there twice."""
+AT_LEAST_ONCE: Final = {"acks": "all", "max.in.flight": 1, "request.timeout.ms": 3000}
+"""What older brokers can promise: what was sent again may be there twice.
+
+0.10.2.2 leaves a Produce unanswered until its timeout if the partition moves away from it meanwhile (30 s with
+the default, with and without Weir).
+"""
 
 
 class Got(NamedTuple):
@@ -260,6 +264,13 @@ def create_spread(bootstrap: str, topic: str, replicas: list[list[int]], min_in_
     )
     admin.create_topics([wanted])[topic].result(PATIENCE_S)
     until_in_sync(admin, topic)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Delete a topic; return when the cluster no longer lists it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    until(lambda: topic not in admin.list_topics(timeout=10).topics, lambda: f"{topic} to be deleted")
 
 
 def until_in_sync(admin: AdminClient, topic: str) -> None:
