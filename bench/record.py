@@ -81,10 +81,11 @@ def versions(results: Results) -> dict[str, str | None]:
 def summary(outcome: Outcome, options: Mapping[str, object]) -> str:
     """One sentence: when, where, how thoroughly, which versions."""
     where, found = machine(), versions(outcome.load)
+    kernel = ".".join(platform.release().split(".")[:2])
     told = "; ".join(f"{name} {version}" for name, version in found.items() if name != "python")
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {where['cores']} cores ({where['cpu'] or where['architecture']}), "
-        f"Linux {where['kernel']}, Python {found['python']}, {options['rounds']} rounds of "
+        f"Linux {kernel}, Python {found['python']}, {options['rounds']} rounds of "
         f"{options['seconds']} s in front of {options['upstream']}. Versions: {told}."
     )
 
