@@ -138,7 +138,9 @@ def handled_once_while_members_join_and_leave(bootstrap: str, topic: str, join: 
         until(lambda: len(stays.handled) >= 50, "the first member", load.turn, stays.turn)
         with join() as leaves:
             until(
-                lambda: stays.partitions == leaves.partitions == PARTITIONS // 2 and bool(leaves.handled),
+                lambda: (
+                    stays.partitions == leaves.partitions == PARTITIONS // 2 and len(leaves.handled) >= 20
+                ),
                 "two members to share the partitions",
                 *(load.turn, stays.turn, leaves.turn),
             )
