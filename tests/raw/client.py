@@ -67,7 +67,13 @@ class RawClient:
     """Sends `request` to `address` as `behaviour` says; `drive` runs it."""
 
     def __init__(
-        self, name: str, address: Address, request: Request, behaviour: Behaviour, pace: Pace | None = None
+        self,
+        name: str,
+        address: Address,
+        request: Request,
+        behaviour: Behaviour,
+        pace: Pace | None = None,
+        begins_s: float = 0.0,
     ) -> None:
         self.name = name
         self.address = address
@@ -76,14 +82,15 @@ class RawClient:
         self.answers: list[Answer] = []
         """In the order in which they came."""
         self._pace = pace
+        self._begins_s = begins_s
         self._sent = 0
 
     def send_from_s(self) -> float:
         """The earliest time for the next request."""
         if self._pace is None:
-            return 0.0
+            return self._begins_s
         at_s = self._sent * self._pace.request_bytes / self._pace.bytes_per_s
-        return min(at_s, self._pace.until_s)
+        return max(self._begins_s, min(at_s, self._pace.until_s))
 
     def sent(self) -> None:
         """A request was sent."""
