@@ -66,7 +66,7 @@ N = TypeVar("N", bound=_Named)
     type=click.Choice(list(UPSTREAMS)),
     default="kafka",
     show_default=True,
-    help="What stands behind: Kafka, or answers built beforehand, which disturb a proxy less.",
+    help="What stands behind: Kafka, or answers built beforehand.",
 )
 @click.option("--hurry", is_flag=True, help="No warm-up: to see whether it works; figures are worthless.")
 @click.option("--idle", "connections", default=10_000, show_default=True, type=click.IntRange(1))
