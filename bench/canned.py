@@ -1,6 +1,7 @@
 """A broker that does nothing: it answers what the loads ask with frames that are built once.
 
-It costs less CPU than a JVM, and leaves the tests of the benchmark without one. It stores no record: what was produced is counted as written and forgotten.
+It costs less CPU than a JVM, and leaves the tests of the benchmark without one. It
+stores no record: what was produced is counted as written and forgotten.
 """
 
 from __future__ import annotations
