@@ -1,0 +1,1 @@
+"""Hostile and broken peers of a real `weir run`: memory bounded, the others served, descriptors closed."""

@@ -1,0 +1,65 @@
+"""Weir in front of stand-in brokers."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hostile.files import raise_descriptor_limit
+from tests.hostile.stage import Stage
+from tests.integration.conftest import StartWeir, start_weir
+from tests.kafka.ports import free_range
+from tests.kafka.processes import Processes
+from tests.kafka.settings import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["start_weir"]
+
+ROOT_S = 30
+
+
+class Brokers:
+    """The process of `tests.hostile.broker`."""
+
+    def __init__(self, processes: Processes) -> None:
+        """Start it, and return once it listens."""
+        self.processes = processes
+        self.port = free_range(3)
+        processes.start("brokers", [sys.executable, "-m", "tests.hostile.broker", str(self.port)])
+        deadline = time.monotonic() + ROOT_S
+        while time.monotonic() < deadline:
+            with suppress(OSError), socket.create_connection((HOST, self.port), 1):
+                return
+            time.sleep(0.02)  # between tries to connect
+        raise AssertionError(f"no stand-in brokers: {processes.log('brokers').read_text()}")
+
+    def kill(self) -> None:
+        """End it by force."""
+        self.processes.kill("brokers")
+
+
+@pytest.fixture
+def brokers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
+    """Three stand-ins for brokers that end with the test."""
+    root: Path = request.config.rootpath
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    raise_descriptor_limit()
+    processes = Processes("weir-hostile-")
+    try:
+        yield Brokers(processes)
+    finally:
+        processes.close()
+
+
+@pytest.fixture
+def stage(brokers: Brokers, start_weir: StartWeir) -> Stage:
+    """Weir in front of them."""
+    return Stage(start_weir(f"{HOST}:{brokers.port}"))

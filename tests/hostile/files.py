@@ -1,0 +1,34 @@
+"""Descriptors: how many there may be, and what a process has open."""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+WANTED = 25_000
+
+
+def raise_descriptor_limit() -> int:
+    """Allow this process, and those that it starts, `WANTED` descriptors or as many as the system lets it;
+    return how many.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < WANTED:
+        with suppress(ValueError, OSError):  # for root only
+            resource.setrlimit(resource.RLIMIT_NOFILE, (WANTED, WANTED))
+            return WANTED
+    if soft < min(WANTED, hard):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(WANTED, hard), hard))
+    return max(soft, min(WANTED, hard))
+
+
+def open_descriptors(pid: int) -> int:
+    """How many descriptors a process has."""
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def resident_bytes(pid: int) -> int:
+    """How much memory a process has."""
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * resource.getpagesize()

@@ -1,0 +1,142 @@
+"""Weir between stand-in brokers and raw sockets, and what is measured of it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Self
+
+from protocol.messages import HeartbeatRequest, HeartbeatResponse
+from tests.hostile.files import open_descriptors, resident_bytes
+from tests.kafka.settings import HOST
+from tests.proxy.frames import request, response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.weir import Weir
+
+PATIENCE_S: Final = 60
+"""No wait takes so long, unless something is broken."""
+LATENCY_S: Final = 5
+"""A neighbour's answer takes some 100 us; this allows for a machine that does ten other things."""
+PING, PONG = request(HeartbeatRequest(), 4), response(HeartbeatResponse(), 4)
+
+
+class Stage:
+    """A running Weir, and what it was like before anything hostile came."""
+
+    def __init__(self, weir: Weir) -> None:
+        """Serve one client, so that what is made once is made, then measure."""
+        self.weir = weir
+        with self.connect() as sock:
+            assert ask(sock, PING) == PONG
+        self.until(lambda: self.reasons().total() == 2, "this session ends, and the one of `Weir.start`")
+        self.descriptors = open_descriptors(weir.pid)
+        self.resident_bytes = resident_bytes(weir.pid)
+        self._before = self.reasons()
+
+    def connect(self, node_id: int = 0) -> socket.socket:
+        """A client of a broker's listener."""
+        return socket.create_connection((HOST, self.weir.port + 1 + node_id), PATIENCE_S)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for what Weir only counts."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"not within {PATIENCE_S} s: {what}; ended: {self.reasons()}, descriptors: "
+                    f"{open_descriptors(self.weir.pid)}, at first {self.descriptors}"
+                )
+            time.sleep(0.02)  # between looks
+
+    def reasons(self) -> Counter[str]:
+        """How many connections have ended for which reason, by the log."""
+        ended: Counter[str] = Counter()
+        for line in self.weir.log.splitlines():
+            if '"reason"' in line and line.startswith("{"):
+                entry = json.loads(line)
+                if entry["event"] in ("session ended", "connection refused"):
+                    ended[entry["reason"]] += entry.get("count", 1)
+        return ended
+
+    def ended(self) -> Counter[str]:
+        """The same, since the stage was set."""
+        return self.reasons() - self._before
+
+    def grown_bytes(self) -> int:
+        """How much more memory Weir has than at first."""
+        return resident_bytes(self.weir.pid) - self.resident_bytes
+
+    def all_closed(self, expected: dict[str, int]) -> None:
+        """Every connection ended for the reason expected, and none of their descriptors is left."""
+        total = sum(expected.values())
+        self.until(lambda: self.ended().total() >= total, f"{total} connections have ended")
+        assert self.ended() == expected
+        self.until(
+            lambda: open_descriptors(self.weir.pid) <= self.descriptors, "every descriptor is closed again"
+        )
+
+
+class Neighbour:
+    """A well-behaved client that works all the while; a context manager."""
+
+    def __init__(self, stage: Stage) -> None:
+        """Connect it."""
+        self._sock = stage.connect()
+        self._sock.settimeout(LATENCY_S)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="neighbour")
+        self._failure: Exception | None = None
+        self._stage = stage
+        self.answers = 0
+
+    def _work(self) -> None:
+        try:
+            while not self._over.is_set():
+                assert ask(self._sock, PING) == PONG
+                self.answers += 1
+        except Exception as error:  # noqa: BLE001  # told at the end, in the test's own thread
+            self._failure = error
+
+    def more(self, answers: int) -> None:
+        """Wait until it had so many more answers: a clock of what Weir does besides."""
+        goal = self.answers + answers
+        self._stage.until(lambda: self.answers >= goal or self._failure is not None, "a neighbour is served")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._sock.close()
+        assert self._failure is None, f"a well-behaved client suffered: {self._failure!r}"
+        assert self.answers > 0
+
+
+def ask(sock: socket.socket, frame: bytes) -> bytes:
+    """Send a request and return its response; what has come of it if the connection ends before."""
+    sock.sendall(frame)
+    return receive(sock)
+
+
+def receive(sock: socket.socket) -> bytes:
+    """The next frame, or what there is of it."""
+    head = sock.recv(4, socket.MSG_WAITALL)
+    return head + sock.recv(int.from_bytes(head), socket.MSG_WAITALL) if len(head) == 4 else head
+
+
+def at_end(sock: socket.socket) -> bool:
+    """Wait for the connection's end; whatever comes before is thrown away."""
+    try:
+        while sock.recv(1 << 16):
+            pass
+    except ConnectionError:
+        pass
+    return True

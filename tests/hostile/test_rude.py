@@ -1,0 +1,213 @@
+"""Peers that talk nonsense, too slowly, not to the end, or do not listen."""
+
+from __future__ import annotations
+
+import random
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from protocol.messages import FetchRequest, HeartbeatRequest, MetadataRequest, ProduceRequest
+from tests.hostile.broker import CUTTING, DEAF
+from tests.hostile.stage import PING, PONG, Neighbour, at_end, receive
+from tests.proxy.frames import request
+from tests.proxy.rigs import reset
+
+if TYPE_CHECKING:
+    from tests.hostile.conftest import Brokers
+    from tests.hostile.stage import Stage
+
+FETCH = request(FetchRequest(), 11)
+MB = 1_000_000
+GARBAGE = {
+    "http": (b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n", "request_too_large"),
+    "ssh": (b"SSH-2.0-OpenSSH_9.6\r\n", "request_too_large"),
+    "tls": (bytes.fromhex("16030102000100 01fc0303") + bytes(40), "tls_on_plain_port"),
+    "zeros": (bytes(64), "request_too_short"),
+    "ones": (b"\xff" * 64, "request_too_short"),
+    "a length just below a head": ((7).to_bytes(4) + bytes(60), "request_too_short"),
+    "a length above the limit": ((100 * 1024 * 1024 + 1).to_bytes(4) + bytes(60), "request_too_large"),
+    "a client-id longer than its request": (
+        request(ProduceRequest(acks=1), 7)[:12] + b"\x7f\xff" + bytes(60),
+        "request_malformed",
+    ),
+    "a version not offered": (
+        request(ProduceRequest(acks=1), 7).replace(b"\0\0\0\x07", b"\0\0\x7f\xff", 1),
+        "request_version_unknown",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sent", "reason"), GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_ends_its_own_connection_only(stage: Stage, sent: bytes, reason: str) -> None:
+    times = 20
+    with Neighbour(stage):
+        for _ in range(times):
+            with stage.connect() as sock:
+                sock.sendall(sent)
+                assert at_end(sock)
+    stage.all_closed({reason: times, "client_closed": 1})
+
+
+def test_random_bytes(stage: Stage) -> None:
+    """Whatever they happen to mean, each connection ends for a reason that is not ours."""
+    chance, times = random.Random(4), 300
+    with Neighbour(stage):
+        for _ in range(times):
+            with stage.connect() as sock:
+                length = chance.choice((b"", b"\0\0\0", b"\0\0"))
+                sock.sendall(length + chance.randbytes(chance.randrange(1, 400)))
+                sock.shutdown(socket.SHUT_WR)
+    stage.until(lambda: stage.ended().total() == times + 1, "all have ended")
+    ended = stage.ended()
+    assert "internal_error" not in ended
+    assert {reason.split("_")[0] for reason in ended} <= {"client", "request", "broker", "response", "tls"}
+    stage.all_closed(dict(ended))
+
+
+def test_one_byte_at_a_time(stage: Stage) -> None:
+    conversation = PING + request(MetadataRequest(topics=None), 9) + request(ProduceRequest(acks=1), 7) + PING
+    with Neighbour(stage):
+        clients = [stage.connect() for _ in range(20)]
+        for sock in clients:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for position in range(len(conversation)):
+            for sock in clients:
+                sock.send(conversation[position : position + 1])
+        for sock in clients:
+            assert [receive(sock), len(receive(sock)) > 4, len(receive(sock)) > 4, receive(sock)] == [
+                PONG,
+                True,
+                True,
+                PONG,
+            ]
+            sock.close()
+    stage.all_closed({"client_closed": 21})
+
+
+def test_a_conversation_cut_at_every_byte(stage: Stage) -> None:
+    """The client half-closes, or resets: nothing is left of it. What was asked in full is answered."""
+    asked = [
+        PING,
+        request(MetadataRequest(topics=[]), 9),
+        request(ProduceRequest(acks=1), 7),
+        FETCH,
+        request(HeartbeatRequest(group_id="g"), 4),
+    ]
+    conversation = b"".join(asked)
+    with Neighbour(stage):
+        for end in range(len(conversation) + 1):
+            with stage.connect() as sock:
+                sock.sendall(conversation[:end])
+                sock.shutdown(socket.SHUT_WR)
+                if end >= len(PING):
+                    assert receive(sock) == PONG, f"cut after {end} bytes"
+                assert at_end(sock)
+            sock = stage.connect()
+            sock.sendall(conversation[:end])
+            reset(sock)
+    count = 2 * (len(conversation) + 1)
+    stage.until(lambda: stage.ended().total() == count + 1, "all have ended")
+    ended = stage.ended()
+    assert set(ended) <= {"client_closed", "client_reset"}
+    assert ended["client_closed"] >= count // 2
+    stage.all_closed(dict(ended))
+
+
+def test_a_broker_that_cuts_its_answer_at_every_byte(stage: Stage) -> None:
+    """The client gets as much as came, and the end."""
+    with Neighbour(stage):
+        for end in range(len(PONG)):
+            with stage.connect(CUTTING) as sock:
+                sock.sendall(PING)
+                got = b""
+                while more := sock.recv(100):
+                    got += more
+                assert PONG.startswith(got)
+                assert len(got) == (end if end >= 8 else 0), "a head is passed on when it is whole"
+    stage.all_closed({"broker_closed": len(PONG), "client_closed": 1})
+
+
+def test_clients_that_ask_for_much_and_never_read(stage: Stage) -> None:
+    """What waits for them waits at the broker: one batch each is kept."""
+    count, fetches = 20, 500
+    clients = []
+    with Neighbour(stage) as neighbour:
+        for _ in range(count):
+            sock = stage.connect()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.sendall(FETCH * fetches)
+            clients.append(sock)
+        for _ in range(20):
+            neighbour.more(50)
+            assert stage.grown_bytes() < 20 * MB, f"of {count * fetches} MB asked for"
+        for sock in clients[::2]:
+            sock.close()
+        for sock in clients[1::2]:
+            reset(sock)
+    stage.until(lambda: stage.ended().total() == count + 1, "all have ended")
+    assert set(stage.ended()) <= {"client_closed", "client_reset"}
+    stage.all_closed(dict(stage.ended()))
+
+
+def test_a_broker_that_accepts_and_never_reads(stage: Stage) -> None:
+    """What its clients send waits in their own sockets: Weir keeps one batch each."""
+    frame = request(ProduceRequest(acks=1, transactional_id="t" * 30_000), 7)
+    clients = []
+    with Neighbour(stage) as neighbour:
+        for _ in range(20):
+            sock = stage.connect(DEAF)
+            sock.setblocking(False)
+            clients.append(sock)
+        sent = 0
+        for _ in range(20):
+            for sock in clients:
+                sent += send_all_that_goes(sock, frame)
+            neighbour.more(50)
+            assert stage.grown_bytes() < 20 * MB, f"after {sent} bytes were sent"
+        assert not any(send_all_that_goes(sock, frame) for sock in clients), "they had to stop"
+        for sock in clients:
+            reset(sock)
+    stage.all_closed({"client_reset": 20, "client_closed": 1})
+
+
+def send_all_that_goes(sock: socket.socket, frame: bytes) -> int:
+    """Send until the socket is full; return how many bytes went."""
+    sent = 0
+    try:
+        while True:
+            sent += sock.send(frame)
+    except BlockingIOError:
+        return sent
+
+
+def test_clients_that_reset_their_connection(stage: Stage) -> None:
+    with Neighbour(stage):
+        for _ in range(100):
+            sock = stage.connect()
+            sock.sendall(PING)
+            assert receive(sock) == PONG
+            reset(sock)
+    stage.all_closed({"client_reset": 100, "client_closed": 1})
+
+
+def test_brokers_that_die_end_their_clients_and_refuse_them_gently(stage: Stage, brokers: Brokers) -> None:
+    clients = [stage.connect() for _ in range(100)]
+    for sock in clients:
+        sock.sendall(PING)
+        assert receive(sock) == PONG
+    brokers.kill()
+    for sock in clients:
+        assert at_end(sock)
+        sock.close()
+    stage.until(lambda: stage.ended().total() == 100, "all have ended")
+    assert set(stage.ended()) <= {"broker_closed", "broker_reset"}
+    before = stage.ended()
+    again = [stage.connect() for _ in range(50)]
+    for sock in again:
+        assert at_end(sock)
+        sock.close()
+    stage.all_closed({**before, "broker_unreachable": 50})
+    lines = [line for line in stage.weir.log.splitlines() if "broker_unreachable" in line]
+    assert len(lines) <= 3, "one at once, then one a second"
