@@ -14,7 +14,17 @@ class Counters:
     sessions_open: int = 0
     closed: Counter[CloseReason] = field(default_factory=Counter)
     """Sessions and refused connections, by reason."""
+    bytes_from_clients: int = 0
+    bytes_from_brokers: int = 0
+    """Received by sessions that have ended; `Server.received_bytes` adds those of open ones."""
     requests_not_understood: int = 0
     """Requests of an API or version that Weir has no schema for: passed through untouched."""
     throttles: int = 0
     """How often a client was made to wait."""
+
+    def note_ended(self, reason: CloseReason, from_client_bytes: int, from_broker_bytes: int) -> None:
+        """A session has ended, and had received this much."""
+        self.sessions_open -= 1
+        self.closed[reason] += 1
+        self.bytes_from_clients += from_client_bytes
+        self.bytes_from_brokers += from_broker_bytes

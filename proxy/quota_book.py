@@ -22,6 +22,8 @@ class QuotaBook:
     def __init__(self, table: QuotaTable) -> None:
         self._table = table
         self._brokers: dict[int | None, BrokerQuotas] = {}
+        self.changes = 0
+        """How often another table came into force."""
 
     @property
     def table(self) -> QuotaTable:
@@ -43,6 +45,7 @@ class QuotaBook:
     def update(self, table: QuotaTable) -> None:
         """Put another table in force, also for open connections; what was used stays."""
         self._table = table
+        self.changes += 1
         for quotas in self._brokers.values():
             quotas.update(table)
 

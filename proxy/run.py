@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import structlog
 import trio
 
-from proxy.admin.ledger import LedgerBook
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.config import Config
 from proxy.drivers import monotonic_ms, run_hosting_trio
-from proxy.quota_book import read_quota_file, reload_quota_file
+from proxy.quota_book import QuotaBook, read_quota_file, reload_quota_file
 from proxy.quota_watch import Stamp, follow, stamp
 from proxy.reactor import Reactor
 from proxy.server import Server
@@ -24,7 +23,7 @@ log = structlog.get_logger("weir")
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
     seen = stamp(config.quota_file) if config.quota_file is not None else None
-    book = LedgerBook(read_quota_file(config.quota_file))
+    book = QuotaBook(read_quota_file(config.quota_file))
     reactor = Reactor(monotonic_ms)
     try:
         run_hosting_trio(reactor, lambda: _main(config, reactor, book, seen))
@@ -42,7 +41,7 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found
 
 
-async def _main(config: Config, reactor: Reactor, book: LedgerBook, seen: Stamp) -> None:
+async def _main(config: Config, reactor: Reactor, book: QuotaBook, seen: Stamp) -> None:
     server = Server(config, reactor, book)
     quota_file = QuotaFileState(time.time)
     async with trio.open_nursery() as nursery:
@@ -52,10 +51,16 @@ async def _main(config: Config, reactor: Reactor, book: LedgerBook, seen: Stamp)
 
             sources = start.Sources(server, book, quota_file, lambda: reactor.now_ms)
             start.start(nursery, config.admin, sources, listening)
+
+        async def reload() -> None:
+            if config.quota_file is not None:
+                quota_file.note(good=await reload_quota_file(config.quota_file, book))
+
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
+        nursery.start_soon(_obey_hangup, reload)
         unwatch = trio.Event()
         if config.quota_file is not None:
-            nursery.start_soon(_watch_quota_file, config.quota_file, seen, book, quota_file, unwatch)
+            nursery.start_soon(follow, config.quota_file, seen, reload, unwatch)
         try:
             async with trio.open_nursery() as serving:
                 await serving.start(server.serve)
@@ -76,10 +81,9 @@ async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
             server.stop()
 
 
-async def _watch_quota_file(
-    path: Path, seen: Stamp, book: LedgerBook, state: QuotaFileState, unwatch: trio.Event
-) -> None:
-    async def reload() -> None:
-        state.note(good=await reload_quota_file(path, book))
-
-    await follow(path, seen, reload, unwatch)
+async def _obey_hangup(reload: Callable[[], Awaitable[None]]) -> None:
+    """SIGHUP's usual meaning; without this it would end the process."""
+    with trio.open_signal_receiver(signal.SIGHUP) as received:
+        async for _number in received:
+            log.info("reloading", signal="SIGHUP")
+            await reload()

@@ -90,6 +90,16 @@ class Server:
         """Every (API, version) that clients have used, with its count of requests. Read only."""
         return self._plans
 
+    @property
+    def received_bytes(self) -> tuple[int, int]:
+        """What has come from clients, and from brokers, since start."""
+        from_clients, from_brokers = self.counters.bytes_from_clients, self.counters.bytes_from_brokers
+        for relay in self._relays:
+            of_client, of_broker = relay.received_bytes
+            from_clients += of_client
+            from_brokers += of_broker
+        return from_clients, from_brokers
+
     def _run_soon(self, call: Callable[[], None]) -> None:
         """Have Trio make a call in its next turn."""
         assert self._token is not None
@@ -134,8 +144,7 @@ class Server:
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
             self._relays.discard(relay)
-            self.counters.sessions_open -= 1
-            self.counters.closed[reason] += 1
+            self.counters.note_ended(reason, *relay.received_bytes)
             self._say_ended(node_id, client.peer, reason, detail)
             if self._draining and not self._relays:
                 self._run_soon(self._ended.set)

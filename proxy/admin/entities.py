@@ -10,18 +10,27 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from proxy.admin.ledger import LedgerBook, Pot, Total
-from quotas import Budget
+from proxy.quota_book import QuotaBook
+from quotas import BrokerQuotas, Budget, ClientQuotas
+from quotas.budgets import Totals
 
 ENTITIES_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 200
 """Kafka allows client-ids of 32 KB."""
 SLICE: Final = 1000
 """Budgets to look at in one go: about a millisecond."""
+
+
+class Pot(NamedTuple):
+    """What totals are kept for: one kind of quota at one broker."""
+
+    node_id: int | None
+    quota: str
 
 
 class Entity(NamedTuple):
@@ -41,7 +50,7 @@ class Entity(NamedTuple):
 class Reading:
     """All budgets at one time, as far as they are shown."""
 
-    totals: dict[Pot, Total] = field(default_factory=dict)
+    totals: dict[Pot, Totals] = field(default_factory=dict)
     """Of all budgets, shown or not, and of those that have expired."""
     counts: dict[Pot, int] = field(default_factory=dict)
     """How many budgets are remembered."""
@@ -50,11 +59,11 @@ class Reading:
     """How many are not among `shown`."""
 
 
-def read(book: LedgerBook, now_ms: int, reading: Reading, most: int = ENTITIES_MAX) -> Iterator[None]:
+def read(book: QuotaBook, now_ms: int, reading: Reading, most: int = ENTITIES_MAX) -> Iterator[None]:
     """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work."""
     largest: list[tuple[Pot, Budget]] = []
-    for pot, kind in list(book.pots()):
-        total = reading.totals[pot] = book.forgotten(pot)
+    for pot, kind in list(_pots(book)):
+        total = reading.totals[pot] = copy(kind.forgotten)
         budgets = iter(list(kind))  # it may change between two steps
         reading.counts[pot] = len(kind)
         while part := list(islice(budgets, SLICE)):
@@ -70,6 +79,18 @@ def read(book: LedgerBook, now_ms: int, reading: Reading, most: int = ENTITIES_M
     while some := list(islice(remaining, SLICE // 4)):
         reading.shown += [_entity(pot, budget, now_ms) for pot, budget in some]
         yield
+
+
+def _pots(book: QuotaBook) -> Iterator[tuple[Pot, ClientQuotas]]:
+    """Every kind of quota that is counted in bytes, at every broker."""
+    for node_id, quotas in book.brokers.items():
+        for kind in _byte_rates(quotas):
+            yield Pot(node_id, kind.key.value), kind
+
+
+def _byte_rates(quotas: BrokerQuotas) -> tuple[ClientQuotas, ...]:
+    """A quota of another unit gets metrics of its own."""
+    return quotas.produce, quotas.fetch
 
 
 def _charged(candidate: tuple[Pot, Budget]) -> float:

@@ -14,11 +14,12 @@ from typing import TypeAlias
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
-from proxy.admin.entities import Entity, Reading, broker_label, read
-from proxy.admin.ledger import LedgerBook, Pot, Total
+from proxy.admin.entities import Entity, Pot, Reading, broker_label, read
 from proxy.admin.quota_file_state import QuotaFileState
+from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
+from quotas.budgets import Totals
 
 Row: TypeAlias = tuple[tuple[str, ...], float]
 """Label values, value."""
@@ -32,7 +33,7 @@ class Sources:
     """Where the figures come from."""
 
     server: Server
-    book: LedgerBook
+    book: QuotaBook
     quota_file: QuotaFileState
     now_ms: Callable[[], int]
     """The clock of the budgets."""
@@ -84,6 +85,13 @@ def _sessions(server: Server) -> Iterator[Metric]:
             for (api, number), plan in sorted(server.plans.items())
         ),
     )
+    from_clients, from_brokers = server.received_bytes
+    yield _counters(
+        "weir_received_bytes",
+        "Bytes received, heads of frames included.",
+        ("from",),
+        ((("clients",), from_clients), (("brokers",), from_brokers)),
+    )
     yield _counter(
         "weir_requests_not_understood",
         "Requests of an API or version that Weir has no schema for.",
@@ -95,7 +103,7 @@ def _sessions(server: Server) -> Iterator[Metric]:
 def _quota_table(sources: Sources) -> Iterator[Metric]:
     book, file = sources.book, sources.quota_file
     yield _gauge("weir_quotas_configured", "Quota values in force.", len(book.table))
-    yield _counter("weir_quota_table_changes", "How often other quotas came into force.", book.generation)
+    yield _counter("weir_quota_table_changes", "How often other quotas came into force.", book.changes)
     yield _gauge(
         "weir_quota_file_last_reload_successful",
         "0 if the quota file in place was refused.",
@@ -109,7 +117,7 @@ def _quota_table(sources: Sources) -> Iterator[Metric]:
 
 
 def _quotas(reading: Reading) -> Iterator[Metric]:
-    def totals(name: str, meaning: str, of: Callable[[Total], float]) -> Metric:
+    def totals(name: str, meaning: str, of: Callable[[Totals], float]) -> Metric:
         rows = ((_pot_labels(pot), of(total)) for pot, total in reading.totals.items())
         return _counters(name, meaning, BROKER_QUOTA, rows)
 

@@ -275,6 +275,9 @@ def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
         quotas.write_text("[[quota]]\nclient_id = ")
         assert "quotas.toml" in str(weir_run.logged("quota file not loaded")["reason"])
         assert throttle_ms(port, 30_000) > 10_000
+        weir_run.process.send_signal(signal.SIGHUP)
+        weir_run.logged("reloading")
+        assert "quotas.toml" in str(weir_run.logged("quota file not loaded")["reason"])
         weir_run.process.send_signal(number)
         weir_run.logged("stopping")
         assert weir_run.process.wait(20) == 0

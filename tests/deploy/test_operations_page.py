@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy import config
-from proxy.admin.ledger import LedgerBook
 from proxy.admin.metrics import Sources, families
 from proxy.admin.quota_file_state import QuotaFileState
+from proxy.quota_book import QuotaBook
 from proxy.reactor import Reactor
 from proxy.reasons import CloseReason
 from proxy.server import Server
@@ -30,7 +30,7 @@ SUFFIXES = {"counter": "_total", "info": "_info"}
 def exposed() -> Iterator[dict[str, str]]:
     """Every metric's name, as it is scraped, and its type."""
     reactor = Reactor(lambda: 0)
-    book = LedgerBook(QuotaTable())
+    book = QuotaBook(QuotaTable())
     server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
     sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: 0)
     found = [family for family in families(sources, ready=True) if family is not None]

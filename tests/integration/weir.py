@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -74,13 +72,13 @@ class Weir:
         return self._processes.pid(NAME)
 
     def start(self) -> Self:
-        """Return once it accepts connections. Raises WeirError."""
+        """Return once it has said that it listens. Raises WeirError."""
         self._processes.start(NAME, self._command)
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             if not self._processes.running(NAME):
                 raise WeirError(f"weir ended with {self._processes.exit_status(NAME)}: {self.log[-2000:]}")
-            with suppress(OSError), socket.create_connection((self._host, self.port), timeout=1):
+            if '"event": "listening"' in self.log:
                 return self
             time.sleep(0.05)  # between tries to connect; nothing is decided by it
         raise WeirError(f"weir does not listen after {START_S} s: {self.log[-2000:]}")

@@ -22,12 +22,12 @@ from proxy.admin import endpoint, readiness
 from proxy.admin.endpoint import Endpoint, application, listen
 from proxy.admin.entities import ENTITIES_MAX
 from proxy.admin.exposition import LINES, render
-from proxy.admin.ledger import LedgerBook
 from proxy.admin.metrics import Sources, families
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.admin.readiness import Readiness
 from proxy.config import ConfigError
 from proxy.drivers import monotonic_ms, run_hosting_trio
+from proxy.quota_book import QuotaBook
 from proxy.reactor import Reactor
 from proxy.server import Server
 from quotas import DEFAULT, Entity, QuotaTable
@@ -305,7 +305,7 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
                 "broker_ports": f"{port + 1}-{port + 2}",
                 "drain_timeout_s": LONG_S,
             }
-            book = LedgerBook(QuotaTable())
+            book = QuotaBook(QuotaTable())
             server = Server(config.load(None, options), reactor, book)
             listening = trio.Event()
             sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: reactor.now_ms)
@@ -473,7 +473,7 @@ def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
             super().turn(wait_s)
 
     async def main() -> int:
-        book = LedgerBook(quota_table(produce=1.0, entity=Entity(client_id=DEFAULT)))
+        book = QuotaBook(quota_table(produce=1.0, entity=Entity(client_id=DEFAULT)))
         for number in range(ENTITIES_MAX):
             book.of(0).payers("ANONYMOUS", f"app-{number}", 0)
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)

@@ -16,11 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from proxy import config
 from proxy.addresses import Address
-from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, Reading, read
+from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, Pot, Reading, read
 from proxy.admin.exposition import LINES, render
-from proxy.admin.ledger import LedgerBook, Pot
 from proxy.admin.metrics import Sources, families
 from proxy.admin.quota_file_state import QuotaFileState
+from proxy.quota_book import QuotaBook
 from proxy.reactor import Reactor
 from proxy.reasons import CloseReason
 from proxy.server import Server
@@ -42,20 +42,18 @@ consumer_byte_rate = 2000000
 PRODUCED, FETCHED = Pot(0, "producer_byte_rate"), Pot(0, "consumer_byte_rate")
 
 
-def book_of(quotas: str = EVERYBODY) -> LedgerBook:
-    return LedgerBook(parse(quotas))
+def book_of(quotas: str = EVERYBODY) -> QuotaBook:
+    return QuotaBook(parse(quotas))
 
 
-def reading_of(book: LedgerBook, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading:
+def reading_of(book: QuotaBook, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading:
     reading = Reading()
     for _step in read(book, now_ms, reading, most):
         pass
     return reading
 
 
-def charge(
-    book: LedgerBook, client_id: str, produced: float, now_ms: int = 0, node_id: int | None = 0
-) -> int:
+def charge(book: QuotaBook, client_id: str, produced: float, now_ms: int = 0, node_id: int | None = 0) -> int:
     budget = book.of(node_id).payers("ANONYMOUS", client_id, now_ms).produce
     assert budget is not None
     return budget.charge(produced, now_ms)
@@ -94,7 +92,7 @@ def server() -> Iterator[Server]:
 
 def scraped(
     server: Server,
-    book: LedgerBook | None = None,
+    book: QuotaBook | None = None,
     *,
     now_ms: int = 0,
     accept: str = PLAIN,
@@ -141,6 +139,7 @@ def test_the_process_s_counters_are_shown(server: Server) -> None:
     counters.sessions_open, counters.sessions_opened = 3, 5
     counters.closed = Counter({CloseReason.CLIENT_RESET: 2})
     counters.requests_not_understood, counters.throttles = 7, 11
+    counters.bytes_from_clients, counters.bytes_from_brokers = 19, 23
     server.plans.make(0, 9).requests = 13
     server.plans.make(18, 3).requests = 17
     page = scraped(server)
@@ -149,6 +148,8 @@ def test_the_process_s_counters_are_shown(server: Server) -> None:
     assert page.value("weir_sessions_closed_total", reason="internal_error") == 0
     assert len(page.rows("weir_sessions_closed_total")) == len(CloseReason)
     assert (page["weir_requests_not_understood_total"], page["weir_throttles_total"]) == (7, 11)
+    assert page.value("weir_received_bytes_total", **{"from": "clients"}) == 19
+    assert page.value("weir_received_bytes_total", **{"from": "brokers"}) == 23
     assert page.value("weir_requests_total", api="Produce", version="9") == 13
     assert page.value("weir_requests_total", api="ApiVersions", version="3") == 17
     assert page["process_open_fds"] > 0

@@ -170,6 +170,19 @@ def test_clients_are_told_weirs_addresses_and_reach_each_broker_there(play: Play
     play(script, brokers=(0, 1, 5))
 
 
+def test_bytes_are_counted_while_a_session_is_open_and_when_it_has_ended(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        for number in (1, 2):
+            client = await stage.connect(0)
+            assert await client.ask(PING) == PONG
+            assert stage.server.received_bytes == (number * len(PING), number * len(PONG))
+            await client.stream.aclose()
+            await stage.closed(CloseReason.CLIENT_CLOSED, number)
+        assert stage.server.received_bytes == (2 * len(PING), 2 * len(PONG))
+
+    play(script)
+
+
 def test_a_throttled_producer_waits(play: Play) -> None:
     asked = request(ProduceRequest(acks=1, transactional_id="t" * 10_100), 7)
 
