@@ -96,8 +96,12 @@ class AddressBook:
         log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._ports.port(node_id))
 
     def node_at(self, upstream: Address) -> int | None:
-        """Return the node id of the broker with this address, None if no broker is known there."""
-        return next((node_id for node_id, address in self._upstream.items() if address == upstream), None)
+        """Return the node id of the broker that was last learnt to have this address, None if no one has.
+
+        A broker that is gone keeps its entry; another may have been put in its place.
+        """
+        latest_first = reversed(self._upstream.items())
+        return next((node_id for node_id, address in latest_first if address == upstream), None)
 
     def outside(self, node_ids: list[int]) -> str | None:
         """Say what to set if some of these node ids have no port; None if all have one."""
@@ -111,6 +115,7 @@ class AddressBook:
         )
 
     def _know(self, node_id: int, upstream: Address) -> None:
+        self._upstream.pop(node_id, None)  # the latest comes last: see `node_at`
         self._upstream[node_id] = upstream
         self.version += 1
 

@@ -1,0 +1,30 @@
+"""Whose address is whose, as brokers come, move and are replaced."""
+
+from __future__ import annotations
+
+from proxy.addresses import Address, AddressBook, PortRange
+
+A, B = Address("kafka", 9092), Address("kafka", 9093)
+
+
+def book(*nodes: tuple[int, Address]) -> AddressBook:
+    made = AddressBook(PortRange(9100, 9199), lambda _node_id, _port: None)
+    for node_id, upstream in nodes:
+        made.observe(node_id, upstream)
+    return made
+
+
+def test_an_address_is_that_of_the_broker_with_it() -> None:
+    assert [book((0, A), (1, B)).node_at(address) for address in (A, B)] == [0, 1]
+
+
+def test_an_address_that_a_new_broker_took_over_is_the_new_ones() -> None:
+    assert book((0, A), (1, B), (2, B)).node_at(B) == 2
+
+
+def test_an_address_that_a_known_broker_moved_to_is_that_ones() -> None:
+    assert book((0, A), (1, B), (0, B)).node_at(B) == 0
+
+
+def test_an_address_that_its_broker_has_left_is_nobodys() -> None:
+    assert book((0, A), (0, B)).node_at(A) is None
