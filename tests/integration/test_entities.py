@@ -142,7 +142,7 @@ def test_every_level_is_enforced_and_shared_by_whom_it_should_be(
         brokers = leaders(("127.0.0.1", weir.port), topic)
         assert len(set(brokers.values())) == BROKERS
         groups += make_groups(table, Load(dialect_of(version), topic, brokers))
-    free = make_unlimited(Load(dialect_of(version), topic, brokers))
+    free = list(make_unlimited(Load(dialect_of(version), topic, brokers)))
     drive([client for group in (*groups, *free) for client in group.clients], UNTIL_S)
     print("\n".join(f"{group.name}: {group.rate:.0f} of {group.quota}" for group in (*groups, *free)))
     wrong = {
