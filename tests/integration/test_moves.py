@@ -179,12 +179,14 @@ def test_a_broker_is_added_and_removed(
         cluster.remove(added)
         assert set(told_by(taught)) == set(NODES)
         flow([stays[0]], [stays[1]])
-        complaints = len(about(taught, added))
+        said = about(taught, added)
+        assert {entry["event"] for entry in said} >= {"broker found", "session ended"}
         for _ in range(20):
             flow([stays[0]], [stays[1]])
-        assert len(about(taught, added)) == complaints
+        assert about(taught, added) == said, "nobody needs the removed broker, yet Weir goes on about it"
         settle([stays[0]], [stays[1]])
     assert_all_arrived([stays[0]], [stays[1]], once=True)
+    # The removed broker's listener stays open: the id may come back, and clients' old metadata name its port.
     for aftermath in aftermaths:
         aftermath.check()
 
@@ -220,9 +222,9 @@ def told_by(weir: Weir) -> dict[int, tuple[str, int]]:
     return wire.metadata(HOST, weir.port)[0]
 
 
-def about(weir: Weir, node_id: int) -> list[str]:
+def about(weir: Weir, node_id: int) -> list[dict[str, object]]:
     """Weir's log lines that have to do with a broker."""
-    return [line for line in weir.log.splitlines() if f'"node_id": {node_id}' in line]
+    return [entry for entry in entries(weir.log) if entry.get("node_id") == node_id]
 
 
 def reassign(cluster: Cluster, weir: Weir, topic: str, to: int, plan: Path) -> None:

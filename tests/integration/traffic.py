@@ -36,13 +36,14 @@ _PACE_S = 0.02
 _POLL_S = 0.05
 _FAST = {"topic.metadata.refresh.interval.ms": 2000, "reconnect.backoff.max.ms": 1000, "log_level": 2}
 _IN_GROUP = {"auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
+_CALM = {"fetch.min.bytes": 100_000, "fetch.wait.max.ms": 100}  # else every record is fetched by itself
 ONCE: Final = {"enable.idempotence": True}
 """For brokers since 0.11: each record once, in order, whatever has to be sent again."""
 AT_LEAST_ONCE: Final = {"acks": "all", "max.in.flight": 1, "request.timeout.ms": 3000}
 """What older brokers can promise: what was sent again may be there twice.
 
-0.10.2.2 leaves a Produce unanswered until its timeout if the partition moves away from it meanwhile (30 s with
-the default, with and without Weir).
+0.10.2.2 leaves a Produce unanswered until its timeout if the partition moves away from it meanwhile (30 s
+by default, with and without Weir).
 """
 
 
@@ -134,7 +135,9 @@ class RdSender(Sender):
         self, bootstrap: str, topic: str, partitions: int, promise: Mapping[str, Any], name: str = "rd"
     ) -> None:
         super().__init__(name, topic, partitions)
-        self._options: dict[str, Any] = {"bootstrap.servers": bootstrap} | _FAST | dict(promise)
+        self._options: dict[str, Any] = (
+            {"bootstrap.servers": bootstrap, "linger.ms": 20} | _FAST | dict(promise)
+        )
         self._options["message.timeout.ms"] = int(PATIENCE_S * 1000)
 
     def talk(self) -> None:
@@ -212,7 +215,9 @@ class RdReceiver(Receiver):
         super().__init__(name)
         self._topic, self._partitions, self._group = topic, partitions, group
         self._options: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": group or "unused"}
-        self._options |= _FAST | _IN_GROUP | {"enable.auto.commit": group is not None} | dict(options or {})
+        self._options |= (
+            _FAST | _IN_GROUP | _CALM | {"enable.auto.commit": group is not None} | dict(options or {})
+        )
 
     def talk(self) -> None:
         """See `Talker`. Errors that librdkafka itself gets over are not failures."""
