@@ -90,6 +90,8 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None) -> None:
                 return WAIT
             if max_bytes.read(data, position) > budget.fetch_max_bytes:
                 max_bytes.write(data, position, budget.fetch_max_bytes)
+            else:
+                caller.remember(plan, data, frame, position + max_bytes.size, CHARGED_ALONE, budget=budget)
         return CHARGED_ALONE
 
     plan.admit = admit

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from protocol.places import Place
     from proxy.addresses import AdvertisedAddresses
     from proxy.reasons import CloseReason
-    from quotas import Payers
+    from quotas import Budget, Payers
 
 
 class Caller(Protocol):
@@ -43,10 +43,20 @@ class Caller(Protocol):
     def now_ms(self) -> int:
         """The time."""
 
-    def remember(self, plan: Plan, data: bytearray, frame: int, stop: int, admission: Admission) -> None:
+    def remember(
+        self,
+        plan: Plan,
+        data: bytearray,
+        frame: int,
+        stop: int,
+        admission: Admission,
+        *,
+        budget: Budget | None = None,
+    ) -> None:
         """Decide likewise, without asking, while requests begin with the same `data[frame:stop]`.
 
-        Only for what depends on nothing else, but for the quotas in force.
+        Only for what depends on nothing else, but for the quotas in force, and on `budget` not being
+        throttled.
         """
 
     def postpone(self, until_ms: int) -> None:

@@ -54,6 +54,7 @@ class Requests:
                     and data.startswith(precedent.head, position + REQUEST_HEAD_BYTES)
                     and position + REQUEST_HEAD_BYTES + len(precedent.head) <= min(stop, end)
                     and precedent.generation == session.quotas.generation
+                    and (precedent.budget is None or precedent.budget.throttled_until_ms <= now_ms)
                 ):
                     admission = precedent.admission
                 else:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from proxy.counters import Counters
     from proxy.plans import Plans
     from proxy.reasons import CloseReason
-    from quotas import BrokerQuotas
+    from quotas import BrokerQuotas, Budget
 
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal name of a connection that has not authenticated."""
@@ -79,6 +79,8 @@ class Precedent:
     admission: Admission
     generation: int
     """Of the quotas at the time."""
+    budget: Budget | None
+    """While it is throttled, requests wait."""
 
 
 class Session:
@@ -204,11 +206,22 @@ class Session:
         self.payers = self.quotas.payers(self.user, client_id, self.now_ms)
         return self.payers
 
-    def remember(self, plan: Plan, data: bytearray, frame: int, stop: int, admission: Admission) -> None:
-        """Decide likewise while requests begin like `data[frame:stop]`, and quotas are the same."""
+    def remember(
+        self,
+        plan: Plan,
+        data: bytearray,
+        frame: int,
+        stop: int,
+        admission: Admission,
+        *,
+        budget: Budget | None = None,
+    ) -> None:
+        """Decide likewise while requests begin like `data[frame:stop]`, quotas are the same, and the budget
+        is not throttled.
+        """
         head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
         if len(head) <= PRECEDENT_BYTES_MAX:
-            self.precedent = Precedent(plan, head, admission, self.quotas.generation)
+            self.precedent = Precedent(plan, head, admission, self.quotas.generation, budget)
 
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends (KIP-219)."""

@@ -169,7 +169,9 @@ class ClientQuotas:
         """Begin without any limit. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
         self.key = key
         self.generation = 0
-        """Grows whenever a budget (or None) that was looked up earlier may no longer be the right one."""
+        """Grows whenever a budget (or None) that was looked up earlier may no longer be the right one, or has
+        another limit.
+        """
         self._num_samples = num_samples
         self._window_s = window_s
         self._throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
@@ -239,7 +241,7 @@ class ClientQuotas:
     def update(self, table: QuotaTable) -> None:
         """Use the limits of `table` from now on."""
         limits = table.limits(self.key)
-        if not limits.same_entities(self._limits):
+        if not limits.same_as(self._limits):
             self.generation += 1
         self._limits = limits
         for tags, budget in self._budgets.items():

@@ -187,12 +187,9 @@ class Limits:
                     return value
         return None
 
-    def same_entities(self, other: Limits) -> bool:
-        """Whether both have a value for the same entities, so that every client stays on its level."""
-        return len(self._rungs) == len(other._rungs) and all(
-            mine[:-1] == theirs[:-1] and mine.values.keys() == theirs.values.keys()
-            for mine, theirs in zip(self._rungs, other._rungs, strict=True)
-        )
+    def same_as(self, other: Limits) -> bool:
+        """Whether both have the same values for the same entities."""
+        return self._rungs == other._rungs
 
 
 def _plain(name: Name | None) -> str:

@@ -443,6 +443,33 @@ def test_the_bytes_behind_a_frame_decide_nothing() -> None:
         play.violation(CloseReason.REQUEST_MALFORMED)
 
 
+def test_a_fetch_like_the_last_one_is_capped_by_a_quota_that_has_become_smaller() -> None:
+    with Playbook(quota_table(fetch=1000)) as play:
+        play.client(fetch(1, max_bytes=10_000))
+        play.to_broker(fetch(1, max_bytes=10_000))
+        play.broker(fetched(1, 10))
+        play.to_client(fetched(1, 10))
+        assert play.session.precedent is not None
+        play.session.quotas.update(quota_table(fetch=100))
+        play.client(fetch(2, max_bytes=10_000))
+        play.to_broker(fetch(2, max_bytes=1000))
+
+
+def test_a_fetch_like_the_last_one_waits_for_a_throttle_that_others_have_caused() -> None:
+    with Playbook(quota_table(fetch=1000)) as play:
+        play.client(fetch(1))
+        play.to_broker(fetch(1))
+        play.broker(fetched(1, 10))
+        play.to_client(fetched(1, 10))
+        assert play.session.precedent is not None
+        the_budget(play.session, "fetch").charge(11_000, 0)
+        until_ms = the_budget(play.session, "fetch").throttled_until_ms
+        play.client(fetch(2))
+        play.muted_until(until_ms)
+        play.at(until_ms)
+        play.to_broker(fetch(2))
+
+
 def test_a_long_name_is_not_remembered() -> None:
     """Each session would keep it."""
     long = "t" * 2000

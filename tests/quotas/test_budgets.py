@@ -145,7 +145,10 @@ def test_a_new_value_counts_at_the_next_charge_and_what_was_used_stays() -> None
     assert (budget.limit, budget.fetch_max_bytes) == (500.0, 5000)
     assert budget.charge(0, 0) == 10_000
     assert budget_of(quotas) is budget
-    assert quotas.generation == generation  # nobody needs to look anything up
+    assert quotas.generation > generation  # what was decided with the old cap of fetches is decided anew
+    generation = quotas.generation
+    quotas.update(limited((ALICE, 500.0)))
+    assert quotas.generation == generation  # nothing has changed
 
 
 def test_another_level_begins_afresh_and_going_back_finds_the_old_budget() -> None:

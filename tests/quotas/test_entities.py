@@ -111,8 +111,11 @@ def test_who_shares_a_budget_has_one_limit(
 
 
 @given(st.dictionaries(entities, st.floats(1, 1e9)), st.dictionaries(entities, st.floats(1, 1e9)))
-def test_same_entities(one: dict[Entity, float], other: dict[Entity, float]) -> None:
-    assert Limits(one.items()).same_entities(Limits(other.items())) is (one.keys() == other.keys())
+def test_limits_are_the_same_if_they_give_the_same_entities_the_same_values(
+    one: dict[Entity, float], other: dict[Entity, float]
+) -> None:
+    assert Limits(one.items()).same_as(Limits(other.items())) is (one == other)
+    assert Limits(one.items()).same_as(Limits(reversed(one.items())))
 
 
 def test_a_user_called_like_the_default_is_a_user() -> None:
