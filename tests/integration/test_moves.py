@@ -90,7 +90,7 @@ class Crowd:
         assert_all_arrived(self._senders, self._members, once=self._once, again=True)
 
 
-@pytest.mark.parametrize("version", [MIDDLE, NEW])
+@pytest.mark.parametrize("version", [MIDDLE])
 def test_brokers_are_restarted_one_by_one_under_load(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
