@@ -13,6 +13,7 @@ import pytest
 from tests.hostile.files import raise_descriptor_limit
 from tests.hostile.stage import Stage
 from tests.integration.conftest import StartWeir, start_weir
+from tests.kafka.fixtures import kafka_cluster, topic
 from tests.kafka.ports import free_range
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["start_weir"]
+__all__ = ["kafka_cluster", "start_weir", "topic"]
 
 ROOT_S = 30
 

@@ -32,41 +32,49 @@ class Stage:
     def __init__(self, weir: Weir) -> None:
         """Serve one client, so that what is made once is made, then measure."""
         self.weir = weir
+        self.descriptors = 0
+        self._clients: set[str] = set()
+        """Their addresses: whoever else looks whether Weir is there does not count."""
         with self.connect() as sock:
             assert ask(sock, PING) == PONG
-        self.until(lambda: self.reasons().total() == 2, "this session ends, and the one of `Weir.start`")
+        self.until(lambda: self._ended().total() >= 2, "this session ends, and the one of `Weir.start`")
         self.descriptors = open_descriptors(weir.pid)
         self.resident_bytes = resident_bytes(weir.pid)
-        self._before = self.reasons()
+        self._clients.clear()
 
     def connect(self, node_id: int = 0) -> socket.socket:
         """A client of a broker's listener."""
-        return socket.create_connection((HOST, self.weir.port + 1 + node_id), PATIENCE_S)
+        sock = socket.create_connection((HOST, self.weir.port + 1 + node_id), PATIENCE_S)
+        self.count(sock)
+        return sock
+
+    def count(self, sock: socket.socket) -> None:
+        """This connected socket is a client too."""
+        host, port = sock.getsockname()
+        self._clients.add(f"{host}:{port}")
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for what Weir only counts."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"not within {PATIENCE_S} s: {what}; ended: {self.reasons()}, descriptors: "
-                    f"{open_descriptors(self.weir.pid)}, at first {self.descriptors}"
-                )
-            time.sleep(0.02)  # between looks
+        until(
+            condition,
+            lambda: (
+                f"{what}; ended: {self.ended()}, descriptors: {open_descriptors(self.weir.pid)}, "
+                f"at first {self.descriptors}"
+            ),
+        )
 
-    def reasons(self) -> Counter[str]:
-        """How many connections have ended for which reason, by the log."""
+    def ended(self) -> Counter[str]:
+        """How many of the stage's clients have been closed for which reason, by the log."""
+        return self._ended(self._clients)
+
+    def _ended(self, clients: set[str] | None = None) -> Counter[str]:
         ended: Counter[str] = Counter()
         for line in self.weir.log.splitlines():
             if '"reason"' in line and line.startswith("{"):
                 entry = json.loads(line)
-                if entry["event"] in ("session ended", "connection refused"):
+                if "client" in entry and (clients is None or entry["client"] in clients):
                     ended[entry["reason"]] += entry.get("count", 1)
         return ended
-
-    def ended(self) -> Counter[str]:
-        """The same, since the stage was set."""
-        return self.reasons() - self._before
 
     def grown_bytes(self) -> int:
         """How much more memory Weir has than at first."""
@@ -118,6 +126,14 @@ class Neighbour:
         self._sock.close()
         assert self._failure is None, f"a well-behaved client suffered: {self._failure!r}"
         assert self.answers > 0
+
+
+def until(condition: Callable[[], bool], what: Callable[[], str]) -> None:
+    """Wait for what cannot be waited for otherwise. Raises AssertionError that says what did not happen."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what()}"
+        time.sleep(0.02)  # between looks
 
 
 def ask(sock: socket.socket, frame: bytes) -> bytes:

@@ -61,6 +61,7 @@ def test_a_burst_of_a_thousand(stage: Stage) -> None:
                 connected = key.fileobj
                 assert isinstance(connected, socket.socket)
                 connected.settimeout(PATIENCE_S)
+                stage.count(connected)
                 connected.sendall(PING)
                 waiting -= 1
         for sock in clients:
