@@ -72,11 +72,12 @@ Key = tuple[str, str, str]
 RATE_BOUND = 0.05
 THROTTLED_BOUND = 0.15
 """Of the time that a client was told to wait in all."""
-EACH_BOUND = 0.25
-"""Of the number of throttled responses, and of their mean: a client that was held up once has a few more, or
-longer ones, until it has caught up.
+EACH_BOUND = 0.5
+"""Of the number of throttled responses, and of their mean. A client that the machine held up catches up
+without being throttled and is then throttled for longer: fewer and longer times, or more and shorter ones,
+that come to the same in all.
 """
-NEAR_QUOTA = 0.1
+NEAR_QUOTA = 0.2
 """Beyond that, clients were not limited at all, or could not ask for their quota on a machine this slow."""
 
 
