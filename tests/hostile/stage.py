@@ -37,7 +37,7 @@ class Stage:
         """Their addresses: whoever else looks whether Weir is there does not count."""
         with self.connect() as sock:
             assert ask(sock, PING) == PONG
-        self.until(lambda: self._ended().total() >= 2, "this session ends, and the one of `Weir.start`")
+        self.until(lambda: self.ended().total() == 1, "the first client's session ends")
         self.descriptors = open_descriptors(weir.pid)
         self.resident_bytes = resident_bytes(weir.pid)
         self._clients.clear()
@@ -65,14 +65,11 @@ class Stage:
 
     def ended(self) -> Counter[str]:
         """How many of the stage's clients have been closed for which reason, by the log."""
-        return self._ended(self._clients)
-
-    def _ended(self, clients: set[str] | None = None) -> Counter[str]:
         ended: Counter[str] = Counter()
         for line in self.weir.log.splitlines():
             if '"reason"' in line and line.startswith("{"):
                 entry = json.loads(line)
-                if "client" in entry and (clients is None or entry["client"] in clients):
+                if entry.get("client") in self._clients:
                     ended[entry["reason"]] += entry.get("count", 1)
         return ended
 
