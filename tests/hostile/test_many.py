@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 IDLE, BURST = 10_000, 1_000
 RESERVE = 200
 """Descriptors for everything else."""
-BYTES_PER_IDLE = 12_000
-"""Python objects of a session, two sides and their sockets take about half of this; one receive buffer per
-connection would be twenty times as much.
+BYTES_PER_IDLE = 8_000
+"""Room for the Python objects of a session and its two sides, which take 3 to 4 KB; a receive buffer of its
+own would take thirty times as much.
 """
 
 
