@@ -68,7 +68,10 @@ class Stage:
     def ended(self) -> Counter[str]:
         """How many of the stage's clients have been closed for which reason, by the log."""
         ended: Counter[str] = Counter()
-        for line in self.weir.log[self._log_starts :].splitlines():
+        whole_lines = self.weir.log[self._log_starts :].rpartition("\n")[
+            0
+        ]  # the last one may be being written
+        for line in whole_lines.splitlines():
             if '"reason"' in line and line.startswith("{"):
                 entry = json.loads(line)
                 if entry.get("client") in self._clients:
