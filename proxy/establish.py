@@ -81,6 +81,10 @@ class Establisher:
         except RefusalError as refusal:
             self._note(refusal, node_id, peer)
             await self._close_later(sock)
+        except Exception as error:  # a bug of ours must end nothing but its client
+            sock.close()
+            self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
+            log.exception("internal error, the client is refused; please report this", exc_info=error)
         except BaseException:
             sock.close()
             self._counters.closed[CloseReason.STOPPED] += 1

@@ -468,6 +468,25 @@ def test_descriptors_that_have_run_out_are_not_the_brokers_fault(
     play(script)
 
 
+def test_a_bug_met_on_the_way_to_a_broker_ends_only_that_client(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(stage: Stage) -> None:
+        async def broken(_address: Address) -> socket.socket:
+            raise ValueError("a bug")
+
+        with monkeypatch.context() as patch, capture_logs() as logs:
+            patch.setattr(sockets, "connect", broken)
+            client = await stage.connect(0)
+            assert await client.frame() is None
+        assert stage.server.counters.closed == {CloseReason.INTERNAL_ERROR: 1}
+        assert stage.server.counters.sessions_open == 0
+        assert [entry["log_level"] for entry in logs] == ["error"]
+        assert await (await stage.connect(0)).ask(PING) == PONG
+
+    play(script)
+
+
 def test_a_client_on_its_way_to_a_broker_when_weir_stops_is_counted_too(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
