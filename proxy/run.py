@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 import trio
 
+from proxy import sockets
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.config import Config
 from proxy.drivers import monotonic_ms, run_hosting_trio
@@ -24,6 +25,7 @@ def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
     seen = stamp(config.quota_file) if config.quota_file is not None else None
     book = QuotaBook(read_quota_file(config.quota_file))
+    sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_ms)
     try:
         run_hosting_trio(reactor, lambda: _main(config, reactor, book, seen))

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
 from proxy.plan import LOCAL, Admission, Plan
+from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
 from quotas import Payers
 
 if TYPE_CHECKING:
     from proxy.addresses import AdvertisedAddresses
     from proxy.counters import Counters
     from proxy.plans import Plans
-    from proxy.reasons import CloseReason
     from quotas import BrokerQuotas, Budget
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -37,8 +37,8 @@ ANONYMOUS: Final = "ANONYMOUS"
 
 NOBODY: Final = Payers(None, None)
 
-PRECEDENT_BYTES_MAX: Final = 1024
-"""Names are rarely longer, and each session keeps them."""
+REMEMBERED_BYTES_MAX: Final = 1024
+"""Names are rarely longer, and each session keeps them: a client-id may have 32 KB."""
 
 InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | None, int]
 """(correlation id, plan, payers or, for a LOCAL plan, the reply, end of the throttle in ms or 0)."""
@@ -200,10 +200,11 @@ class Session:
         if stop == INCOMPLETE:
             return None
         self.precedent = None
-        self._client_id = bytes(data[start:stop])
-        self._generation = self.quotas.generation
-        client_id = self._client_id[2:].decode("utf-8", "replace")  # as Java does
+        named = bytes(data[start:stop])
+        client_id = named[2:].decode("utf-8", "replace")  # as Java does
         self.payers = self.quotas.payers(self.user, client_id, self.now_ms)
+        short = len(named) <= REMEMBERED_BYTES_MAX
+        self._client_id, self._generation = (named, self.quotas.generation) if short else (b"", -1)
         return self.payers
 
     def remember(
@@ -220,7 +221,7 @@ class Session:
         is not throttled.
         """
         head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
-        if len(head) <= PRECEDENT_BYTES_MAX:
+        if len(head) <= REMEMBERED_BYTES_MAX:
             self.precedent = Precedent(plan, head, admission, self.quotas.generation, budget)
 
     def mute(self, throttle_ms: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 import socket
 from contextlib import suppress
 from typing import Final
@@ -31,6 +32,15 @@ are busy and brokers that throttle do. What was sent to a peer that has vanished
 system gives up (net.ipv4.tcp_retries2: about 15 minutes).
 """
 NO_SUCH_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+
+def allow_all_descriptors() -> None:
+    """Raise the soft limit of open files to the hard one: systemd.s soft limit is 1,024, for programs with
+    `select`.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):  # macOS has a lower limit in truth than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def listen(address: Address) -> list[socket.socket]:

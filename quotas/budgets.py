@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 IDLE_MS_MAX = 3_600_000
 """How long a budget is kept after its last charge: one hour, as Kafka keeps its sensors."""
 BUDGETS_MAX = 100_000
-"""Per quota key and broker: about 100 MB. In use within `quota.window.num` windows, so far more than clients
+"""Per quota key and broker: 100 to 200 MB. In use within `quota.window.num` windows, so far more than clients
 can be connected.
 """
 ROOM_PAUSE_MS = 1000
@@ -84,7 +84,7 @@ class Budget:
     ) -> None:
         """Begin at `now_ms` with nothing used."""
         self.tags = tags
-        self.charged: float = 0
+        self.charged: float = 0.0
         """Everything ever charged."""
         self.throttled = 0
         """How many charges were answered with a throttle time."""
@@ -177,9 +177,9 @@ class ClientQuotas:
         self._throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
         self._limits = QuotaTable().limits(key)
         self._budgets: dict[Tags, Budget] = {}
-        self._next_expiry_ms = -math.inf
+        self._next_expiry_ms: float = -math.inf
         """No budget can be idle for long enough before this time."""
-        self._next_room_ms = -math.inf
+        self._next_room_ms: float = -math.inf
         self._crowded = False
         """Some clients were given the budget of `OTHERS` since there was room last."""
         self.forgotten = Totals()
@@ -222,15 +222,19 @@ class ClientQuotas:
         """
         if now_ms < self._next_room_ms:
             return False
-        self._next_room_ms = now_ms + ROOM_PAUSE_MS
-        at_rest = (tags for tags, budget in self._budgets.items() if budget.at_rest(now_ms))
-        self._forget(list(islice(at_rest, ROOM_MAX)))
+        self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
+        self._forget(list(islice(self._at_rest(now_ms), ROOM_MAX)))
         if len(self._budgets) >= BUDGETS_MAX:
             return False
         if self._crowded:
             self._crowded = False
             self.generation += 1
         return True
+
+    def _at_rest(self, now_ms: int) -> Iterator[Tags]:
+        for tags, budget in self._budgets.items():
+            if budget.at_rest(now_ms):
+                yield tags
 
     def _forget(self, gone: list[Tags]) -> None:
         for tags in gone:
@@ -258,7 +262,7 @@ class ClientQuotas:
         idle = [tags for tags, budget in self._budgets.items() if budget.charged_ms <= last_ms]
         self._forget(idle)
         oldest_ms = min((budget.charged_ms for budget in self._budgets.values()), default=now_ms)
-        self._next_expiry_ms = oldest_ms + IDLE_MS_MAX
+        self._next_expiry_ms = float(oldest_ms + IDLE_MS_MAX)
         return len(idle)
 
     def __len__(self) -> int:

@@ -21,4 +21,10 @@ def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: 
     """
     endpoint = Endpoint(listen(address), application(sources, Readiness(sources.server, listening)))
     nursery.start_soon(endpoint.serve)
-    log.info("admin endpoint listening", address=str(address))
+
+    async def say() -> None:
+        """Start-up that fails says why in one line: nothing is logged before it has succeeded."""
+        await listening.wait()
+        log.info("admin endpoint listening", address=str(address))
+
+    nursery.start_soon(say)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -281,6 +282,20 @@ def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
         weir_run.process.send_signal(number)
         weir_run.logged("stopping")
         assert weir_run.process.wait(20) == 0
+
+
+def test_it_may_open_as_many_files_as_the_system_lets_it(broker: int) -> None:
+    port = free_range(3)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    given = ("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--connect-timeout-s", "1")
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
+    try:
+        with running(*given, "--broker-ports", f"{port + 1}-{port + 2}") as weir_run:
+            weir_run.logged("listening")
+            assert resource.prlimit(weir_run.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_port_that_is_taken_is_one_line_and_exit_code_2(broker: int) -> None:

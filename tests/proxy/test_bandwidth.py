@@ -470,6 +470,18 @@ def test_a_fetch_like_the_last_one_waits_for_a_throttle_that_others_have_caused(
         play.to_broker(fetch(2))
 
 
+def test_a_long_client_id_is_charged_and_not_kept() -> None:
+    long = b"c" * 30_000
+    table = quota_table(produce=1e9, entity=Entity(client_id=long.decode()))
+    with Playbook(table) as play:
+        for client_id in (long, b"other", long):
+            asked = request(ProduceRequest(acks=1), 7, client_id=client_id)
+            play.client(asked)
+            play.to_broker(asked)
+        assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
+        assert len(play.session._client_id) < 1000
+
+
 def test_a_long_name_is_not_remembered() -> None:
     """Each session would keep it."""
     long = "t" * 2000
