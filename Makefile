@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo check test fast bench format clean
+.PHONY: help install demo check test fast compiled check-compiled bench format clean
 
 help: ## show this help
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 # Twice quiet: once still prints a page of setuptools' warnings about editable installs; errors are shown.
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
@@ -42,6 +42,24 @@ fast: install ## fast tests only
 
 test: install ## every test; fetches and starts real brokers by itself
 	$(BIN)/python -m pytest
+
+COMPILED := build/compiled
+ROOMS := protocol quotas proxy demo cli
+
+compiled: $(COMPILED)/made ## Weir with its data path compiled (needs a C compiler): PYTHONPATH=build/compiled .venv/bin/weir
+
+# What is left in build/ from other states of the sources would get into the wheel.
+$(COMPILED)/made: $(VENV)/made setup.py pyproject.toml $(shell find $(ROOMS) -name '*.py' -o -name '*.pyi' -o -name '*.json')
+	@rm -rf build/lib* build/bdist* build/temp* build/wheels $(COMPILED)
+	WEIR_COMPILE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels .
+	$(PIP) --no-deps --target $(COMPILED) build/wheels/*.whl
+	@touch $@
+
+# The rooms are imported from build/compiled, the tests from here; the plugin refuses to test sources.
+check-compiled: install compiled ## the tests of what is compiled
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR) $(BIN)/python -m pytest -q -o pythonpath= \
+		-p tests.tools.compiled_only -m 'not broker and not oracle' \
+		tests/quotas tests/proxy tests/protocol/test_heads.py tests/protocol/test_places.py tests/cli
 
 bench: install ## CPU per request beside other proxies (docs/performance.md)
 	$(BIN)/python -m bench

@@ -249,7 +249,8 @@ class Relay:
 
     def _send_more(self, side: Side) -> None:
         """Send more of what was left; it is not copied again, however often that takes."""
-        side.unsent = side.unsent[side.sock.send(side.unsent) :]
+        sent = side.sock.send(side.unsent)  # not within the slice: mypyc would send twice
+        side.unsent = side.unsent[sent:]
 
     # What to wait for
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bench.targets import direct, haproxy, kafka_proxy, kroxylicious, weir
+from bench.targets import direct, haproxy, kafka_proxy, kroxylicious, weir, weir_compiled
 from bench.targets.target import Running, Surroundings, Target, TargetError
 
 __all__ = ["TARGETS", "Running", "Surroundings", "Target", "TargetError"]
@@ -18,5 +18,6 @@ TARGETS: Final[tuple[Target, ...]] = (
     kroxylicious.KROXYLICIOUS,
     kafka_proxy.KAFKA_PROXY,
     weir.WEIR,
+    weir_compiled.WEIR_COMPILED,
     weir.WEIR_WITHOUT_QUOTAS,
 )

@@ -27,6 +27,7 @@ from proxy.admin.quota_file_state import QuotaFileState
 from proxy.admin.readiness import Readiness
 from proxy.config import ConfigError
 from proxy.drivers import monotonic_ms, run_hosting_trio
+from proxy.poll import SelectorPollSet
 from proxy.quota_book import QuotaBook
 from proxy.reactor import Reactor
 from proxy.server import Server
@@ -466,11 +467,11 @@ def test_there_is_nothing_else(path: str) -> None:
 def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
     turns = 0
 
-    class Counting(Reactor):
-        def turn(self, wait_s: float | None) -> None:
+    class Counting(SelectorPollSet):
+        def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
             nonlocal turns
             turns += 1
-            super().turn(wait_s)
+            return super().poll(timeout, maxevents)
 
     async def main() -> int:
         book = QuotaBook(quota_table(produce=1.0, entity=Entity(client_id=DEFAULT)))
@@ -482,7 +483,7 @@ def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
         await render(families(sources, ready=True), "")
         return turns - before
 
-    reactor = Counting(monotonic_ms)
+    reactor = Reactor(monotonic_ms, Counting())
     try:
         assert run_hosting_trio(reactor, main) >= 5 * ENTITIES_MAX / LINES, "five metrics of each entity"
     finally:

@@ -126,19 +126,14 @@ def test_a_new_limit_reaches_the_crowd_and_the_shortened() -> None:
     assert (crowd.limit, long.limit) == (9.0, 9.0)
 
 
-def test_looking_for_room_is_not_done_for_every_newcomer(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
-
-    def look(self: Budget, now_ms: int) -> bool:
-        looks.append(now_ms)
-        return False
-
+def test_looking_for_room_is_not_done_for_every_newcomer() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
-    monkeypatch.setattr(Budget, "at_rest", look)
-    for now_ms in range(0, 3 * ROOM_PAUSE_MS, 10):
-        budget_of(quotas, f"newcomer-{now_ms}", now_ms)
-    assert sorted(set(looks)) == [0, ROOM_PAUSE_MS, 2 * ROOM_PAUSE_MS]
+    looked_ms = REST_MS - 10
+    for now_ms in range(looked_ms, looked_ms + ROOM_PAUSE_MS, 10):
+        tags = budget_of(quotas, f"newcomer-{now_ms}", now_ms).tags
+        assert tags == Tags("", OTHERS), "there is room from 11 s on, but nobody has looked"
+    assert budget_of(quotas, "late", looked_ms + ROOM_PAUSE_MS).tags == Tags("", "late")
 
 
 def test_no_more_are_forgotten_at_a_time_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,28 @@
+"""Weir with its data path compiled by `make compiled`: measured if that is there and up to date."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from bench.targets import weir
+from bench.targets.target import Target
+
+COMPILED: Final = weir.THIS_TREE / "build" / "compiled"
+_ROOMS: Final = ("protocol", "quotas", "proxy")
+
+
+def _missing() -> str | None:
+    if not any(COMPILED.glob("weir__mypyc.*")):
+        return "no build/compiled (make compiled)"
+    for room in _ROOMS:
+        for source in (weir.THIS_TREE / room).glob("*.py"):
+            built_from = COMPILED / room / source.name
+            if not built_from.exists() or built_from.read_bytes() != source.read_bytes():
+                return f"build/compiled is not of the present {room}/{source.name} (make compiled)"
+    return None
+
+
+WEIR_COMPILED: Final[Target] = replace(
+    weir.other_tree(COMPILED), name="weir-compiled", title="Weir, compiled, quotas on", missing=_missing
+)

@@ -1,0 +1,99 @@
+"""Builds Weir as pyproject.toml says; with WEIR_COMPILE=1 in the environment mypyc compiles its data path.
+
+Which modules are compiled, and what their types come from, is in pyproject.toml, `[tool.weir.compiled]`.
+Only a wheel can be compiled: compiled modules beside the sources of a checkout would be imported instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from setuptools import Extension
+
+WANTED = os.environ.get("WEIR_COMPILE", "0") not in ("", "0")
+ROOT = Path(__file__).parent
+GROUP = "weir"
+"""The compiled code is in one library, `weir__mypyc`; the modules are stubs that load it."""
+
+
+def compiled_modules() -> list[str]:
+    """The paths of the modules that are compiled."""
+    return [f"{name.replace('.', '/')}.py" for name in _table()["modules"]]
+
+
+def build_requirements() -> list[str]:
+    """What must be installed to compile, beside a C compiler."""
+    return _table()["requires"]
+
+
+def hindrance() -> str | None:
+    """Why nothing can be compiled for this Python here, None if it can."""
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    includes = f"-I{sysconfig.get_path('include')}"
+    try:
+        subprocess.run(  # noqa: S603  # the compiler that the user or Python names
+            [*command, includes, "-fsyntax-only", "-xc", "-"],
+            input="#include <Python.h>\n",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except OSError as error:
+        return f"the C compiler cannot be run: {error}"
+    except subprocess.CalledProcessError as error:
+        return f"{command[0]} cannot compile for this Python (its headers?): {error.stderr.strip()}"
+    return None
+
+
+def _table() -> dict[str, list[str]]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    table: dict[str, list[str]] = project["tool"]["weir"]["compiled"]
+    return table
+
+
+def _extensions() -> list[Extension]:
+    """Translate the modules to C. Exits with what is wrong if nothing can be compiled here."""
+    reason = hindrance()
+    if reason is not None:
+        _give_up(f"needs a C compiler and Python's headers (Debian: gcc, libc6-dev, python3-dev): {reason}")
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        _give_up(f"needs {', '.join(build_requirements())}: install them, or let pip isolate the build")
+    # Types are checked by `make check`; a cache would be written into the checkout.
+    options = ["--config-file=", f"--cache-dir={os.devnull}"]
+    extensions: list[Extension] = mypycify([*options, *compiled_modules()], opt_level="3", group_name=GROUP)
+    if os.name == "posix":
+        for extension in extensions:  # mypyc asks for -Werror: a newer compiler may warn
+            extension.extra_compile_args.append("-Wno-error")
+    return extensions
+
+
+def _give_up(reason: str) -> NoReturn:
+    sys.exit(f"WEIR_COMPILE=1 {reason}\nWithout WEIR_COMPILE Weir is installed as pure Python.")
+
+
+def main() -> None:
+    """Run by the build backend once per step, the first of which asks what must be installed for the next."""
+    options: dict[str, Any] = {}
+    if WANTED:
+        if "editable_wheel" in sys.argv:
+            _give_up("does not go with an editable install, which stays pure: see `make compiled`")
+        options["setup_requires"] = build_requirements()
+        if "bdist_wheel" in sys.argv:
+            options["ext_modules"] = _extensions()
+    from setuptools import setup  # a venv need not have it: only who builds does
+
+    setup(**options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The optional compiled build: what it compiles, what mypyc gets wrong, what it says where it cannot work.
+
+What the compiled modules do is tested by `make check-compiled`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import runpy
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.tools.compiled_only import ROOT, compiled_modules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMPILED: Final = compiled_modules()
+SETUP: Final = ROOT / "setup.py"
+PURE: Final = {"len", "min", "max"}
+"""May be called twice."""
+
+
+def build(step: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run one step of a build, as a build backend does."""
+    return subprocess.run(
+        [sys.executable, str(SETUP), step],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def calls_in_slices(source: str) -> list[str]:
+    """Every call, but for pure ones, within the bounds of a slice."""
+    bounds = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Slice)]
+    inner = [node for bound in bounds for node in ast.walk(bound) if isinstance(node, ast.Call)]
+    return [text for text in map(ast.unparse, inner) if text.partition("(")[0] not in PURE]
+
+
+@pytest.mark.parametrize("module", COMPILED)
+def test_no_bound_of_a_slice_has_an_effect(module: str) -> None:
+    """mypyc 2.4 evaluates the bounds of a slice twice if it does not know the type: a `send` there sent
+    twice.
+    """
+    assert calls_in_slices((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8")) == []
+
+
+def test_a_call_in_a_slice_is_found() -> None:
+    assert calls_in_slices("a = b[sock.send(b) : len(b)]") == ["sock.send(b)"]
+
+
+def test_no_module_lies_compiled_beside_its_source() -> None:
+    rooms = {module.partition(".")[0] for module in COMPILED}
+    files = [path for room in rooms for path in (ROOT / room).rglob("*")]
+    found = [path for path in files if path.name.endswith(tuple(EXTENSION_SUFFIXES))]
+    assert found == [], "they would be imported instead of the sources"
+
+
+def test_without_a_compiler_it_says_so_and_what_to_do() -> None:
+    done = build("bdist_wheel", WEIR_COMPILE="1", CC="/no/such/compiler")
+    assert done.returncode != 0
+    assert "WEIR_COMPILE=1 needs a C compiler" in done.stderr
+    assert "/no/such/compiler" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_compiler_that_fails_is_named_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", f'{sys.executable} -c "import sys; sys.exit(sys.stdin.read())"')
+    hindrance: Callable[[], str | None] = runpy.run_path(str(SETUP))["hindrance"]
+    assert "#include <Python.h>" in str(hindrance())
+
+
+def test_an_editable_install_stays_pure() -> None:
+    done = build("editable_wheel", WEIR_COMPILE="1")
+    assert done.returncode != 0
+    assert "stays pure" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_nothing_is_compiled_unless_it_is_wanted(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("WEIR_COMPILE", value)
+    assert runpy.run_path(str(SETUP))["WANTED"] is False
+
+
+def test_sources_are_not_taken_for_compiled_modules() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.tools.compiled_only", "--collect-only", "tests/tools"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "is not compiled" in done.stderr
