@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo check test fast compiled check-compiled bench format clean
+.PHONY: help install demo check test fast brokers compiled check-compiled bench format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -39,6 +39,9 @@ check: install ## ruff, mypy --strict, import-linter, fast tests
 
 fast: install ## fast tests only
 	$(BIN)/python -m pytest -q -m 'not broker and not oracle'
+
+brokers: install ## only the tests with real brokers, or with other releases of clients
+	$(BIN)/python -m pytest -m 'broker or oracle'
 
 test: install ## every test; fetches and starts real brokers by itself
 	$(BIN)/python -m pytest

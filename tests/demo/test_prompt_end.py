@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import proxy.run
-from proxy import config
+from proxy import config, quota_watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ def test_the_file_is_unwatched_when_the_server_ends(tmp_path: Path, monkeypatch:
         finally:
             told.append(stop_event.is_set())
 
-    monkeypatch.setattr(proxy.run, "awatch", watch)
+    monkeypatch.setattr(quota_watch, "awatch", watch)
     quotas = tmp_path / "quotas.toml"
     quotas.write_text("")
     with socket.socket() as deaf:
