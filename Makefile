@@ -71,5 +71,5 @@ format: install ## format and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
+clean: ## remove the virtual environment, builds and caches
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
