@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from proxy.addresses import Address, PortRange
+from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 BROKER_PORTS = 100
 """How many ports brokers are given when --broker-ports does not say."""
@@ -56,6 +57,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         Literal["mute", "hold"],
         _key("mute: answer, then do not read (KIP-219); hold: delay the answer, as brokers before 2.0."),
     ] = "mute"
+    quota_window_num: Annotated[int, _key("Samples a rate is measured over (quota.window.num).")] = (
+        NUM_SAMPLES_DEFAULT
+    )
+    quota_window_size_seconds: Annotated[int, _key("Seconds of each sample (quota.window.size.seconds).")] = (
+        WINDOW_S_DEFAULT
+    )
     connections_max: Annotated[int, _key("Client connections at a time; each uses two descriptors.")] = 20_000
     frame_bytes_max: Annotated[int, _key("The largest request in bytes (socket.request.max.bytes).")] = (
         100 * 1024 * 1024
@@ -133,6 +140,8 @@ def _check(settings: Settings) -> Config:
             raise ConfigError(f"{name} is {getattr(settings, name)}, must be greater than 0")
     if not (settings.drain_timeout_s >= 0 and settings.first_node_id >= 0):
         raise ConfigError("drain_timeout_s and first_node_id must not be negative")
+    if not (settings.quota_window_num >= 2 and settings.quota_window_size_seconds >= 1):
+        raise ConfigError("quota_window_num must be at least 2, quota_window_size_seconds at least 1")
     texts = [text.strip() for text in settings.upstream.split(",")]
     addresses = tuple(parse_address(text, "upstream") for text in texts if text)
     if not addresses:

@@ -12,6 +12,7 @@ import trio
 
 from proxy.config import ConfigError
 from quotas import BrokerQuotas, QuotaFileError, QuotaTable, parse
+from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 log = structlog.get_logger("weir.quotas")
 
@@ -19,8 +20,16 @@ log = structlog.get_logger("weir.quotas")
 class QuotaBook:
     """The table and each broker's quotas by node id; `None` stands for a broker whose id is not known yet."""
 
-    def __init__(self, table: QuotaTable) -> None:
+    def __init__(
+        self,
+        table: QuotaTable,
+        num_samples: int = NUM_SAMPLES_DEFAULT,
+        window_s: int = WINDOW_S_DEFAULT,
+    ) -> None:
+        """The numbers are `quota.window.num` and `quota.window.size.seconds`."""
         self._table = table
+        self._num_samples = num_samples
+        self._window_s = window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self.changes = 0
         """How often another table came into force."""
@@ -39,7 +48,9 @@ class QuotaBook:
         """Return the quotas of one broker, the same object each time."""
         quotas = self._brokers.get(node_id)
         if quotas is None:
-            quotas = self._brokers[node_id] = BrokerQuotas.create(self._table)
+            quotas = self._brokers[node_id] = BrokerQuotas.create(
+                self._table, self._num_samples, self._window_s
+            )
         return quotas
 
     def update(self, table: QuotaTable) -> None:

@@ -17,6 +17,7 @@ from proxy.quota_book import QuotaBook, read_quota_file, reload_quota_file
 from proxy.quota_watch import Stamp, follow, stamp
 from proxy.reactor import Reactor
 from proxy.server import Server
+from quotas import QuotaTable
 
 log = structlog.get_logger("weir")
 
@@ -24,7 +25,7 @@ log = structlog.get_logger("weir")
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
     seen = stamp(config.quota_file) if config.quota_file is not None else None
-    book = QuotaBook(read_quota_file(config.quota_file))
+    book = quota_book(config, read_quota_file(config.quota_file))
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_ms)
     try:
@@ -33,6 +34,12 @@ def run(config: Config) -> None:
         raise _single(group) from None
     finally:
         reactor.close()
+
+
+def quota_book(config: Config, table: QuotaTable) -> QuotaBook:
+    """Put the table in force, with the configured window."""
+    settings = config.settings
+    return QuotaBook(table, settings.quota_window_num, settings.quota_window_size_seconds)
 
 
 def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -20,8 +20,10 @@ from cli.exits import USAGE
 from cli.main import main, weir
 from protocol.messages import ProduceRequest, ProduceResponse
 from proxy import config
+from proxy.run import quota_book
 from tests.kafka.ports import free_range
 from tests.proxy.frames import request, response
+from tests.proxy.wire import quota_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +120,16 @@ def test_options_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) ->
     assert loaded.settings.in_flight_max == 1000
     assert loaded.quota_file == tmp_path / "q.toml", "relative to the file that says so"
     assert (loaded.ports.first, loaded.ports.last) == (7001, 7100)
+
+
+def test_the_window_of_rates_reaches_the_budgets() -> None:
+    loaded = config.load(None, {"upstream": "a:1", "quota_window_num": 3, "quota_window_size_seconds": 2})
+    book = quota_book(loaded, quota_table(fetch=1000))
+    budget = book.of(0).payers("ANONYMOUS", "app", 0).fetch
+    assert budget is not None
+    assert budget.fetch_max_bytes == 4000
+    assert budget.charge(4000, 0) == 0
+    assert budget.charge(1000, 0) == 1000
 
 
 def test_an_option_is_relative_to_where_the_command_runs(tmp_path: Path) -> None:
