@@ -47,6 +47,7 @@ class Requests:
             stop = position + LENGTH_BYTES + length
             admission = PASS
             if plan.admit is not None:
+                session.postponed = False  # if it still is, `admit` says so again
                 precedent = session.precedent
                 if (
                     precedent is not None
@@ -130,10 +131,7 @@ class Requests:
         except ProtocolError as error:
             self._malformed(str(error))
             return WAIT
-        if admission is LATER:
-            return admission
-        session.postponed = False
-        if isinstance(admission, Wait):
+        if isinstance(admission, Wait) and admission is not LATER:
             if complete:
                 self._malformed("the request ends within its first fields")
             elif end - frame >= session.limits.stream_above_bytes:

@@ -10,10 +10,11 @@ from structlog.testing import capture_logs
 
 from protocol.messages import (
     FetchRequest,
+    FetchResponse,
 )
 from proxy.reasons import CloseReason
 from proxy.relay import LINGER_MS
-from tests.proxy.frames import framed, padded, request
+from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.rigs import Rig, reset, tcp_pair, unix_pair
 from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced
 from tests.proxy.wire import new_session, quota_table
@@ -226,6 +227,33 @@ def test_an_answer_that_is_arriving_is_waited_for_longer(new_rig: Callable[..., 
     assert rig.reason is None
     assert rig.pass_on(answer[half:], rig.broker, rig.client) == answer[half:]
     assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_what_is_behind_a_fetch_that_had_to_wait_arrives_though_the_client_has_closed(
+    new_rig: Callable[..., Rig],
+) -> None:
+    """Also if the fetch was then decided like the one before it, and muted the client itself."""
+    session = new_session(quota_table(fetch=1000))
+    budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
+    assert budget is not None
+    rig = new_rig(session=session, pair=tcp_pair)
+    first, second = (request(FetchRequest(max_bytes=100), 11, number) for number in (1, 2))
+    rig.pass_on(first, rig.client, rig.broker)
+    rig.pass_on(response(FetchResponse(), 11, 1), rig.broker, rig.client)
+    assert budget.charge(11_000, 0) > 0
+    last = produce(3, 50, acks=0)
+    rig.send(rig.client, second + last)
+    rig.turn(4)
+    assert session.muted_until_ms == budget.throttled_until_ms
+    rig.until(session.muted_until_ms)
+    rig.expect(rig.broker, second)
+    rig.client.shutdown(socket.SHUT_WR)
+    assert len(rig.pass_on(padded(response(FetchResponse(), 11, 2), 5000), rig.broker, rig.client)) == 5004
+    assert session.muted_until_ms > rig.clock.now_ms
+    rig.turn(4)
+    assert rig.reason is None
+    rig.until(session.muted_until_ms)
+    rig.expect(rig.broker, last)
 
 
 def test_a_fetch_that_waits_for_others_throttle_ends_with_its_client(new_rig: Callable[..., Rig]) -> None:
