@@ -1,26 +1,23 @@
-"""TokenBucket: Kafka's quota on partition mutations (KIP-599); and what one request does with it.
+"""TokenBucket: how Kafka limits partition mutations (KIP-599).
 
 Tokens come back at Q per second, up to a burst of N · W · Q. A request may overdraw the balance: one that
-needs more than the whole burst must be able to pass some time. While the balance is negative, nothing more is
-admitted (strict), or everything is, with a throttle time (permissive: clients too old to know error 89).
+needs more than the whole burst must be able to pass some time.
 
 >>> bucket = TokenBucket(quota=5.0, num_samples=100, window_size_ms=1000, now_ms=0)
->>> bucket.tokens(0)
-500.0
->>> request = MutationCharge(bucket, strict=True)
->>> request.admit(560, now_ms=0), request.admit(1, now_ms=0), request.throttle_ms(now_ms=0)
-(True, False, 12000)
+>>> bucket.take(560, now_ms=0)
+>>> bucket.tokens(0), bucket.tokens(6000), bucket.tokens(200_000)
+(-60.0, -30.0, 500.0)
 
 Kafka's buckets begin with 0 tokens at time 0 of a clock that counts from 1970, and so are full when first
 touched. Our clock may begin anywhere: `TokenBucket` begins full. `TokenBucket(..., tokens=0.0)` begins empty.
 
 A reading refills in steps, and each step rounds: after several of them the balance can be a hair below zero
-at the end of the announced wait. The request is then refused with a throttle time of 0, here as in Kafka.
+at the end of the announced wait. A request is then refused with a throttle time of 0, here as in Kafka.
 """
 
 from __future__ import annotations
 
-from quotas.throttle import INT64_MAX, token_throttle_ms
+from quotas.throttle import INT64_MAX
 
 
 class TokenBucket:
@@ -59,45 +56,13 @@ class TokenBucket:
         """What `tokens` would return, but without its effect on later rounding: for metrics."""
         return float(INT64_MAX) if self.quota is None else self._balance(self.quota, now_ms)
 
+    def is_full(self, now_ms: int) -> bool:
+        """Whether nothing that was taken is missing any more; changes nothing."""
+        return self.quota is None or self._balance(self.quota, now_ms) >= self._span_s * self.quota
+
     def _refill(self, quota: float, now_ms: int) -> None:
         self._tokens = self._balance(quota, now_ms)
         self._last_ms = now_ms
 
     def _balance(self, quota: float, now_ms: int) -> float:
         return min(self._span_s * quota, self._tokens + quota * ((now_ms - self._last_ms) / 1000.0))
-
-
-class MutationCharge:
-    """What one request takes from a bucket: topic by topic, then one throttle time for its response."""
-
-    __slots__ = ("_bucket", "_strict", "_throttle_ms", "_violated_ms")
-
-    def __init__(self, bucket: TokenBucket, *, strict: bool) -> None:
-        """`strict` refuses while the balance is negative; otherwise everything is admitted."""
-        self._bucket = bucket
-        self._strict = strict
-        self._throttle_ms = 0
-        self._violated_ms = 0
-
-    def admit(self, cost: float, now_ms: int) -> bool:
-        """Charge one topic's `cost` (partitions); False: refuse it with THROTTLING_QUOTA_EXCEEDED."""
-        bucket = self._bucket
-        if self._strict and self._violated(now_ms):
-            return False
-        bucket.take(cost, now_ms)
-        if not self._strict:
-            self._violated(now_ms)
-        return True
-
-    def throttle_ms(self, now_ms: int) -> int:
-        """The throttle time of a response that leaves now: what is left of the last violation's wait."""
-        return max(0, self._throttle_ms - (now_ms - self._violated_ms))
-
-    def _violated(self, now_ms: int) -> bool:
-        tokens = self._bucket.tokens(now_ms)
-        quota = self._bucket.quota
-        if tokens >= 0 or quota is None:
-            return False
-        self._throttle_ms = token_throttle_ms(tokens, quota)
-        self._violated_ms = now_ms
-        return True

@@ -1,50 +1,9 @@
-"""Token buckets: Kafka's numbers, and what one request makes of them."""
+"""Token buckets. Kafka's numbers for them are compared in test_mutations, through budgets."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.bucket import MutationCharge, TokenBucket
-from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
-
-
-@pytest.mark.parametrize("case", BUCKET, ids=lambda case: f"{case.id}: {case.note}")
-def test_kafkas_numbers_to_the_last_bit(case: BucketCase) -> None:
-    bucket = TokenBucket(case.quota, case.num_samples, case.window_ms, now_ms=0, tokens=0.0)
-    for step in case.steps:
-        if step.op == "set_quota":
-            bucket.quota = step.v
-        elif step.op == "request":
-            check_request(bucket, step, case.t0_ms)
-        else:
-            check_step(bucket, step, case.t0_ms + step.t)
-
-
-def check_step(bucket: TokenBucket, step: BucketStep, now_ms: int) -> None:
-    if step.op != "measure":
-        assert step.v is not None
-        charge = MutationCharge(bucket, strict=step.op == "strict")
-        assert charge.admit(step.v, now_ms) is step.accepted
-        assert charge.throttle_ms(now_ms) == step.throttle_ms
-    assert bucket.peek(now_ms) == step.tokens
-    assert bucket.tokens(now_ms) == step.tokens
-
-
-def check_request(bucket: TokenBucket, step: BucketStep, t0_ms: int) -> None:
-    charge = MutationCharge(bucket, strict=step.kind == "strict")
-    for topic in step.topics:
-        now_ms = t0_ms + topic.t
-        assert charge.admit(topic.v, now_ms) is topic.accepted
-        assert topic.error_code == (0 if topic.accepted else 89)
-        if topic.exception_throttle_ms is not None:
-            assert charge.throttle_ms(now_ms) == topic.exception_throttle_ms
-    respond_ms = t0_ms + step.respond_t
-    assert charge.throttle_ms(respond_ms) == step.response_throttle_ms
-    assert bucket.tokens(respond_ms) == step.tokens
-
-
-def test_every_vector_is_here() -> None:
-    assert len(BUCKET) == 34
+from quotas.bucket import TokenBucket
 
 
 def test_a_bucket_begins_full_whatever_the_clock_says() -> None:
@@ -68,12 +27,3 @@ def test_looking_changes_nothing(story: list[tuple[int, float]]) -> None:
         watched.take(cost, now_ms)
         alone.take(cost, now_ms)
         assert watched.tokens(now_ms) == alone.tokens(now_ms) <= 7.7
-
-
-@given(st.floats(0.01, 1000), st.floats(0.1, 10_000))
-def test_who_waits_as_told_is_admitted_within_a_ms(quota: float, cost: float) -> None:
-    bucket = TokenBucket(quota, 11, 1000, 0, tokens=0.0)
-    bucket.take(cost, 0)
-    refused = MutationCharge(bucket, strict=True)
-    assert not refused.admit(1, 0)
-    assert MutationCharge(bucket, strict=True).admit(1, refused.throttle_ms(0) + 1)

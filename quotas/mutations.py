@@ -1,0 +1,184 @@
+"""MutationBudget: partitions that clients create, add and delete, against what they may (KIP-599).
+
+What a request takes goes through a `MutationCharge`, topic by topic in the request's order. While the balance
+is negative nothing more is admitted (strict), or everything is, with a throttle time (permissive: for clients
+too old to know error 89).
+
+>>> budget = MutationBudget(Tags("alice", ""), limit=5.0, now_ms=0, num_samples=100)
+>>> request = budget.begin(strict=True)
+>>> request.admit(560, now_ms=0), request.admit(1, now_ms=0), request.throttle_ms(now_ms=0)
+(True, False, 12000)
+
+A broker's controller charges what it has found to be possible. Weir charges before the broker has seen the
+request, and gives back what the broker then refuses:
+
+>>> request.refund(560, now_ms=0)
+>>> request.admit(1, now_ms=0), request.finish(now_ms=0), budget.tokens(now_ms=0)
+(True, 0, 499.0)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from quotas.bucket import TokenBucket
+from quotas.entities import Tags
+from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.throttle import token_throttle_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class MutationBudget:
+    """What those who share `tags` have taken lately, and may take; one object for all their connections."""
+
+    __slots__ = (
+        "_bucket",
+        "charged",
+        "charged_ms",
+        "limit",
+        "refused",
+        "tags",
+        "throttle_ms_total",
+        "throttled",
+        "throttled_until_ms",
+    )
+
+    def __init__(
+        self,
+        tags: Tags,
+        limit: float,
+        now_ms: int,
+        *,
+        num_samples: int = NUM_SAMPLES_DEFAULT,
+        window_s: int = WINDOW_S_DEFAULT,
+        tokens: float | None = None,
+    ) -> None:
+        """Begin at `now_ms` with `tokens`, or the whole burst. `limit` is in partitions/s, infinite for none.
+
+        The numbers are `controller.quota.window.num` and `controller.quota.window.size.seconds`.
+        """
+        self.tags = tags
+        self.limit = limit
+        self.charged: float = 0.0
+        """Partitions charged by the requests that are finished, without what they were given back."""
+        self.refused = 0
+        """How many topics of finished requests were refused."""
+        self.throttled = 0
+        """How many requests were answered with a throttle time."""
+        self.throttle_ms_total = 0
+        """The sum of these throttle times."""
+        self.throttled_until_ms = now_ms
+        """When the last of them to end will have ended."""
+        self.charged_ms = now_ms
+        """When the last charge was made, or the budget."""
+        self._bucket = TokenBucket(_quota(limit), num_samples, 1000 * window_s, now_ms, tokens)
+
+    def set_limit(self, limit: float) -> None:
+        """Replace the limit. What was taken stays; all the time since the last charge counts at the new
+        limit, as in Kafka.
+        """
+        self.limit = limit
+        self._bucket.quota = _quota(limit)
+
+    def begin(self, *, strict: bool) -> MutationCharge:
+        """Start charging one request. `strict` refuses topics while the balance is negative."""
+        return MutationCharge(self, self._bucket, strict=strict)
+
+    def would_refuse(self, costs: Sequence[int], now_ms: int) -> bool:
+        """Whether a strict request for topics of these costs, in this order, would have one refused; takes
+        nothing.
+        """
+        tokens = self._bucket.peek(now_ms)
+        for cost in costs:
+            if tokens < 0:
+                return True
+            tokens -= cost
+        return False
+
+    def tokens(self, now_ms: int) -> float:
+        """The balance in partitions, infinite without a limit. Changes nothing: for metrics."""
+        return math.inf if self.limit == math.inf else self._bucket.peek(now_ms)
+
+    def at_rest(self, now_ms: int) -> bool:
+        """Whether nothing that was charged counts any more, and nobody was told to wait longer than until
+        now.
+        """
+        return self.throttled_until_ms <= now_ms and self._bucket.is_full(now_ms)
+
+
+class MutationCharge:
+    """What one request takes: topic by topic, then one throttle time for its response."""
+
+    __slots__ = ("_bucket", "_budget", "_refused", "_strict", "_taken", "_throttle_ms", "_violated_ms")
+
+    def __init__(self, budget: MutationBudget, bucket: TokenBucket, *, strict: bool) -> None:
+        """Begin with nothing taken; see `MutationBudget.begin`."""
+        self._budget = budget
+        self._bucket = bucket
+        self._strict = strict
+        self._taken: float = 0.0
+        self._refused = 0
+        self._throttle_ms = 0
+        self._violated_ms = 0
+
+    def admit(self, cost: float, now_ms: int) -> bool:
+        """Charge one topic's `cost` (partitions); False: refuse it with THROTTLING_QUOTA_EXCEEDED."""
+        bucket = self._bucket
+        if bucket.quota is None:
+            return True
+        if self._strict and self._is_overdrawn(now_ms):
+            self._refused += 1
+            return False
+        bucket.take(cost, now_ms)
+        self._taken += cost
+        self._budget.charged_ms = now_ms
+        if not self._strict:
+            self._is_overdrawn(now_ms)
+        return True
+
+    def refund(self, cost: float, now_ms: int) -> None:
+        """Give back what a topic has cost that the broker refused; never more than this request has taken.
+
+        The wait is forgotten, and so are the refusals: try those topics again. A permissive request for which
+        something stays taken is told what is left to wait now, if it had to wait before.
+        """
+        cost = min(cost, self._taken)
+        self._bucket.take(-cost, now_ms)
+        self._taken -= cost
+        self._refused = 0
+        had_to_wait = self._throttle_ms > 0
+        self._throttle_ms = 0
+        if had_to_wait and self._taken > 0 and not self._strict:
+            self._is_overdrawn(now_ms)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """The throttle time of a response that leaves now: what is left of the last violation's wait."""
+        return max(0, self._throttle_ms - (now_ms - self._violated_ms))
+
+    def finish(self, now_ms: int) -> int:
+        """The throttle time, counted in the budget like what was charged and refused. Call it once, last."""
+        budget = self._budget
+        budget.charged += self._taken
+        budget.refused += self._refused
+        wait_ms = self.throttle_ms(now_ms)
+        if wait_ms:
+            budget.throttled += 1
+            budget.throttle_ms_total += wait_ms
+            budget.throttled_until_ms = max(budget.throttled_until_ms, now_ms + wait_ms)
+        return wait_ms
+
+    def _is_overdrawn(self, now_ms: int) -> bool:
+        """Whether the balance is negative; then remember the wait that follows from it."""
+        quota, tokens = self._bucket.quota, self._bucket.tokens(now_ms)
+        if quota is None or tokens >= 0:
+            return False
+        self._throttle_ms = token_throttle_ms(tokens, quota)
+        self._violated_ms = now_ms
+        return True
+
+
+def _quota(limit: float) -> float | None:
+    return None if limit == math.inf else limit

@@ -1,0 +1,251 @@
+"""Mutation budgets: Kafka's numbers, and what one request makes of them."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import Tags
+from quotas.mutations import MutationBudget, MutationCharge
+from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
+
+ALICE = Tags("alice", "")
+
+
+def budget_of(limit: float = 2.0, now_ms: int = 0, num_samples: int = 11) -> MutationBudget:
+    return MutationBudget(ALICE, limit, now_ms, num_samples=num_samples)
+
+
+def admitted(charge: MutationCharge, costs: list[int], now_ms: int = 0) -> list[bool]:
+    return [charge.admit(cost, now_ms) for cost in costs]
+
+
+# Kafka's numbers
+
+
+@pytest.mark.parametrize("case", BUCKET, ids=lambda case: f"{case.id}: {case.note}")
+def test_kafkas_numbers_to_the_last_bit(case: BucketCase) -> None:
+    window_s, rest_ms = divmod(case.window_ms, 1000)
+    assert rest_ms == 0
+    assert case.quota is not None
+    budget = MutationBudget(ALICE, case.quota, 0, num_samples=case.num_samples, window_s=window_s, tokens=0.0)
+    for step in case.steps:
+        if step.op == "set_quota":
+            budget.set_limit(math.inf if step.v is None else step.v)
+        elif step.op == "request":
+            check_request(budget, step, case.t0_ms)
+        else:
+            check_step(budget, step, case.t0_ms + step.t)
+
+
+def check_step(budget: MutationBudget, step: BucketStep, now_ms: int) -> None:
+    if step.op != "measure":
+        assert step.v is not None
+        if step.op == "strict":
+            assert budget.would_refuse([int(step.v)], now_ms) is not step.accepted
+        charge = budget.begin(strict=step.op == "strict")
+        assert charge.admit(step.v, now_ms) is step.accepted
+        assert charge.throttle_ms(now_ms) == step.throttle_ms
+        assert charge.finish(now_ms) == step.throttle_ms
+    check_tokens(budget, step.tokens, now_ms)
+
+
+def check_request(budget: MutationBudget, step: BucketStep, t0_ms: int) -> None:
+    charge = budget.begin(strict=step.kind == "strict")
+    for topic in step.topics:
+        now_ms = t0_ms + topic.t
+        assert charge.admit(topic.v, now_ms) is topic.accepted
+        assert topic.error_code == (0 if topic.accepted else 89)
+        if topic.exception_throttle_ms is not None:
+            assert charge.throttle_ms(now_ms) == topic.exception_throttle_ms
+    respond_ms = t0_ms + step.respond_t
+    assert charge.finish(respond_ms) == step.response_throttle_ms
+    check_tokens(budget, step.tokens, respond_ms)
+
+
+def check_tokens(budget: MutationBudget, expected: float, now_ms: int) -> None:
+    """A reading, which counts: Kafka's did too, each time."""
+    assert budget.tokens(now_ms) == (math.inf if budget.limit == math.inf else expected)
+    assert budget._bucket.tokens(now_ms) == expected
+
+
+def test_every_vector_is_here() -> None:
+    assert len(BUCKET) == 34
+
+
+@given(st.floats(0.01, 1000), st.integers(1, 10_000))
+def test_who_waits_as_told_is_admitted_within_a_ms(limit: float, cost: int) -> None:
+    budget = MutationBudget(ALICE, limit, 0, tokens=0.0)
+    refused = budget.begin(strict=True)
+    assert admitted(refused, [cost, 1]) == [True, False]
+    assert budget.begin(strict=True).admit(1, refused.throttle_ms(0) + 1)
+
+
+# Refunds
+
+costs = st.lists(st.integers(1, 50), max_size=12)
+whole_seconds = st.integers(0, 30).map(lambda seconds: 1000 * seconds)
+"""With whole quotas every balance is exact."""
+
+
+@given(st.integers(1, 20), costs, whole_seconds, whole_seconds, st.booleans())
+def test_a_refund_of_everything_leaves_nothing_behind(
+    limit: int, costs: list[int], before_ms: int, later_ms: int, strict: bool
+) -> None:
+    used, untouched = (MutationBudget(ALICE, limit, 0, tokens=0.0) for _ in range(2))
+    charge = used.begin(strict=strict)
+    taken = [cost for cost in costs if charge.admit(cost, before_ms)]
+    now_ms = before_ms + later_ms
+    for cost in taken:
+        charge.refund(cost, now_ms)
+    assert charge.finish(now_ms) == 0
+    assert used.tokens(now_ms) == untouched.tokens(now_ms)
+    assert (used.charged, used.throttled, used.refused) == (0, 0, 0)
+
+
+@given(st.integers(1, 20), st.lists(st.tuples(st.integers(1, 50), st.booleans()), max_size=12), whole_seconds)
+def test_what_was_refunded_might_as_well_never_have_been(
+    limit: int, topics: list[tuple[int, bool]], now_ms: int
+) -> None:
+    """Permissive, so that the same topics are admitted; from zero, so that no balance is capped."""
+    both, some = (MutationBudget(ALICE, limit, 0, tokens=0.0, num_samples=1000) for _ in range(2))
+    charge, expected = both.begin(strict=False), some.begin(strict=False)
+    for cost, _ in topics:
+        charge.admit(cost, now_ms)
+    for cost, stays in topics:
+        if stays:
+            expected.admit(cost, now_ms)
+        else:
+            charge.refund(cost, now_ms)
+    assert both.tokens(now_ms) == some.tokens(now_ms)
+    assert charge.finish(now_ms) == expected.finish(now_ms)
+    assert both.charged == some.charged
+
+
+def test_a_refund_gives_back_what_was_taken_and_no_more() -> None:
+    budget = budget_of(limit=2.0)
+    budget.begin(strict=True).admit(12, 0)
+    charge = budget.begin(strict=True)
+    charge.admit(4, 0)
+    charge.refund(100, 0)
+    charge.refund(100, 0)
+    assert budget.tokens(0) == 10
+    assert charge.finish(0) == budget.charged == 0
+
+
+def test_a_refund_does_not_exceed_the_burst() -> None:
+    budget = budget_of(limit=2.0)
+    charge = budget.begin(strict=True)
+    charge.admit(4, 0)
+    charge.refund(4, 60_000)
+    assert budget.tokens(60_000) == 22
+
+
+def test_after_a_refund_refused_topics_are_tried_again() -> None:
+    budget = budget_of(limit=2.0)
+    charge = budget.begin(strict=True)
+    assert admitted(charge, [40, 3, 3]) == [True, False, False]
+    assert charge.throttle_ms(0) == 9000
+    charge.refund(40, 0)
+    assert admitted(charge, [3, 30]) == [True, True]
+    assert (charge.finish(0), budget.charged, budget.refused, budget.throttled) == (0, 33, 0, 0)
+
+
+def test_a_refund_that_is_not_enough_leaves_them_refused() -> None:
+    budget = budget_of(limit=2.0)
+    charge = budget.begin(strict=True)
+    assert admitted(charge, [20, 10, 3]) == [True, True, False]
+    budget.begin(strict=False).admit(30, 0)
+    charge.refund(10, 500)
+    assert admitted(charge, [3], 500) == [False]
+    assert (charge.finish(500), budget.refused) == (13_500, 1), "-28, and 1 that came back: 27 at 2 a second"
+
+
+def test_a_permissive_request_s_wait_is_what_is_left_of_it_after_a_refund() -> None:
+    budget = budget_of(limit=2.0)
+    charge = budget.begin(strict=False)
+    assert admitted(charge, [30, 10], 0) == [True, True]
+    assert charge.throttle_ms(0) == 9000
+    charge.refund(10, 1000)
+    assert (charge.finish(1000), budget.charged) == (3000, 30), "-8, and 2 that came back, at 2 a second"
+
+
+def test_a_permissive_request_that_was_within_the_limit_stays_so() -> None:
+    """A broker looks when it charges; what others took since is theirs to wait for."""
+    budget = budget_of(limit=2.0)
+    charge = budget.begin(strict=False)
+    charge.admit(20, 0)
+    budget.begin(strict=False).admit(100, 0)
+    charge.refund(5, 0)
+    assert charge.finish(0) == 0
+
+
+# One request
+
+
+def test_strict_refuses_in_order_and_permissive_admits_all() -> None:
+    assert admitted(budget_of().begin(strict=True), [20, 10, 1, 1]) == [True, True, False, False]
+    assert admitted(budget_of().begin(strict=False), [20, 10, 1, 1]) == [True] * 4
+
+
+def test_a_finished_request_is_counted_once() -> None:
+    budget = budget_of(limit=2.0)
+    charge = budget.begin(strict=True)
+    admitted(charge, [30, 7, 7], 100)
+    assert charge.finish(1100) == 3000
+    seen = (budget.charged, budget.refused, budget.throttled, budget.throttle_ms_total)
+    assert seen == (30, 2, 1, 3000)
+    assert (budget.charged_ms, budget.throttled_until_ms) == (100, 4100)
+
+
+@given(costs, costs, st.floats(0.1, 20), st.integers(0, 40_000))
+def test_asking_tells_what_admitting_would_do(
+    first: list[int], then: list[int], limit: float, now_ms: int
+) -> None:
+    budget = budget_of(limit)
+    admitted(budget.begin(strict=False), first)
+    before = budget.tokens(now_ms)
+    told = budget.would_refuse(then, now_ms)
+    assert budget.tokens(now_ms) == before
+    assert told is not all(admitted(budget.begin(strict=True), then, now_ms))
+
+
+def test_without_a_limit_nothing_is_charged() -> None:
+    budget = budget_of(limit=math.inf)
+    charge = budget.begin(strict=True)
+    assert admitted(charge, [10**12, 1]) == [True, True]
+    assert not budget.would_refuse([10**12, 1], 0)
+    assert (charge.finish(0), budget.charged, budget.tokens(0), budget.at_rest(0)) == (0, 0, math.inf, True)
+
+
+def test_a_limit_that_comes_while_a_request_is_under_way_is_not_paid_back_to() -> None:
+    budget = budget_of(limit=2.0)
+    budget.begin(strict=False).admit(20, 0)
+    budget.set_limit(math.inf)
+    charge = budget.begin(strict=False)
+    charge.admit(10, 0)
+    budget.set_limit(2.0)
+    charge.refund(10, 0)
+    assert budget.tokens(0) == 2
+
+
+# At rest
+
+
+def test_a_budget_is_at_rest_when_it_is_full_again() -> None:
+    budget = budget_of(limit=2.0)
+    assert budget.at_rest(0)
+    budget.begin(strict=True).admit(20, 0)
+    assert not budget.at_rest(9999)
+    assert budget.at_rest(10_000)
+
+
+def test_a_budget_that_somebody_waits_for_is_not_at_rest() -> None:
+    budget = budget_of(limit=2.0)
+    charge = budget.begin(strict=False)
+    charge.admit(62, 0)
+    assert charge.finish(0) == 20_000
+    budget.set_limit(1e6)  # so it is full after 11 s
+    assert not budget.at_rest(19_999)
+    assert budget.at_rest(20_000)
