@@ -2,7 +2,8 @@
 
 Nearly all APIs have a plan with nothing in it: their frames are passed on as they came. A capability
 (bandwidth, addresses; later mutation quotas, request time, SASL) is a module that fills slots of the plans it
-cares for; the session's loops do not know which. The slots, in the order of a request's life:
+cares for; the session's loops do not know which. What takes more than one look at one frame is an errand
+(`proxy.errand`), which `admit` starts. The slots, in the order of a request's life:
 
 1. `admit` looks at the request's first fields, may patch them in place, says who pays and whether there will
    be a response.
@@ -19,19 +20,45 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
+from proxy.errand import Errand
+
 if TYPE_CHECKING:
+    from protocol.messages import Message
     from protocol.places import Place
     from proxy.addresses import AdvertisedAddresses
+    from proxy.plans import Plans
     from proxy.reasons import CloseReason
-    from quotas import Budget, Payers
+    from quotas import BrokerQuotas, Budget, Payers
 
 
 class Caller(Protocol):
     """What a capability sees of the session whose frame it is asked about."""
 
+    plans: Plans
+    """What to do with its frames: other plans once it is known which versions its broker speaks."""
+
     @property
     def addresses(self) -> AdvertisedAddresses:
         """What this client is told about brokers."""
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker behind the session, if its id is known."""
+
+    @property
+    def user(self) -> str:
+        """The name of its principal."""
+
+    @property
+    def quotas(self) -> BrokerQuotas:
+        """What the broker's clients may use."""
+
+    @property
+    def report_ms(self) -> int:
+        """The throttle time that the response at hand is to tell; for `rewrite`."""
+
+    def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
+        """Return the client-id of a request; None if more bytes are needed. Raises ProtocolError."""
 
     def identify(self, data: bytearray, frame: int, end: int) -> Payers | None:
         """Return what the client of a request draws on; None if more bytes are needed.
@@ -62,6 +89,9 @@ class Caller(Protocol):
     def postpone(self, until_ms: int) -> None:
         """Take no request before this time, the one at hand neither (`admit` then returns LATER)."""
 
+    def mute(self, throttle_ms: int) -> int:
+        """Take no request for this long; return when that ends (KIP-219)."""
+
     def violate(self, reason: CloseReason, detail: str) -> None:
         """Have the session closed."""
 
@@ -79,6 +109,10 @@ class Admission(NamedTuple):
     """
     reply: bytes | None = None
     """A whole response frame of Weir's own; the request, which must be complete, is not forwarded."""
+    errand: Errand | None = None
+    """What to do before, or instead of, forwarding the request; its client-id must be here."""
+    again: bool = False
+    """The errand returns None, and the request is then judged again; else it must be complete."""
 
 
 class Splice(NamedTuple):
@@ -129,6 +163,10 @@ class Plan:
     flexible_request: bool = False
     flexible_response: bool = False
     """Whether the response's *header* has tagged fields (never for ApiVersions)."""
+    broker_version: int = -1
+    """The version that the broker is asked in: another one than the client's under uplift."""
+    whole: bool = False
+    """Whether `admit` may need the whole request, even one that is larger than the buffer."""
     admit: Admit | None = None
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
@@ -136,9 +174,18 @@ class Plan:
     throttle: Place | None = None
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[], StreamRewrite] | None = None
+    edit: Callable[[Message, AdvertisedAddresses], None] | None = None
+    """What `rewrite` does to the addresses in a decoded response, for errands."""
     requests: int = 0
     """How many requests this plan has seen."""
+
+    def __post_init__(self) -> None:
+        """Speak to the broker as the client does, unless told otherwise."""
+        if self.broker_version < 0:
+            self.broker_version = self.version
 
 
 LOCAL: Final = Plan(api_key=-1, version=-1)
 """The plan of an in-flight entry that is a reply of Weir's own."""
+ERRAND: Final = Plan(api_key=-1, version=-1)
+"""The plan of an in-flight entry that is a question of an errand."""

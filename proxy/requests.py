@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUEST_LENGTH_MIN
+from proxy.errand import Run
 from proxy.plan import LATER, PASS, WAIT, Admission, Plan, Wait
 from proxy.reasons import CloseReason
 
@@ -63,7 +64,7 @@ class Requests:
                     if isinstance(admitted, Wait):
                         break
                     admission = admitted
-            if stop > end:
+            if stop > end and admission.errand is None:
                 self._streamed = (correlation_id, plan, admission, length)
                 session.request_rest_bytes = stop - end
                 position = end
@@ -72,15 +73,13 @@ class Requests:
                 plan.requests += 1
                 in_flight.append((correlation_id, plan, None, 0))
                 may_go = len(in_flight) < most
-            elif admission.reply is None:
+            elif admission.reply is None and admission.errand is None:
                 self._arrived(correlation_id, plan, admission, length)
                 may_go = not session.blocked(now_ms)
             else:
                 if position > start:
                     session.to_broker.append(view[start:position])
-                start = stop
-                plan.requests += 1
-                session.reply(correlation_id, admission.reply)
+                start = stop = self._instead(plan, admission, data, position, min(stop, end))
                 may_go = not session.blocked(now_ms)
             position = stop
         if not may_go and (position < end or not session.alone):
@@ -119,6 +118,22 @@ class Requests:
             if admission.alone:
                 session.alone = True
 
+    def _instead(self, plan: Plan, admission: Admission, data: bytearray, frame: int, stop: int) -> int:
+        """Answer the request `data[frame:stop]` in the broker's place, or run an errand; return how far it is
+        consumed.
+        """
+        session = self._session
+        if admission.errand is not None:
+            session.begin(Run(admission.errand, data, frame, stop))
+        elif admission.reply is not None:
+            (*_rest, correlation_id) = _unpack(data, frame)
+            session.reply(correlation_id, admission.reply)
+        if admission.again:
+            session.attention = True
+            return frame
+        plan.requests += 1
+        return stop
+
     def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
         """Ask the plan; what it cannot read is the client's violation.
 
@@ -135,8 +150,17 @@ class Requests:
             if complete:
                 self._malformed("the request ends within its first fields")
             elif end - frame >= session.limits.stream_above_bytes:
-                self._malformed("the request's first fields fill the buffer")
+                self._check_held(plan, data, frame)
         return admission
+
+    def _check_held(self, plan: Plan, data: bytearray, frame: int) -> None:
+        """A request that fills the buffer may be kept until it is whole, if its plan asks for that."""
+        length, most = _unpack(data, frame)[0], self._session.limits.held_bytes_max
+        if not plan.whole:
+            self._malformed("the request's first fields fill the buffer")
+        elif length > most:
+            detail = f"a request of {length} bytes that must be judged as a whole, limit {most}: split it"
+            self._session.violate(CloseReason.REQUEST_TOO_LARGE, detail)
 
     def _malformed(self, detail: str) -> None:
         self._session.violate(CloseReason.REQUEST_MALFORMED, detail)

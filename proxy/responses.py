@@ -14,6 +14,7 @@ from protocol.heads import (
     RESPONSE_LENGTH_MIN,
     response_body,
 )
+from proxy.errand import Run
 from proxy.plan import LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
 from proxy.reasons import CloseReason
 
@@ -114,6 +115,8 @@ class Responses:
         session = self._session
         _id, plan, payers, until_ms = session.in_flight[0]
         try:
+            if isinstance(payers, Run):
+                return self._go_on(payers, data, frame, end, complete)
             body = response_body(data, frame, end, flexible=plan.flexible_response)
             if body == INCOMPLETE:
                 return self._wait(complete)
@@ -130,6 +133,7 @@ class Responses:
                 self._stream_rewrite = plan.rewrite_stream()
                 self._stream_rewrite.feed(data, body, end)
             elif plan.rewrite is not None:
+                session.report_ms = max(self._report_ms, 0)
                 splice = plan.rewrite(session, data, body, end, complete)
         except ProtocolError as error:
             session.violate(CloseReason.RESPONSE_MALFORMED, str(error))
@@ -138,6 +142,15 @@ class Responses:
             return self._wait(complete)
         self._report_ms = INCOMPLETE
         return splice
+
+    def _go_on(self, run: Run, data: bytearray, frame: int, end: int, complete: bool) -> Splice | Wait:
+        """Give an errand its answer, once that is here as a whole; the client gets the errand's reply, if it
+        is over.
+        """
+        if not complete:
+            return WAIT
+        self._session.go_on(run, data, frame, end)
+        return Splice(frame, end, run.reply or b"")
 
     def _wait(self, complete: bool) -> Wait:
         if complete:

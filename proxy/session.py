@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
-from proxy.plan import LOCAL, Admission, Plan
+from proxy.errand import Run
+from proxy.plan import ERRAND, LOCAL, Admission, Plan
 from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
 from quotas import Payers
 
@@ -40,8 +41,10 @@ NOBODY: Final = Payers(None, None)
 REMEMBERED_BYTES_MAX: Final = 1024
 """Names are rarely longer, and each session keeps them: a client-id may have 32 KB."""
 
-InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | None, int]
-"""(correlation id, plan, payers or, for a LOCAL plan, the reply, end of the throttle in ms or 0)."""
+InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | Run | None, int]
+"""(correlation id, plan, payers; for a LOCAL plan the reply, for ERRAND its run; end of the throttle in ms or
+0).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class SessionLimits:
     """Requests of one session that may wait for their responses."""
     stream_above_bytes: int = 256 * 1024
     """Frames longer than this never lie in the buffer as a whole."""
+    held_bytes_max: int = 8 * 1024 * 1024
+    """The longest request that is kept until it is whole, for those few APIs that need it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +104,14 @@ class Session:
         "in_flight",
         "limits",
         "muted_until_ms",
+        "node_id",
         "now_ms",
         "payers",
         "plans",
         "postponed",
         "precedent",
         "quotas",
+        "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
         "to_broker",
@@ -122,14 +129,16 @@ class Session:
         counters: Counters,
         limits: SessionLimits,
         hold: bool = False,
+        node_id: int | None = None,
     ) -> None:
         """Make the session of a new connection.
 
-        `quotas` are those of the broker behind it, `addresses` what this client is told about brokers'
-        addresses, `hold` delays throttled responses instead of muting after them (as brokers did before
-        KIP-219).
+        `quotas` are those of the broker behind it, `node_id` its id if known, `addresses` what this client is
+        told about brokers' addresses, `hold` delays throttled responses instead of muting after them (as
+        brokers did before KIP-219).
         """
         self.addresses = addresses
+        self.node_id = node_id
         self.user = ANONYMOUS
         self.to_broker: list[memoryview | bytes] = []
         self.to_client: list[memoryview | bytes] = []
@@ -149,7 +158,10 @@ class Session:
         self.precedent: Precedent | None = None
         self.postponed = False
         """The oldest request not forwarded waits for a throttle that others of its entity have caused."""
+        self.report_ms = 0
+        """The throttle time to report in the response that is being rewritten."""
         self.plans = plans
+        """Those of the broker's dialect, once it is known."""
         self.quotas = quotas
         self.counters = counters
         self.limits = limits
@@ -224,6 +236,16 @@ class Session:
         if len(head) <= REMEMBERED_BYTES_MAX:
             self.precedent = Precedent(plan, head, admission, self.quotas.generation, budget)
 
+    def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
+        """Return the client-id of the request `data[frame:end]`, empty for null; None if more bytes are
+        needed. Raises ProtocolError.
+        """
+        stop = client_id_end(data, frame, end)
+        if stop == INCOMPLETE:
+            return None
+        start = frame + REQUEST_HEAD_BYTES + 2
+        return data[start:stop].decode("utf-8", "replace")
+
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends (KIP-219)."""
         until_ms = self.now_ms + throttle_ms
@@ -241,6 +263,27 @@ class Session:
         """Answer a request in the broker's place, when its turn has come."""
         self.in_flight.append((correlation_id, LOCAL, frame, 0))
         self.send_local()
+
+    def begin(self, run: Run) -> None:
+        """Ask an errand's first question, behind what `to_broker` holds; no request is taken meanwhile."""
+        question = run.begin()
+        if question is not None:
+            self.to_broker.append(question)
+            self.in_flight.append((run.correlation_id, ERRAND, run, 0))
+            self.alone = True
+        elif run.reply is not None:
+            self.reply(run.correlation_id, run.reply)
+
+    def go_on(self, run: Run, data: bytearray, frame: int, end: int) -> None:
+        """An errand's question is answered by `data[frame:end]`: ask the next one, if any.
+
+        It takes the place of the answered one, which is the only entry in flight. Raises ProtocolError.
+        """
+        question = run.answer(data, frame, end)
+        if question is not None:
+            self.to_broker.append(question)
+            self.in_flight.append((run.correlation_id, ERRAND, run, 0))
+        self.attention = True
 
     def send_local(self) -> None:
         """Move replies of our own that have become the oldest outstanding response to the client's output."""

@@ -1,0 +1,120 @@
+"""An errand: what Weir asks a broker, as a client and on its connection, before that client is answered.
+
+Some requests cannot be judged by their bytes alone (how many partitions has the topic that is to be
+deleted?), or take more than one question. An errand is a generator that tells that as a story:
+
+    def delete(request: DeleteTopicsRequest) -> Errand:
+        found = yield from ask(MetadataRequest(...), 4, MetadataResponse)
+        ...
+        return (yield from ask(request, 1, DeleteTopicsResponse))
+
+It yields questions, is sent their answers, and returns the client's response; None if it only found something
+out, and the request that was the reason is to be judged again. A question that its version cannot say is
+thrown back into it as EncodeError. No sockets, no clock: `Run` turns it into frames, the session's loops send
+them. Meanwhile the client's next requests wait, as they do at a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from protocol.api import request_header_version, response_header_version
+from protocol.codec import codec, response_type
+from protocol.errors import EncodeError, ProtocolError
+from protocol.heads import (
+    CLIENT_ID_OFFSET,
+    INCOMPLETE,
+    LENGTH_BYTES,
+    REQUEST_HEAD,
+    RESPONSE_HEAD,
+    RESPONSE_HEAD_BYTES,
+    client_id_end,
+    response_body,
+)
+from protocol.messages import Message
+from protocol.values import schema_of
+
+NO_TAGS = b"\x00"
+
+
+class Ask(NamedTuple):
+    """A question to the broker: a request, and the version to ask it in."""
+
+    message: Message
+    version: int
+
+
+Errand: TypeAlias = Generator[Ask, Message, Message | None]
+R = TypeVar("R", bound=Message)
+
+
+def ask(message: Message, version: int, answer: type[R]) -> Generator[Ask, Message, R]:
+    """Ask, and return the answer as what it is. Raises EncodeError."""
+    found = yield Ask(message, version)
+    if not isinstance(found, answer):
+        raise TypeError(f"{type(message).__name__} was answered with {type(found).__name__}")
+    return found
+
+
+class Run:
+    """An errand under way, and the request of the client's that it is for."""
+
+    __slots__ = ("_api_key", "_asked", "_client_id", "_errand", "_version", "correlation_id", "reply")
+
+    def __init__(self, errand: Errand, data: bytearray, frame: int, end: int) -> None:
+        """Take the request's head, as far as its client-id, from `data[frame:end]`."""
+        self._errand = errand
+        _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
+        self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_end(data, frame, end)])
+        self._asked = (self._api_key, self._version)
+        self.reply: bytes | None = None
+        """The client's response, once the errand has returned one."""
+
+    def begin(self) -> bytes | None:
+        """Return the first question's frame; None if the errand is over."""
+        return self._step(partial(next, self._errand))
+
+    def answer(self, data: bytearray, frame: int, end: int) -> bytes | None:
+        """Give it the whole response `data[frame:end]`; return the next question's frame, None if it is over.
+
+        Raises ProtocolError if the response cannot be read.
+        """
+        api_key, version = self._asked
+        flexible = response_header_version(api_key, version) == 1
+        body = response_body(data, frame, end, flexible=flexible)
+        if body == INCOMPLETE:
+            raise ProtocolError("the response ends within its header")
+        message = codec(response_type(api_key), version).decode(data, body, end)
+        return self._step(partial(self._errand.send, message))
+
+    def _step(self, advance: Callable[[], Ask]) -> bytes | None:
+        while True:
+            try:
+                ask = advance()
+            except StopIteration as over:
+                if over.value is not None:
+                    self.reply = response_frame(self._api_key, self._version, self.correlation_id, over.value)
+                return None
+            try:
+                return self._request(ask)
+            except EncodeError as error:
+                advance = partial(self._errand.throw, error)
+
+    def _request(self, ask: Ask) -> bytes:
+        message, version = ask
+        api_key = schema_of(type(message)).api_key
+        body = codec(type(message), version).encode(message)
+        tags = NO_TAGS if request_header_version(api_key, version) == 2 else b""
+        rest = self._client_id + tags + body
+        self._asked = (api_key, version)
+        length = REQUEST_HEAD.size - LENGTH_BYTES + len(rest)
+        return REQUEST_HEAD.pack(length, api_key, version, self.correlation_id) + rest
+
+
+def response_frame(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
+    """Return a response as it goes to a client. Raises EncodeError."""
+    tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
+    body = tags + codec(type(message), version).encode(message)
+    return RESPONSE_HEAD.pack(RESPONSE_HEAD_BYTES - LENGTH_BYTES + len(body), correlation_id) + body
