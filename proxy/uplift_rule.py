@@ -1,0 +1,253 @@
+"""Which versions Weir offers beyond a broker's newest, and how a request in one of them reaches the broker.
+
+A newer version is offered step by step. Taken are the steps that add nothing but what Weir itself can supply:
+
+- by rule, every step that only adds throttle_time_ms to the response (KIP-124), and every step that changes
+  nothing on the wire and tells clients to wait out throttle_time_ms by themselves (KIP-219);
+- by hand, the steps in `TRANSLATED`: the way to error 89 (KIP-599).
+
+`NEVER` and `EXCEPTIONS` say why the other steps of this kind are not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import cache
+from typing import Final, NamedTuple
+
+from protocol.api import ApiKey, versions
+from protocol.codec import response_type
+from protocol.messages import CreateTopicsRequest
+from protocol.places import place
+from protocol.steps import THROTTLE_FIELD, Change, Position, step
+from protocol.values import Message
+from protocol.versions import VersionRange
+
+
+class Kind(IntEnum):
+    """What a request and its response need on the way, ascending: the greater includes the less."""
+
+    PATCH = 1
+    """Another version number in the request's head."""
+    THROTTLE = 2
+    """And throttle_time_ms inserted into the response."""
+    TRANSLATE = 3
+    """Decoded in one version and encoded in the other, both ways."""
+
+
+class Route(NamedTuple):
+    """How a request in a version that the broker lacks reaches it."""
+
+    broker_version: int
+    kind: Kind
+    throttle: Position | None
+    """Where THROTTLE inserts the field; None for the other kinds."""
+    broker_waits: bool
+    """The broker's throttle_time_ms is over when its response arrives (brokers before KIP-219 hold responses),
+    and a client in the offered version would wait for as long once more.
+    """
+
+
+class Taken(NamedTuple):
+    """A step that Weir takes."""
+
+    kind: Kind
+    reason: str
+
+
+BACKS_OFF_FROM: Final[Mapping[int, int]] = {
+    ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 8,
+    ApiKey.LIST_OFFSETS: 3,
+    ApiKey.METADATA: 6,
+    ApiKey.OFFSET_COMMIT: 4,
+    ApiKey.OFFSET_FETCH: 4,
+    ApiKey.FIND_COORDINATOR: 2,
+    ApiKey.JOIN_GROUP: 3,
+    ApiKey.HEARTBEAT: 2,
+    ApiKey.LEAVE_GROUP: 2,
+    ApiKey.SYNC_GROUP: 2,
+    ApiKey.DESCRIBE_GROUPS: 2,
+    ApiKey.LIST_GROUPS: 2,
+    ApiKey.API_VERSIONS: 2,
+    ApiKey.CREATE_TOPICS: 3,
+    ApiKey.DELETE_TOPICS: 2,
+    ApiKey.DELETE_RECORDS: 1,
+    ApiKey.INIT_PRODUCER_ID: 1,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+    ApiKey.ADD_OFFSETS_TO_TXN: 1,
+    ApiKey.END_TXN: 1,
+    ApiKey.TXN_OFFSET_COMMIT: 1,
+    ApiKey.DESCRIBE_ACLS: 1,
+    ApiKey.CREATE_ACLS: 1,
+    ApiKey.DELETE_ACLS: 1,
+    ApiKey.DESCRIBE_CONFIGS: 2,
+    ApiKey.ALTER_CONFIGS: 1,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.CREATE_PARTITIONS: 1,
+    ApiKey.CREATE_DELEGATION_TOKEN: 1,
+    ApiKey.RENEW_DELEGATION_TOKEN: 1,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
+    ApiKey.DELETE_GROUPS: 1,
+}
+"""The first version in which clients wait out throttle_time_ms by themselves (KIP-219). APIs that came later
+do from version 0 on.
+"""
+
+_DATA_PATH: Final = "clients use versions that have throttle_time_ms, and nothing may be added to this path"
+
+NEVER: Final[Mapping[int, str]] = {ApiKey.PRODUCE: _DATA_PATH, ApiKey.FETCH: _DATA_PATH}
+"""APIs that are not uplifted at all."""
+
+_PRODUCER_FENCED: Final = "the broker may answer PRODUCER_FENCED (KIP-588)"
+_TRANSACTION_ABORTABLE: Final = "the broker may answer TRANSACTION_ABORTABLE (KIP-890)"
+_USER_RESOURCES: Final = "there are resources of type user (KIP-373)"
+_STABLE: Final = "version 0 was an early access, gone with Kafka 4.1 (KIP-932)"
+
+EXCEPTIONS: Final[Mapping[tuple[int, int], str]] = {
+    (ApiKey.LIST_OFFSETS, 5): "the broker may answer OFFSET_NOT_AVAILABLE (KIP-207)",
+    (ApiKey.LIST_OFFSETS, 7): "timestamp -3 means the record with the greatest timestamp (KIP-734)",
+    (ApiKey.LIST_OFFSETS, 8): "timestamp -4 means the first offset on local disk (KIP-405)",
+    (ApiKey.LIST_OFFSETS, 9): "timestamp -5 means the last offset in remote storage (KIP-1005)",
+    (ApiKey.LIST_OFFSETS, 11): "timestamp -6 means the first offset not yet in remote storage (KIP-1023)",
+    (ApiKey.OFFSET_COMMIT, 9): "members of the consumer protocol commit in it (KIP-848)",
+    (ApiKey.OFFSET_FETCH, 1): "version 0 reads offsets from ZooKeeper",
+    (ApiKey.FIND_COORDINATOR, 5): _TRANSACTION_ABORTABLE,
+    (ApiKey.FIND_COORDINATOR, 6): "share groups have coordinators (KIP-932)",
+    (ApiKey.JOIN_GROUP, 4): "the broker tells a new member its id and has it join again (KIP-394)",
+    (ApiKey.SASL_HANDSHAKE, 1): "SASL's tokens follow in requests instead of bare (KIP-152)",
+    (ApiKey.API_VERSIONS, 4): "the broker names features that may be at 0 (KAFKA-17011)",
+    (ApiKey.INIT_PRODUCER_ID, 4): _PRODUCER_FENCED,
+    (ApiKey.INIT_PRODUCER_ID, 5): _TRANSACTION_ABORTABLE,
+    (ApiKey.ADD_PARTITIONS_TO_TXN, 2): _PRODUCER_FENCED,
+    (ApiKey.ADD_PARTITIONS_TO_TXN, 5): _TRANSACTION_ABORTABLE,
+    (ApiKey.ADD_OFFSETS_TO_TXN, 2): _PRODUCER_FENCED,
+    (ApiKey.ADD_OFFSETS_TO_TXN, 4): _TRANSACTION_ABORTABLE,
+    (ApiKey.END_TXN, 2): _PRODUCER_FENCED,
+    (ApiKey.END_TXN, 4): _TRANSACTION_ABORTABLE,
+    (ApiKey.TXN_OFFSET_COMMIT, 4): _TRANSACTION_ABORTABLE,
+    (ApiKey.TXN_OFFSET_COMMIT, 5): "the request adds the group to the transaction by itself (KIP-890)",
+    (ApiKey.DESCRIBE_ACLS, 3): _USER_RESOURCES,
+    (ApiKey.CREATE_ACLS, 3): _USER_RESOURCES,
+    (ApiKey.DELETE_ACLS, 3): _USER_RESOURCES,
+    (ApiKey.BROKER_REGISTRATION, 4): "the broker's features may be at 0 (KAFKA-17011)",
+    (ApiKey.SHARE_GROUP_HEARTBEAT, 1): _STABLE,
+    (ApiKey.SHARE_GROUP_DESCRIBE, 1): _STABLE,
+    (ApiKey.SHARE_ACKNOWLEDGE, 1): _STABLE,
+}
+"""Steps that change nothing on the wire and are not taken: what they mean instead, none of it about quotas."""
+
+_MAY_REFUSE: Final = "topics may be refused with error 89, which Weir does (KIP-599)"
+
+TRANSLATED: Final[Mapping[tuple[int, int], Taken]] = {
+    (ApiKey.FIND_COORDINATOR, 1): Taken(
+        Kind.TRANSLATE,
+        "key_type must be 0 (a group), else UNSUPPORTED_VERSION; the response has throttle_time_ms and "
+        "error_message, which is null",
+    ),
+    (ApiKey.CREATE_TOPICS, 1): Taken(
+        Kind.TRANSLATE,
+        "validate_only must be false, else UNSUPPORTED_VERSION; error_message is null",
+    ),
+    (ApiKey.CREATE_TOPICS, 4): Taken(
+        Kind.TRANSLATE,
+        "the broker's default number of partitions or replicas (-1) cannot be asked for: UNSUPPORTED_VERSION "
+        "(KIP-464)",
+    ),
+    (ApiKey.CREATE_TOPICS, 5): Taken(
+        Kind.TRANSLATE,
+        "flexible encoding; the response's num_partitions and replication_factor are -1, configs null: not "
+        "known (KIP-525)",
+    ),
+    (ApiKey.CREATE_TOPICS, 6): Taken(Kind.PATCH, _MAY_REFUSE),
+    (ApiKey.DELETE_TOPICS, 3): Taken(
+        Kind.PATCH,
+        "TOPIC_DELETION_DISABLED may be the answer; an older broker gives the error that it has for it",
+    ),
+    (ApiKey.DELETE_TOPICS, 4): Taken(Kind.TRANSLATE, "flexible encoding"),
+    (ApiKey.DELETE_TOPICS, 5): Taken(
+        Kind.TRANSLATE, f"{_MAY_REFUSE}; error_message is null where the broker's own errors are passed on"
+    ),
+    (ApiKey.CREATE_PARTITIONS, 2): Taken(Kind.TRANSLATE, "flexible encoding"),
+    (ApiKey.CREATE_PARTITIONS, 3): Taken(Kind.PATCH, _MAY_REFUSE),
+}
+"""Steps that are taken although the rule does not tell so."""
+
+
+@cache
+def taken(api_key: int, version: int) -> Taken | None:
+    """How, and why, the step from `version` - 1 to `version` is taken; None if it is not."""
+    known = versions(api_key)
+    if api_key in NEVER or known is None or version not in known or version - 1 not in known:
+        return None
+    by_hand = TRANSLATED.get((api_key, version))
+    if by_hand is not None or (api_key, version) in EXCEPTIONS:
+        return by_hand
+    change = step(api_key, version).change
+    if change is Change.THROTTLE:
+        return Taken(Kind.THROTTLE, "the response has throttle_time_ms")
+    if change is Change.SAME and BACKS_OFF_FROM.get(api_key) == version:
+        return Taken(Kind.PATCH, "clients wait out throttle_time_ms by themselves (KIP-219)")
+    return None
+
+
+def reach(api_key: int, broker_max: int) -> int:
+    """The highest version that can be offered for a broker whose newest is `broker_max`."""
+    version = broker_max
+    while taken(api_key, version + 1) is not None:
+        version += 1
+    return version
+
+
+def may_be_uplifted(api_key: int, version: int) -> bool:
+    """Whether there can be a broker that lacks this version and is offered with it."""
+    return taken(api_key, version) is not None
+
+
+def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
+    """How a request reaches a broker with these versions; None if as it is, or not at all."""
+    if not broker or not broker.max < version <= reach(api_key, broker.max):
+        return None
+    crossed = range(broker.max + 1, version + 1)
+    kind = max(found.kind for each in crossed if (found := taken(api_key, each)) is not None)
+    positions = [position for each in crossed if (position := step(api_key, each).throttle) is not None]
+    return Route(
+        broker_version=broker.max,
+        kind=kind,
+        throttle=positions[0] if kind is Kind.THROTTLE else None,
+        broker_waits=BACKS_OFF_FROM.get(api_key) in crossed and _has_throttle(api_key, broker.max),
+    )
+
+
+def _has_throttle(api_key: int, version: int) -> bool:
+    return place(response_type(api_key), version, THROTTLE_FIELD) is not None
+
+
+def offered(broker: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
+    """What clients are told, by API key: what both the broker and Weir know, and what Weir adds."""
+    return {
+        api_key: VersionRange(both.min, reach(api_key, both.max))
+        for api_key, theirs in broker.items()
+        if (ours := versions(api_key)) is not None and (both := ours.intersect(theirs))
+    }
+
+
+def beyond(request: Message, broker_version: int) -> str | None:
+    """What a request means that no field of `broker_version` is there for; None if nothing.
+
+    Fields that the older version lacks are not looked at: encoding refuses them (EncodeError) unless they
+    have their defaults.
+    """
+    if isinstance(request, CreateTopicsRequest) and broker_version < 4 and _wants_defaults(request):
+        return "default partitions or replication factor, which the broker does not know (KIP-464)"
+    return None
+
+
+def _wants_defaults(request: CreateTopicsRequest) -> bool:
+    return any(
+        not topic.assignments and -1 in (topic.num_partitions, topic.replication_factor)
+        for topic in request.topics
+    )
