@@ -1,6 +1,7 @@
 """The quotas in force: one table for all, and what each broker's clients have used of it.
 
-Quotas are per broker, as in Kafka: a client has its whole budget at each broker that it talks to.
+Byte rates are per broker, as in Kafka: a client has its whole budget at each broker that it talks to.
+Mutations are per cluster, for its controller limits them: one budget, whichever listener they come to.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import trio
 
 from proxy.config import ConfigError
 from quotas import BrokerQuotas, QuotaFileError, QuotaTable, parse
+from quotas.budgets import mutation_rates
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 log = structlog.get_logger("weir.quotas")
@@ -25,12 +27,19 @@ class QuotaBook:
         table: QuotaTable,
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
+        controller_num_samples: int = NUM_SAMPLES_DEFAULT,
+        controller_window_s: int = WINDOW_S_DEFAULT,
     ) -> None:
-        """The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+        """The numbers are `quota.window.num` and `quota.window.size.seconds`, and the same two of
+        `controller.quota.window`.
+        """
         self._table = table
         self._num_samples = num_samples
         self._window_s = window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
+        self.mutations = mutation_rates(controller_num_samples, controller_window_s)
+        """The budgets of partition mutations, shared by all brokers."""
+        self.mutations.update(table)
         self.changes = 0
         """How often another table came into force."""
 
@@ -49,7 +58,7 @@ class QuotaBook:
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = BrokerQuotas.create(
-                self._table, self._num_samples, self._window_s
+                self._table, self._num_samples, self._window_s, self.mutations
             )
         return quotas
 
@@ -57,6 +66,7 @@ class QuotaBook:
         """Put another table in force, also for open connections; what was used stays."""
         self._table = table
         self.changes += 1
+        self.mutations.update(table)
         for quotas in self._brokers.values():
             quotas.update(table)
 

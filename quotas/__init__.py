@@ -10,6 +10,7 @@ their limits; a session asks these for its `Budget`, and charges it.
 
 from quotas.budgets import BrokerQuotas, Budget, ClientQuotas, Payers
 from quotas.entities import DEFAULT, Entity, Tags
+from quotas.mutations import MutationBudget, MutationCharge
 from quotas.quota_file import QuotaFileError, parse, render
 from quotas.table import QuotaKey, QuotaTable
 
@@ -19,6 +20,8 @@ __all__ = [
     "Budget",
     "ClientQuotas",
     "Entity",
+    "MutationBudget",
+    "MutationCharge",
     "Payers",
     "QuotaFileError",
     "QuotaKey",

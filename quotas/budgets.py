@@ -16,8 +16,9 @@ wait.
 
 To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `Payers`. Request
 time differs from bandwidth only in that no wait is longer than one window (`_ONE_WINDOW_AT_MOST`).
-Mutations are counted by a bucket instead of a rate (`bucket`), and so will bring a class beside `Budget`,
-with the same tags and limit.
+
+Mutations have budgets of their own kind (`mutations`), and one `ClientQuotas` for all brokers of a cluster: a
+controller enforces their quota. Sessions look them up request by request.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from quotas.mutations import MutationBudget
 from quotas.rate import Rate
 from quotas.remembered import is_long, names_kept, names_of_crowd
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
@@ -34,7 +36,7 @@ from quotas.table import QuotaKey, QuotaTable
 from quotas.throttle import INT32_MAX, fetch_cap, throttle_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from quotas.entities import Tags
 
@@ -131,6 +133,22 @@ class Budget:
         return self._rate.peek(now_ms)
 
 
+class Account(Protocol):
+    """What `ClientQuotas` needs of a budget, whatever it counts: see `Budget`."""
+
+    tags: Tags
+    charged: float
+    charged_ms: int
+    throttled: int
+    throttle_ms_total: int
+
+    def set_limit(self, limit: float) -> None: ...
+    def at_rest(self, now_ms: int) -> bool: ...
+
+
+A_co = TypeVar("A_co", bound=Account, covariant=True)
+
+
 @dataclass(slots=True)
 class Totals:
     """What several budgets have counted, summed."""
@@ -138,45 +156,43 @@ class Totals:
     charged: float = 0
     throttled: int = 0
     throttle_ms: int = 0
+    refused: int = 0
+    """Topics of mutation budgets; nothing else is refused."""
 
-    def add(self, budget: Budget) -> None:
+    def add(self, budget: Account) -> None:
         """Count one more budget."""
         self.charged += budget.charged
         self.throttled += budget.throttled
         self.throttle_ms += budget.throttle_ms_total
+        if isinstance(budget, MutationBudget):
+            self.refused += budget.refused
 
 
-class ClientQuotas:
-    """The budgets of one quota key on one broker."""
+class ClientQuotas(Generic[A_co]):
+    """The budgets of one quota key on one broker, or in one cluster."""
 
     __slots__ = (
         "_budgets",
         "_crowded",
         "_limits",
+        "_make",
         "_next_expiry_ms",
         "_next_room_ms",
-        "_num_samples",
-        "_throttle_ms_max",
-        "_window_s",
         "forgotten",
         "generation",
         "key",
     )
 
-    def __init__(
-        self, key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
-    ) -> None:
-        """Begin without any limit. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+    def __init__(self, key: QuotaKey, make: Callable[[Tags, float, int], A_co]) -> None:
+        """Begin without any limit; `make` makes a budget from tags, limit and the time in ms."""
         self.key = key
         self.generation = 0
         """Grows whenever a budget (or None) that was looked up earlier may no longer be the right one, or has
         another limit.
         """
-        self._num_samples = num_samples
-        self._window_s = window_s
-        self._throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
+        self._make = make
         self._limits = QuotaTable().limits(key)
-        self._budgets: dict[Tags, Budget] = {}
+        self._budgets: dict[Tags, A_co] = {}
         self._next_expiry_ms: float = -math.inf
         """No budget can be idle for long enough before this time."""
         self._next_room_ms: float = -math.inf
@@ -185,7 +201,7 @@ class ClientQuotas:
         self.forgotten = Totals()
         """What the budgets that were forgotten had counted."""
 
-    def budget(self, user: str, client_id: str, now_ms: int) -> Budget | None:
+    def budget(self, user: str, client_id: str, now_ms: int) -> A_co | None:
         """The budget that a client draws on; None if nothing limits it.
 
         `user` is the name of its principal, without type; a null client-id is the empty one. Keep the answer
@@ -203,17 +219,8 @@ class ClientQuotas:
             self._crowded = self._crowded or crowd != tags
             tags = crowd
             budget = self._budgets.get(tags)
-        return budget or self._new(tags, limit.value, now_ms)
-
-    def _new(self, tags: Tags, limit: float, now_ms: int) -> Budget:
-        budget = self._budgets[tags] = Budget(
-            tags,
-            limit,
-            now_ms,
-            num_samples=self._num_samples,
-            window_s=self._window_s,
-            throttle_ms_max=self._throttle_ms_max,
-        )
+        if budget is None:
+            budget = self._budgets[tags] = self._make(tags, limit.value, now_ms)
         return budget
 
     def _make_room(self, now_ms: int) -> bool:
@@ -243,8 +250,10 @@ class ClientQuotas:
             self.generation += 1
 
     def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on."""
+        """Use the limits of `table` from now on. Nothing to do if it is in force already."""
         limits = table.limits(self.key)
+        if limits is self._limits:
+            return
         if not limits.same_as(self._limits):
             self.generation += 1
         self._limits = limits
@@ -269,7 +278,7 @@ class ClientQuotas:
         """How many budgets are remembered."""
         return len(self._budgets)
 
-    def __iter__(self) -> Iterator[Budget]:
+    def __iter__(self) -> Iterator[A_co]:
         """The budgets that are remembered, each with its `tags`."""
         return iter(self._budgets.values())
 
@@ -281,16 +290,54 @@ class Payers(NamedTuple):
     fetch: Budget | None
 
 
+def byte_rates(
+    key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
+) -> ClientQuotas[Budget]:
+    """The budgets of a rate. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+    throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
+
+    def make(tags: Tags, limit: float, now_ms: int) -> Budget:
+        return Budget(
+            tags,
+            limit,
+            now_ms,
+            num_samples=num_samples,
+            window_s=window_s,
+            throttle_ms_max=throttle_ms_max,
+        )
+
+    return ClientQuotas(key, make)
+
+
+def mutation_rates(
+    num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
+) -> ClientQuotas[MutationBudget]:
+    """The budgets of partition mutations. The numbers are `controller.quota.window.num` and
+    `controller.quota.window.size.seconds`.
+    """
+
+    def make(tags: Tags, limit: float, now_ms: int) -> MutationBudget:
+        return MutationBudget(tags, limit, now_ms, num_samples=num_samples, window_s=window_s)
+
+    return ClientQuotas(QuotaKey.CONTROLLER_MUTATION_RATE, make)
+
+
 class BrokerQuotas:
     """All client quotas of one broker. Change them through this object, so that `generation` knows."""
 
-    __slots__ = ("_all", "fetch", "generation", "produce")
+    __slots__ = ("_all", "fetch", "generation", "mutations", "produce")
 
-    def __init__(self, produce: ClientQuotas, fetch: ClientQuotas) -> None:
-        """Bundle the managers of this broker's quotas."""
+    def __init__(
+        self,
+        produce: ClientQuotas[Budget],
+        fetch: ClientQuotas[Budget],
+        mutations: ClientQuotas[MutationBudget],
+    ) -> None:
+        """Bundle the managers of this broker's quotas; brokers of one cluster have the same `mutations`."""
         self.produce = produce
         self.fetch = fetch
-        self._all = (produce, fetch)
+        self.mutations = mutations
+        self._all: tuple[ClientQuotas[Account], ...] = (produce, fetch, mutations)
         self.generation = 0
         """Grows with the generation of any of them: one comparison tells whether to look up anew."""
 
@@ -300,11 +347,16 @@ class BrokerQuotas:
         table: QuotaTable,
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
+        mutations: ClientQuotas[MutationBudget] | None = None,
     ) -> BrokerQuotas:
-        """The quotas of a broker with nothing used yet, under the limits of `table`."""
+        """The quotas of a broker with nothing used yet, under the limits of `table`.
+
+        `mutations` are the cluster's; by default those of a cluster of this one broker.
+        """
         quotas = cls(
-            ClientQuotas(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s),
-            ClientQuotas(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s),
+            byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s),
+            byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s),
+            mutation_rates() if mutations is None else mutations,
         )
         quotas.update(table)
         return quotas
@@ -319,7 +371,7 @@ class BrokerQuotas:
 
     def update(self, table: QuotaTable) -> None:
         """Use the limits of `table` from now on."""
-        for quotas in self._all:
+        for quotas in self._all:  # what brokers share does it for the first of them
             quotas.update(table)
         self._note_generation()
 

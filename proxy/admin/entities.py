@@ -81,14 +81,14 @@ def read(book: QuotaBook, now_ms: int, reading: Reading, most: int = ENTITIES_MA
         yield
 
 
-def _pots(book: QuotaBook) -> Iterator[tuple[Pot, ClientQuotas]]:
+def _pots(book: QuotaBook) -> Iterator[tuple[Pot, ClientQuotas[Budget]]]:
     """Every kind of quota that is counted in bytes, at every broker."""
     for node_id, quotas in book.brokers.items():
         for kind in _byte_rates(quotas):
             yield Pot(node_id, kind.key.value), kind
 
 
-def _byte_rates(quotas: BrokerQuotas) -> tuple[ClientQuotas, ...]:
+def _byte_rates(quotas: BrokerQuotas) -> tuple[ClientQuotas[Budget], ...]:
     """A quota of another unit gets metrics of its own."""
     return quotas.produce, quotas.fetch
 

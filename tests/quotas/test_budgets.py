@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
-from quotas.budgets import IDLE_MS_MAX, UNLIMITED
+from quotas.budgets import IDLE_MS_MAX, UNLIMITED, byte_rates, mutation_rates
 from quotas.rate import Rate
 from quotas.throttle import INT32_MAX, throttle_ms
 from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
@@ -21,13 +21,15 @@ def limited(*quotas: tuple[Entity, float], key: QuotaKey = PRODUCE) -> QuotaTabl
     return QuotaTable({(whom, key): value for whom, value in quotas})
 
 
-def client_quotas(*quotas: tuple[Entity, float]) -> ClientQuotas:
-    made = ClientQuotas(PRODUCE)
+def client_quotas(*quotas: tuple[Entity, float]) -> ClientQuotas[Budget]:
+    made = byte_rates(PRODUCE)
     made.update(limited(*quotas))
     return made
 
 
-def budget_of(quotas: ClientQuotas, user: str = "alice", client_id: str = "app", now_ms: int = 0) -> Budget:
+def budget_of(
+    quotas: ClientQuotas[Budget], user: str = "alice", client_id: str = "app", now_ms: int = 0
+) -> Budget:
     budget = quotas.budget(user, client_id, now_ms)
     assert budget is not None
     return budget
@@ -39,7 +41,7 @@ def budget_of(quotas: ClientQuotas, user: str = "alice", client_id: str = "app",
 @pytest.mark.parametrize("flow", THROTTLE.flows, ids=lambda flow: f"{flow.id} {flow.quota_type}")
 def test_kafkas_manager_says_the_same(flow: Flow) -> None:
     key = KEYS[flow.quota_type]
-    quotas = ClientQuotas(key, flow.num_samples, flow.window_s)
+    quotas = byte_rates(key, flow.num_samples, flow.window_s)
     configured = table(flow.quotas, key)
     quotas.update(configured)
     for step in flow.steps:
@@ -50,7 +52,7 @@ def test_kafkas_manager_says_the_same(flow: Flow) -> None:
             check_record(quotas, step, flow.t0_ms + step.t)
 
 
-def check_record(quotas: ClientQuotas, step: FlowStep, now_ms: int) -> None:
+def check_record(quotas: ClientQuotas[Budget], step: FlowStep, now_ms: int) -> None:
     budget = quotas.budget(step.user, step.client_id, now_ms)
     if step.limit is None:
         assert budget is None
@@ -100,7 +102,7 @@ def test_a_wait_too_long_for_a_response_is_cut_not_wrapped() -> None:
 
 
 def test_a_request_time_budget_waits_one_window_at_most() -> None:
-    quotas = ClientQuotas(QuotaKey.REQUEST_PERCENTAGE, window_s=2)
+    quotas = byte_rates(QuotaKey.REQUEST_PERCENTAGE, window_s=2)
     quotas.update(limited((ALICE, 1.0), key=QuotaKey.REQUEST_PERCENTAGE))
     assert budget_of(quotas).charge(10_000, 0) == 2000
 
@@ -129,7 +131,7 @@ def test_brokers_and_keys_share_nothing() -> None:
 def test_whom_nothing_limits_has_no_budget() -> None:
     quotas = client_quotas((ANY_APP, 1000.0))
     assert quotas.budget("alice", "", 0) is None
-    assert ClientQuotas(PRODUCE).budget("alice", "app", 0) is None
+    assert byte_rates(PRODUCE).budget("alice", "app", 0) is None
     assert len(quotas) == 0
 
 
@@ -187,7 +189,7 @@ def test_a_change_for_one_key_does_not_disturb_another() -> None:
 
 
 def test_the_bundle_knows_of_every_change() -> None:
-    quotas = BrokerQuotas(ClientQuotas(PRODUCE), ClientQuotas(FETCH))
+    quotas = BrokerQuotas(byte_rates(PRODUCE), byte_rates(FETCH), mutation_rates())
     seen = [quotas.generation]
     for configured in (limited((ALICE, 1.0)), limited((ALICE, 1.0), key=FETCH), QuotaTable()):
         quotas.update(configured)

@@ -3,7 +3,7 @@
 import pytest
 
 from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
-from quotas.budgets import IDLE_MS_MAX, ROOM_PAUSE_MS
+from quotas.budgets import IDLE_MS_MAX, ROOM_PAUSE_MS, byte_rates
 from quotas.remembered import NAME_CHARS_MAX, OTHERS, shortened
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -19,19 +19,19 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quotas.budgets.BUDGETS_MAX", MOST)
 
 
-def quotas_of(*limits: tuple[Entity, float]) -> ClientQuotas:
-    quotas = ClientQuotas(PRODUCE)
+def quotas_of(*limits: tuple[Entity, float]) -> ClientQuotas[Budget]:
+    quotas = byte_rates(PRODUCE)
     quotas.update(QuotaTable({(whom, PRODUCE): value for whom, value in limits}))
     return quotas
 
 
-def budget_of(quotas: ClientQuotas, client_id: str, now_ms: int = 0, user: str = "u") -> Budget:
+def budget_of(quotas: ClientQuotas[Budget], client_id: str, now_ms: int = 0, user: str = "u") -> Budget:
     budget = quotas.budget(user, client_id, now_ms)
     assert budget is not None
     return budget
 
 
-def fill(quotas: ClientQuotas, now_ms: int = 0, value: float = 1) -> None:
+def fill(quotas: ClientQuotas[Budget], now_ms: int = 0, value: float = 1) -> None:
     """As many clients as there is room for, each of which has just been charged."""
     number = 0
     while len(quotas) < MOST:

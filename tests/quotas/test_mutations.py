@@ -6,11 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import Tags
-from quotas.mutations import MutationBudget, MutationCharge
+from quotas import (
+    DEFAULT,
+    BrokerQuotas,
+    ClientQuotas,
+    Entity,
+    MutationBudget,
+    MutationCharge,
+    QuotaKey,
+    QuotaTable,
+    Tags,
+)
+from quotas.budgets import IDLE_MS_MAX, ROOM_PAUSE_MS, mutation_rates
+from quotas.remembered import OTHERS
 from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
 
+MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
 ALICE = Tags("alice", "")
+ANY_APP = Entity(client_id=DEFAULT)
 
 
 def budget_of(limit: float = 2.0, now_ms: int = 0, num_samples: int = 11) -> MutationBudget:
@@ -194,8 +207,8 @@ def test_a_finished_request_is_counted_once() -> None:
     charge = budget.begin(strict=True)
     admitted(charge, [30, 7, 7], 100)
     assert charge.finish(1100) == 3000
-    seen = (budget.charged, budget.refused, budget.throttled, budget.throttle_ms_total)
-    assert seen == (30, 2, 1, 3000)
+    assert (budget.charged, budget.refused) == (30, 2)
+    assert (budget.throttled, budget.throttle_ms_total) == (1, 3000)
     assert (budget.charged_ms, budget.throttled_until_ms) == (100, 4100)
 
 
@@ -249,3 +262,108 @@ def test_a_budget_that_somebody_waits_for_is_not_at_rest() -> None:
     budget.set_limit(1e6)  # so it is full after 11 s
     assert not budget.at_rest(19_999)
     assert budget.at_rest(20_000)
+
+
+# Whose they are
+
+
+def table(limit: float, entity: Entity = ANY_APP) -> QuotaTable:
+    return QuotaTable({(entity, MUTATIONS): limit})
+
+
+def looked_up(quotas: ClientQuotas[MutationBudget], client_id: str, now_ms: int = 0) -> MutationBudget:
+    budget = quotas.budget("alice", client_id, now_ms)
+    assert budget is not None
+    return budget
+
+
+def test_the_numbers_of_the_controller_s_window_count() -> None:
+    quotas = mutation_rates(num_samples=100, window_s=2)
+    quotas.update(table(5.0))
+    assert looked_up(quotas, "app").tokens(0) == 1000
+
+
+def test_a_new_limit_keeps_what_was_taken_and_who_waits_waits() -> None:
+    quotas = mutation_rates()
+    quotas.update(table(2.0))
+    budget = looked_up(quotas, "app")
+    charge = budget.begin(strict=True)
+    assert admitted(charge, [30, 1]) == [True, False]
+    quotas.update(table(4.0))
+    assert (budget.limit, budget.tokens(0)) == (4.0, -8)
+    assert charge.finish(0) == 4000
+    assert looked_up(quotas, "app") is budget
+    quotas.update(QuotaTable())
+    assert quotas.budget("alice", "app", 0) is None
+    assert budget.limit == math.inf
+
+
+def test_brokers_of_one_cluster_share_mutation_budgets() -> None:
+    cluster = mutation_rates()
+    one, other = (BrokerQuotas.create(table(2.0), mutations=cluster) for _ in range(2))
+    budget = looked_up(one.mutations, "app")
+    assert looked_up(other.mutations, "app") is budget
+    assert looked_up(BrokerQuotas.create(table(2.0)).mutations, "app") is not budget
+
+
+def test_every_broker_s_sessions_notice_that_mutations_are_limited() -> None:
+    """What a session remembers of a request may be that nothing limits its client."""
+    cluster = mutation_rates()
+    brokers = [BrokerQuotas.create(QuotaTable(), mutations=cluster) for _ in range(2)]
+    for configured in (table(2.0), table(3.0), QuotaTable()):
+        before = [quotas.generation for quotas in brokers]
+        for quotas in brokers:
+            quotas.update(configured)
+        assert all(quotas.generation > seen for quotas, seen in zip(brokers, before, strict=True))
+
+
+class Counting(MutationBudget):
+    """Counts how often it is given a limit."""
+
+    __slots__ = ("given",)
+
+    def __init__(self, tags: Tags, limit: float, now_ms: int) -> None:
+        super().__init__(tags, limit, now_ms)
+        self.given = 0
+
+    def set_limit(self, limit: float) -> None:
+        super().set_limit(limit)
+        self.given += 1
+
+
+def test_what_brokers_share_is_updated_and_expired_once() -> None:
+    cluster = ClientQuotas(MUTATIONS, Counting)
+    cluster.update(table(2.0))
+    brokers = [BrokerQuotas.create(table(2.0), mutations=cluster) for _ in range(3)]
+    (budget,) = (cluster.budget("alice", "app", 0),)
+    assert isinstance(budget, Counting)
+    changed = table(3.0)
+    given = budget.given
+    for quotas in brokers:
+        quotas.update(changed)
+    assert budget.given == given + 1
+    assert sum(quotas.expire(IDLE_MS_MAX) for quotas in brokers) == 1
+
+
+def test_newcomers_share_a_budget_while_all_others_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quotas.budgets.BUDGETS_MAX", 5)
+    quotas = mutation_rates()
+    quotas.update(table(2.0))
+    for number in range(5):
+        looked_up(quotas, f"app-{number}").begin(strict=True).admit(22, 0)
+    crowd = looked_up(quotas, "newcomer", 10_999)
+    assert crowd.tags == Tags("", OTHERS)
+    assert looked_up(quotas, "another", 10_999) is crowd
+    own = looked_up(quotas, "newcomer", 10_999 + ROOM_PAUSE_MS)
+    assert own.tags == Tags("", "newcomer"), "after 11 s the others' buckets are full again"
+
+
+def test_totals_keep_what_forgotten_budgets_had_counted() -> None:
+    quotas = mutation_rates()
+    quotas.update(table(2.0))
+    charge = looked_up(quotas, "app").begin(strict=True)
+    admitted(charge, [30, 1, 1])
+    charge.finish(0)
+    assert quotas.expire(IDLE_MS_MAX) == 1
+    total = quotas.forgotten
+    assert (total.charged, total.refused, total.throttled, total.throttle_ms) == (30, 2, 1, 4000)

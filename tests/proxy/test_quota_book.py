@@ -1,0 +1,51 @@
+"""One book for a cluster: byte rates count at each broker, mutations once for all of them."""
+
+from __future__ import annotations
+
+from proxy.quota_book import QuotaBook
+from quotas import Entity, MutationBudget, QuotaKey, QuotaTable
+from quotas.budgets import IDLE_MS_MAX
+
+APP = Entity(client_id="app")
+
+
+def table(rate: float) -> QuotaTable:
+    return QuotaTable(
+        {(APP, QuotaKey.CONTROLLER_MUTATION_RATE): rate, (APP, QuotaKey.PRODUCER_BYTE_RATE): 1000.0}
+    )
+
+
+def mutations_at(book: QuotaBook, node_id: int | None) -> MutationBudget:
+    budget = book.of(node_id).mutations.budget("alice", "app", 0)
+    assert budget is not None
+    return budget
+
+
+def test_mutations_at_any_broker_are_charged_to_one_budget() -> None:
+    book = QuotaBook(table(2.0))
+    assert mutations_at(book, 0).begin(strict=True).admit(30, 0)
+    assert not mutations_at(book, 1).begin(strict=True).admit(1, 0)
+    assert not mutations_at(book, None).begin(strict=True).admit(1, 0)
+    assert book.of(0).payers("alice", "app", 0).produce is not book.of(1).payers("alice", "app", 0).produce
+
+
+def test_a_change_of_the_table_reaches_them_also_before_any_broker_is_known() -> None:
+    book = QuotaBook(QuotaTable())
+    book.update(table(2.0))
+    budget = book.mutations.budget("alice", "app", 0)
+    assert mutations_at(book, 5) is budget
+    book.update(table(3.0))
+    assert budget is not None
+    assert budget.limit == 3.0
+
+
+def test_the_controller_s_window_is_its_own() -> None:
+    book = QuotaBook(table(2.0), num_samples=3, controller_num_samples=100, controller_window_s=2)
+    assert mutations_at(book, 0).tokens(0) == 400
+
+
+def test_a_budget_that_all_brokers_share_is_forgotten_once() -> None:
+    book = QuotaBook(table(2.0))
+    for node_id in range(3):
+        mutations_at(book, node_id)
+    assert book.expire(IDLE_MS_MAX) == 1
