@@ -4,7 +4,7 @@ A newer version is offered step by step. Taken are the steps that add nothing bu
 
 - by rule, every step that only adds throttle_time_ms to the response (KIP-124), and every step that changes
   nothing on the wire and tells clients to wait out throttle_time_ms by themselves (KIP-219);
-- by hand, the steps in `TRANSLATED`: the way to error 89 (KIP-599).
+- by hand, the steps in `BY_HAND`: the way to error 89 (KIP-599).
 
 `NEVER` and `EXCEPTIONS` say why the other steps of this kind are not taken.
 """
@@ -44,8 +44,8 @@ class Route(NamedTuple):
     throttle: Position | None
     """Where THROTTLE inserts the field; None for the other kinds."""
     broker_waits: bool
-    """The broker's throttle_time_ms is over when its response arrives (brokers before KIP-219 hold responses),
-    and a client in the offered version would wait for as long once more.
+    """The broker's throttle_time_ms is over when its response arrives, for brokers before KIP-219 hold it; a
+    client in the offered version would wait for as long once more.
     """
 
 
@@ -138,15 +138,21 @@ EXCEPTIONS: Final[Mapping[tuple[int, int], str]] = {
     (ApiKey.SHARE_GROUP_DESCRIBE, 1): _STABLE,
     (ApiKey.SHARE_ACKNOWLEDGE, 1): _STABLE,
 }
-"""Steps that change nothing on the wire and are not taken: what they mean instead, none of it about quotas."""
+"""Steps that change nothing on the wire, not taken: what they mean instead has nothing to do with quotas."""
 
+_HAS_THROTTLE: Final = "the response has throttle_time_ms (KIP-124)"
+_BACKS_OFF: Final = "clients wait out throttle_time_ms by themselves (KIP-219)"
 _MAY_REFUSE: Final = "topics may be refused with error 89, which Weir does (KIP-599)"
 
-TRANSLATED: Final[Mapping[tuple[int, int], Taken]] = {
+BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.FIND_COORDINATOR, 1): Taken(
         Kind.TRANSLATE,
         "key_type must be 0 (a group), else UNSUPPORTED_VERSION; the response has throttle_time_ms and "
         "error_message, which is null",
+    ),
+    (ApiKey.METADATA, 6): Taken(
+        Kind.PATCH,
+        f"{_BACKS_OFF}; LISTENER_NOT_FOUND may be the answer, for which an older broker has LEADER_NOT_AVAILABLE",
     ),
     (ApiKey.CREATE_TOPICS, 1): Taken(
         Kind.TRANSLATE,
@@ -174,7 +180,7 @@ TRANSLATED: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.CREATE_PARTITIONS, 2): Taken(Kind.TRANSLATE, "flexible encoding"),
     (ApiKey.CREATE_PARTITIONS, 3): Taken(Kind.PATCH, _MAY_REFUSE),
 }
-"""Steps that are taken although the rule does not tell so."""
+"""Steps that the rule does not cover, or not wholly."""
 
 
 @cache
@@ -183,14 +189,14 @@ def taken(api_key: int, version: int) -> Taken | None:
     known = versions(api_key)
     if api_key in NEVER or known is None or version not in known or version - 1 not in known:
         return None
-    by_hand = TRANSLATED.get((api_key, version))
+    by_hand = BY_HAND.get((api_key, version))
     if by_hand is not None or (api_key, version) in EXCEPTIONS:
         return by_hand
     change = step(api_key, version).change
     if change is Change.THROTTLE:
-        return Taken(Kind.THROTTLE, "the response has throttle_time_ms")
+        return Taken(Kind.THROTTLE, _HAS_THROTTLE)
     if change is Change.SAME and BACKS_OFF_FROM.get(api_key) == version:
-        return Taken(Kind.PATCH, "clients wait out throttle_time_ms by themselves (KIP-219)")
+        return Taken(Kind.PATCH, _BACKS_OFF)
     return None
 
 
@@ -226,10 +232,10 @@ def _has_throttle(api_key: int, version: int) -> bool:
     return place(response_type(api_key), version, THROTTLE_FIELD) is not None
 
 
-def offered(broker: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
+def offered(broker: Mapping[int, VersionRange], *, uplift: bool = True) -> dict[int, VersionRange]:
     """What clients are told, by API key: what both the broker and Weir know, and what Weir adds."""
     return {
-        api_key: VersionRange(both.min, reach(api_key, both.max))
+        api_key: VersionRange(both.min, reach(api_key, both.max)) if uplift else both
         for api_key, theirs in broker.items()
         if (ours := versions(api_key)) is not None and (both := ours.intersect(theirs))
     }
