@@ -5,6 +5,7 @@
     client_id = "<default>"          # every client-id of alice that has no quota of its own
     producer_byte_rate = 1_048_576   # bytes per second
     consumer_byte_rate = 2_097_152
+    controller_mutation_rate = 0.5   # partitions per second, created, added or deleted
 
 TOML. An entity needs `user`, `client_id` or both, each a name or "<default>", and at least one quota. One
 entity, one entry. A mistake raises `QuotaFileError`, whose message is one line: where, what, and what to do
@@ -21,6 +22,7 @@ producer_byte_rate = 1000
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from difflib import get_close_matches
@@ -35,11 +37,16 @@ if TYPE_CHECKING:
 ENTRY = "quota"
 DEFAULT_MARKER = DEFAULT.value
 NAME_KEYS = ("user", "client_id")
-QUOTA_KEYS = {key.value: key for key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)}
-"""What Weir enforces, and so accepts."""
+UNITS = {
+    QuotaKey.PRODUCER_BYTE_RATE: "a whole number of bytes/s",
+    QuotaKey.CONSUMER_BYTE_RATE: "a whole number of bytes/s",
+    QuotaKey.CONTROLLER_MUTATION_RATE: "a number of partitions/s",
+}
+"""What Weir enforces, and so accepts; and what its values are."""
+QUOTA_KEYS = {key.value: key for key in UNITS}
 LATER_KEYS = tuple(key.value for key in QuotaKey if key.value not in QUOTA_KEYS)
 RATE_MAX = 2**63 - 1
-"""Kafka keeps byte rates in a long."""
+"""Kafka keeps byte rates in a long. Mutation rates are doubles; no burst of them overflows one below this."""
 
 _HEADER = re.compile(rf"\s*\[\[\s*(?:{ENTRY}|\"{ENTRY}\"|'{ENTRY}')\s*\]\]")
 
@@ -74,7 +81,7 @@ def render(table: QuotaTable) -> str:
     """Write a quota file that `parse` reads back as an equal table.
 
     Raises QuotaFileError for what the format cannot say: a name that is literally `<default>`, a lone
-    surrogate in a name, a rate with a fraction, a quota that is not enforced yet.
+    surrogate in a name, a byte rate with a fraction, a quota that is not enforced yet.
     """
     return "\n".join(
         "".join(f"{line}\n" for line in _lines(entity, rates)) for entity, rates in table.entities()
@@ -157,8 +164,9 @@ class _Entry:
 
     def _rate(self, key: str) -> float:
         rate = self._entry[key]
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or rate != rate // 1:
-            raise self._error(f"{key} must be a whole number of bytes/s, not {_shown(rate)}", key)
+        quota_key = QUOTA_KEYS[key]
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not _is_unit(quota_key, rate):
+            raise self._error(f"{key} must be {UNITS[quota_key]}, not {_shown(rate)}", key)
         if rate <= 0:
             raise self._error(f"{key} must be above 0, not {_shown(rate)}; remove it to lift the limit", key)
         if rate > RATE_MAX:
@@ -198,7 +206,7 @@ def _lines(entity: Entity, rates: dict[QuotaKey, float]) -> Iterable[str]:
     for quota_key, rate in rates.items():
         if quota_key not in QUOTA_KEYS.values():
             raise QuotaFileError(f"{quota_key.value} of {entity} is not enforced yet; remove it")
-        yield f"{quota_key.value} = {_whole(entity, quota_key, rate)}"
+        yield f"{quota_key.value} = {_number(entity, quota_key, rate)}"
 
 
 def _written(key: str, name: Name) -> str:
@@ -211,10 +219,20 @@ def _written(key: str, name: Name) -> str:
     return name
 
 
-def _whole(entity: Entity, key: QuotaKey, rate: float) -> int:
-    if rate != rate // 1 or rate > RATE_MAX:
-        raise QuotaFileError(f"{key.value} of {entity} is {rate}; it must be a whole number up to {RATE_MAX}")
-    return int(rate)
+def _number(entity: Entity, key: QuotaKey, rate: float) -> str:
+    """A rate as TOML: without a point if it is whole, else such that it reads back exactly."""
+    if rate > float(RATE_MAX) or not _is_unit(key, rate):
+        raise QuotaFileError(f"{key.value} of {entity} is {rate}; it must be {UNITS[key]} up to {RATE_MAX}")
+    return str(min(int(rate), RATE_MAX)) if _is_whole(rate) else repr(rate)  # as a double it is 1 more
+
+
+def _is_unit(key: QuotaKey, rate: float) -> bool:
+    """Whether the rate is what `UNITS` says."""
+    return _is_whole(rate) or (key is QuotaKey.CONTROLLER_MUTATION_RATE and not math.isnan(rate))
+
+
+def _is_whole(rate: float) -> bool:
+    return rate == rate // 1  # not true of nan, nor of infinity
 
 
 def _quoted(text: str) -> str:

@@ -10,6 +10,9 @@ from quotas import DEFAULT, Entity, QuotaFileError, QuotaKey, QuotaTable, parse,
 from quotas.entities import Name
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
+KEYS = "producer_byte_rate, consumer_byte_rate, controller_mutation_rate"
+ANY_KEY = "producer_byte_rate or consumer_byte_rate or controller_mutation_rate"
 
 GOOD = """\
 # who may do what
@@ -24,6 +27,13 @@ producer_byte_rate = 1000
 consumer_byte_rate = 2e3
 """
 
+ALL_LEVELS = [
+    Entity(user, client_id)
+    for user in ("alice", DEFAULT, None)
+    for client_id in ("app", DEFAULT, None)
+    if user or client_id
+]
+
 
 def test_a_file_is_read() -> None:
     assert parse(GOOD) == QuotaTable(
@@ -32,6 +42,20 @@ def test_a_file_is_read() -> None:
             (Entity(client_id=DEFAULT), PRODUCE): 1000.0,
             (Entity(client_id=DEFAULT), FETCH): 2000.0,
         }
+    )
+
+
+@pytest.mark.parametrize("entity", ALL_LEVELS, ids=str)
+@pytest.mark.parametrize(("written", "rate"), [("5", 5.0), ("0.5", 0.5), ("1e-3", 0.001), ("2.0", 2.0)])
+def test_a_mutation_rate_may_have_a_fraction_at_every_level(
+    entity: Entity, written: str, rate: float
+) -> None:
+    parts = (("user", entity.user), ("client_id", entity.client_id))
+    names = "".join(
+        f'{key} = "{"<default>" if name is DEFAULT else name}"\n' for key, name in parts if name is not None
+    )
+    assert parse(f"[[quota]]\n{names}controller_mutation_rate = {written}\n") == QuotaTable(
+        {(entity, MUTATIONS): rate}
     )
 
 
@@ -61,10 +85,7 @@ REFUSED = [
     (
         "a key from nowhere",
         f"{A}zzz = 5\n",
-        (
-            '[[quota]] entry 1 (line 3): unknown key "zzz"; '
-            "known: user, client_id, producer_byte_rate, consumer_byte_rate"
-        ),
+        (f'[[quota]] entry 1 (line 3): unknown key "zzz"; known: user, client_id, {KEYS}'),
     ),
     (
         "a table with a slip",
@@ -124,6 +145,39 @@ REFUSED = [
             "not 9223372036854775808; remove it to lift the limit"
         ),
     ),
+    *(
+        (
+            f"{value} partitions",
+            f"{A}controller_mutation_rate = {value}\n",
+            (
+                "[[quota]] entry 1 (line 3): controller_mutation_rate must be a number of partitions/s, "
+                f"not {value}"
+            ),
+        )
+        for value in ("nan", "true", '"5/s"')
+    ),
+    *(
+        (
+            f"{value} partitions",
+            f"{A}controller_mutation_rate = {value}\n",
+            (
+                f"[[quota]] entry 1 (line 3): controller_mutation_rate must be above 0, not {value}; "
+                "remove it to lift the limit"
+            ),
+        )
+        for value in ("0", "-0.5", "-inf")
+    ),
+    *(
+        (
+            f"{value} partitions",
+            f"{A}controller_mutation_rate = {value}\n",
+            (
+                "[[quota]] entry 1 (line 3): controller_mutation_rate must be at most 9223372036854775807, "
+                f"not {value}; remove it to lift the limit"
+            ),
+        )
+        for value in ("inf", "1e+300")
+    ),
     (
         "nobody",
         "[[quota]]\nproducer_byte_rate = 5\n",
@@ -135,7 +189,7 @@ REFUSED = [
     (
         "nothing",
         A,
-        "[[quota]] entry 1 (line 1): sets no quota; add producer_byte_rate or consumer_byte_rate",
+        f"[[quota]] entry 1 (line 1): sets no quota; add {ANY_KEY}",
     ),
     (
         "an empty user",
@@ -163,12 +217,12 @@ REFUSED = [
             f"{A}{key} = 5\n",
             f"[[quota]] entry 1 (line 3): {key} is not enforced yet; remove it",
         )
-        for key in ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
+        for key in ("request_percentage", "connection_creation_rate")
     ),
     (
         "entries in one line have numbers only",
         'quota = [{user = "a", producer_byte_rate = 5}, {user = "b"}]\n',
-        "[[quota]] entry 2: sets no quota; add producer_byte_rate or consumer_byte_rate",
+        f"[[quota]] entry 2: sets no quota; add {ANY_KEY}",
     ),
     (
         "a header within a string misleads nobody",
@@ -246,12 +300,13 @@ names: st.SearchStrategy[Name] = st.one_of(
 entities = st.one_of(
     st.builds(Entity, names), st.builds(Entity, st.none(), names), st.builds(Entity, names, names)
 )
-tables = st.builds(
-    QuotaTable,
-    st.dictionaries(
-        st.tuples(entities, st.sampled_from([PRODUCE, FETCH])), st.integers(1, 2**53).map(float), max_size=8
-    ),
+byte_rates = st.dictionaries(
+    st.tuples(entities, st.sampled_from([PRODUCE, FETCH])), st.integers(1, 2**53).map(float), max_size=8
 )
+mutation_rates = st.dictionaries(
+    st.tuples(entities, st.just(MUTATIONS)), st.floats(0, 2.0**63, exclude_min=True), max_size=4
+)
+tables = st.builds(lambda some, others: QuotaTable({**some, **others}), byte_rates, mutation_rates)
 
 
 @given(tables)
@@ -261,18 +316,28 @@ def test_what_is_written_reads_back_equal(table: QuotaTable) -> None:
     assert parse(render(parse(text))) == table
 
 
+@pytest.mark.parametrize("key", [PRODUCE, MUTATIONS])
+def test_the_largest_rate_is_written_too(key: QuotaKey) -> None:
+    text = f'[[quota]]\nuser = "a"\n{key.value} = 9223372036854775807\n'
+    assert render(parse(text)) == text
+
+
 def test_a_written_file_looks_as_one_would_write_it() -> None:
     table = QuotaTable(
         {
             (Entity("alice", DEFAULT), PRODUCE): 1048576.0,
             (Entity(client_id='say "hi"'), FETCH): 10.0,
             (Entity("alice", DEFAULT), FETCH): 5.0,
+            (Entity("bob"), MUTATIONS): 0.5,
+            (Entity(client_id="deployer"), MUTATIONS): 20.0,
         }
     )
     assert render(table) == (
         '[[quota]]\nuser = "alice"\nclient_id = "<default>"\n'
         "producer_byte_rate = 1048576\nconsumer_byte_rate = 5\n"
         '\n[[quota]]\nclient_id = "say \\"hi\\""\nconsumer_byte_rate = 10\n'
+        '\n[[quota]]\nuser = "bob"\ncontroller_mutation_rate = 0.5\n'
+        '\n[[quota]]\nclient_id = "deployer"\ncontroller_mutation_rate = 20\n'
     )
     assert render(QuotaTable()) == ""
     assert tomllib.loads(render(table))["quota"][1]["client_id"] == 'say "hi"'
@@ -284,7 +349,13 @@ def test_a_written_file_looks_as_one_would_write_it() -> None:
         (Entity("<default>"), PRODUCE, 5.0, "cannot be told from the default"),
         (Entity("\ud800"), PRODUCE, 5.0, "is not valid Unicode"),
         (Entity("a"), PRODUCE, 1.5, "producer_byte_rate of user a is 1.5; it must be a whole number"),
-        (Entity("a"), PRODUCE, 1e300, "whole number up to"),
+        (Entity("a"), PRODUCE, 1e300, r"a whole number of bytes/s up to"),
+        (
+            Entity("a"),
+            MUTATIONS,
+            1e300,
+            "controller_mutation_rate of user a is 1e\\+300; it must be a number",
+        ),
         (Entity("a"), QuotaKey.REQUEST_PERCENTAGE, 5.0, "request_percentage of user a is not enforced yet"),
     ],
 )
