@@ -38,12 +38,18 @@ def _options_of_settings(command: F) -> F:
         if isinstance(kind, msgspec.inspect.Metadata):
             description = str((kind.extra_json_schema or {}).get("description", ""))
             kind = kind.type
-        default = "" if field.default == "" else f"  [default: {field.default}]"
+        name = field.name.replace("_", "-")
+        if isinstance(kind, msgspec.inspect.BoolType):
+            default = name if field.default else f"no-{name}"
+            name = f"{name}/--no-{name}"
+        else:
+            default = str(field.default)
         option = click.option(
-            f"--{field.name.replace('_', '-')}",
+            f"--{name}",
             field.name,
             type=_click_type(kind),
-            help=description + default,
+            default=None,
+            help=f"{description}  [default: {default}]" if default else description,
         )
         command = option(command)
     return command
@@ -57,6 +63,8 @@ def _click_type(kind: msgspec.inspect.Type) -> click.ParamType[object]:
             return click.INT
         case msgspec.inspect.FloatType():
             return click.FLOAT
+        case msgspec.inspect.BoolType():
+            return click.BOOL
         case _:
             return click.STRING
 

@@ -1,14 +1,14 @@
 """Configuration: a TOML file, options of the command line over it, defaults beneath.
 
-Every key here is an option of `weir run` of the same name. What is wrong with either is one line:
-`ConfigError`.
+Every key here is an option of `weir run` of the same name. A few may also be written in tables (`IN_TABLES`).
+What is wrong with either is one line: `ConfigError`.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
@@ -63,6 +63,23 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quota_window_size_seconds: Annotated[int, _key("Seconds of each sample (quota.window.size.seconds).")] = (
         WINDOW_S_DEFAULT
     )
+    controller_quota_samples: Annotated[
+        int, _key("The burst of mutations is rate * samples * seconds (controller.quota.window.num).")
+    ] = NUM_SAMPLES_DEFAULT
+    controller_quota_window_seconds: Annotated[
+        int, _key("Seconds of each sample (controller.quota.window.size.seconds).")
+    ] = WINDOW_S_DEFAULT
+    auto_creation: Annotated[
+        Literal["permissive", "strict"],
+        _key(
+            "What an automatic topic creation over the mutation quota meets: permissive charges and mutes, "
+            "strict takes the permission to create out of Metadata requests."
+        ),
+    ] = "permissive"
+    uplift: Annotated[
+        bool,
+        _key("Offer clients newer versions than old brokers have, and translate, where nothing is lost."),
+    ] = True
     connections_max: Annotated[int, _key("Client connections at a time; each uses two descriptors.")] = 20_000
     frame_bytes_max: Annotated[int, _key("The largest request in bytes (socket.request.max.bytes).")] = (
         100 * 1024 * 1024
@@ -75,6 +92,14 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     log_format: Annotated[
         Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")
     ] = "auto"
+
+
+IN_TABLES: Final = {
+    "quotas.file": "quotas",
+    "quotas.controller.samples": "controller_quota_samples",
+    "quotas.controller.window_seconds": "controller_quota_window_seconds",
+}
+"""Where keys may stand as well: `[quotas]` and `[quotas.controller]` in the configuration file."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,33 +118,54 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
     ConfigError.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    written = _read(path) if path is not None else {}
-    where = f"{path}: " if path is not None else ""
-    if path is not None and isinstance(written.get("quotas"), str) and written["quotas"]:
-        written["quotas"] = str(path.parent / str(written["quotas"]))
-    for key, value in written.items():
-        _check_written(where, key, value)
+    written = _read_settings(path) if path is not None else {}
     return _check(msgspec.convert({**written, **given}, Settings))
 
 
-def _check_written(where: str, key: str, value: object) -> None:
+def _read_settings(path: Path) -> dict[str, object]:
+    """Read the settings in a file, paths in it relative to it. Raises ConfigError."""
+    settings: dict[str, object] = {}
+    places: dict[str, str] = {}
+    for place, value in _places(_read(path)):
+        key = IN_TABLES.get(place, place)
+        _check_written(f"{path}: ", place, key, value)
+        if key in settings:
+            raise ConfigError(f"{path}: {place} is {places[key]} once more: leave out one of them")
+        settings[key], places[key] = value, place
+    if settings.get("quotas"):
+        settings["quotas"] = str(path.parent / str(settings["quotas"]))
+    return settings
+
+
+def _places(written: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield what is written, and where; within tables that keys may stand in, as table.key."""
+    tables = {place.rpartition(".")[0] for place in IN_TABLES}
+    for place, value in written.items():
+        if place in tables and isinstance(value, dict):
+            yield from _places({f"{place}.{key}": inner for key, inner in value.items()})
+        else:
+            yield place, value
+
+
+def _check_written(where: str, place: str, key: str, value: object) -> None:
     """Raises ConfigError if there is no such key, or if it cannot have this value."""
     if key not in _FIELDS:
-        close = get_close_matches(key, _FIELDS, n=1)
+        close = get_close_matches(place, [*_FIELDS, *IN_TABLES], n=1)
         advice = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
-        raise ConfigError(f"{where}unknown key {key}: {advice}")
+        raise ConfigError(f"{where}unknown key {place}: {advice}")
     try:
         msgspec.convert(value, _FIELDS[key].type)
     except msgspec.ValidationError:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type)}") from None
+        raise ConfigError(f"{where}{place} is {shown}, must be {_wanted(_FIELDS[key].type)}") from None
 
 
 def _wanted(kind: object) -> str:
     origin = get_args(kind)[0]  # every type is annotated with its description
     if origin is str:
         return "text in quotes"
-    return {int: "a whole number", float: "a number"}.get(origin) or f"one of {', '.join(get_args(origin))}"
+    names = {int: "a whole number", float: "a number", bool: "true or false"}
+    return names.get(origin) or f"one of {', '.join(get_args(origin))}"
 
 
 _FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings)}
@@ -142,6 +188,9 @@ def _check(settings: Settings) -> Config:
         raise ConfigError("drain_timeout_s and first_node_id must not be negative")
     if not (settings.quota_window_num >= 2 and settings.quota_window_size_seconds >= 1):
         raise ConfigError("quota_window_num must be at least 2, quota_window_size_seconds at least 1")
+    for name in ("controller_quota_samples", "controller_quota_window_seconds"):
+        if not getattr(settings, name) >= 1:
+            raise ConfigError(f"{name} is {getattr(settings, name)}, must be at least 1")
     texts = [text.strip() for text in settings.upstream.split(",")]
     addresses = tuple(parse_address(text, "upstream") for text in texts if text)
     if not addresses:

@@ -37,9 +37,15 @@ def run(config: Config) -> None:
 
 
 def quota_book(config: Config, table: QuotaTable) -> QuotaBook:
-    """Put the table in force, with the configured window."""
+    """Put the table in force, with the configured windows."""
     settings = config.settings
-    return QuotaBook(table, settings.quota_window_num, settings.quota_window_size_seconds)
+    return QuotaBook(
+        table,
+        settings.quota_window_num,
+        settings.quota_window_size_seconds,
+        settings.controller_quota_samples,
+        settings.controller_quota_window_seconds,
+    )
 
 
 def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -21,6 +21,7 @@ from cli.main import main, weir
 from protocol.messages import ProduceRequest, ProduceResponse
 from proxy import config
 from proxy.run import quota_book
+from quotas import Entity, QuotaKey, QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.frames import request, response
 from tests.proxy.wire import quota_table
@@ -65,6 +66,11 @@ def written(path: Path, text: str) -> str:
         (["--upstream", "a:1", "--drain-timeout-s", "nan"], ["drain_timeout_s"]),
         (["--upstream", "a:1", "--drain-timeout-s", "-1"], ["drain_timeout_s", "must not be negative"]),
         (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id", "must not be negative"]),
+        (["--upstream", "a:1", "--controller-quota-samples", "0"], ["controller_quota_samples is 0", "1"]),
+        (
+            ["--upstream", "a:1", "--controller-quota-window-seconds", "-1"],
+            ["controller_quota_window_seconds is -1, must be at least 1"],
+        ),
         (["--upstream", "a:1", "--listen", ":65535"], ["broker_ports", "65535"]),
         (["--config", "no/such/file"], ["no/such/file: cannot read the configuration: No such file"]),
         (["--upstream", "a:1", "--quotas", "no/such"], ["no/such: cannot read the quota file: No such file"]),
@@ -90,6 +96,25 @@ def test_what_cannot_run_says_why_in_one_line(arguments: list[str], words: list[
         ("throttle_mode = 'wait'", "throttle_mode is 'wait', must be one of mute, hold"),
         ("connections_max = 1.5", "connections_max is 1.5, must be a whole number"),
         ("refresh_s = true", "refresh_s is true, must be a number"),
+        ("uplift = 1", "uplift is 1, must be true or false"),
+        ("uplift = 'no'", "uplift is 'no', must be true or false"),
+        ("auto_creation = 'off'", "auto_creation is 'off', must be one of permissive, strict"),
+        ("quotas = 3", "quotas is 3, must be text in quotes"),
+        ("quotas = ['a']", "quotas is ['a'], must be text in quotes"),
+        ("[quotas]\nfile = 3", "quotas.file is 3, must be text in quotes"),
+        ("[quotas.file]\nx = 3", "quotas.file is {'x': 3}, must be text in quotes"),
+        ("[quotas]\nfiles = 'a'", "unknown key quotas.files: did you mean quotas.file?"),
+        ("quotas.controller = 11", "unknown key quotas.controller: did you mean quotas.controller.samples?"),
+        ("[quotas.controler]\nsamples = 1", "unknown key quotas.controler: did you mean quotas.controller"),
+        ("[quotas.controller]\nsample = 1", "unknown key quotas.controller.sample: did you mean quotas.con"),
+        ("[quotas.controller]\nzzz = 1", "unknown key quotas.controller.zzz: did"),
+        ("[quotas.controller]\nsamples = 1.5", "quotas.controller.samples is 1.5, must be a whole number"),
+        ("[quotas.controller]\nwindow_seconds = true", "quotas.controller.window_seconds is true, must be"),
+        (
+            "controller_quota_samples = 5\n[quotas.controller]\nsamples = 5",
+            "quotas.controller.samples is controller_quota_samples once more: leave out one of them",
+        ),
+        ("[upstream]\nhost = 'a'", "upstream is {'host': 'a'}, must be text in quotes"),
     ],
 )
 def test_a_configuration_file_with_a_mistake_is_named(tmp_path: Path, text: str, words: str) -> None:
@@ -132,6 +157,70 @@ def test_the_window_of_rates_reaches_the_budgets() -> None:
     assert budget.charge(1000, 0) == 1000
 
 
+def test_the_window_of_mutations_reaches_the_budgets() -> None:
+    options = {"upstream": "a:1", "controller_quota_samples": 100, "controller_quota_window_seconds": 2}
+    limit = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 5.0})
+    book = quota_book(config.load(None, options), limit)
+    budget = book.of(0).mutations.budget("ANONYMOUS", "app", 0)
+    assert budget is not None
+    assert budget.tokens(0) == 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'quotas = "q.toml"\ncontroller_quota_samples = 100\ncontroller_quota_window_seconds = 2\n',
+        '[quotas]\nfile = "q.toml"\n[quotas.controller]\nsamples = 100\nwindow_seconds = 2\n',
+        'quotas = {file = "q.toml", controller = {samples = 100, window_seconds = 2}}\n',
+        'controller_quota_samples = 100\n[quotas]\nfile = "q.toml"\ncontroller.window_seconds = 2\n',
+    ],
+)
+def test_quota_settings_may_stand_in_tables(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text(f'upstream = "a:1"\n{text}')
+    loaded = config.load(file, {})
+    assert loaded.quota_file == tmp_path / "q.toml"
+    settings = loaded.settings
+    assert (settings.controller_quota_samples, settings.controller_quota_window_seconds) == (100, 2)
+    assert config.load(file, {"controller_quota_samples": 7}).settings.controller_quota_samples == 7
+    assert str(config.load(file, {"quotas": "mine.toml"}).quota_file) == "mine.toml"
+
+
+@pytest.mark.parametrize("text", ["[quotas]\n", "[quotas.controller]\n", "[quotas]\nfile = ''\n", ""])
+def test_tables_with_nothing_in_them_leave_the_defaults(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text(f'upstream = "a:1"\n{text}')
+    loaded = config.load(file, {})
+    assert loaded.quota_file is None
+    assert loaded.settings == config.load(None, {"upstream": "a:1"}).settings
+    settings = loaded.settings
+    assert (settings.controller_quota_samples, settings.controller_quota_window_seconds) == (11, 1)
+    assert (settings.uplift, settings.auto_creation) == (True, "permissive")
+
+
+@pytest.mark.parametrize(
+    ("written", "options", "uplift"),
+    [
+        ("", [], True),
+        ("", ["--no-uplift"], False),
+        ("uplift = false", [], False),
+        ("uplift = false", ["--uplift"], True),
+        ("uplift = true", ["--no-uplift"], False),
+    ],
+)
+def test_a_switch_not_given_leaves_what_the_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, options: list[str], *, uplift: bool
+) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text(f'upstream = "a:1"\n{written}\n')
+    ran: list[config.Config] = []
+    monkeypatch.setattr("cli.run.run_proxy", ran.append)
+    monkeypatch.setattr("proxy.logs.configure", lambda *_: None)
+    result = CliRunner().invoke(weir, ["run", "--config", str(file), *options])
+    assert result.exit_code == 0, result.output
+    assert [loaded.settings.uplift for loaded in ran] == [uplift]
+
+
 def test_an_option_is_relative_to_where_the_command_runs(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
     file.write_text('upstream = "file:1"\nquotas = "q.toml"\n')
@@ -152,6 +241,8 @@ def test_help_shows_every_key_and_examples_to_copy() -> None:
     assert result.exit_code == 0
     for field in config.Settings.__struct_fields__:
         assert f"--{field.replace('_', '-')}" in result.output
+    assert "--uplift / --no-uplift" in result.output
+    assert "[default: uplift]" in result.output
     assert "weir run --upstream kafka-1:9092 --listen 0.0.0.0:19092 --quotas quotas.toml" in result.output
     assert "[[quota]]" in result.output
 
