@@ -48,13 +48,10 @@ class Step(NamedTuple):
 
 @cache
 def step(api_key: int, version: int) -> Step:
-    """Return the step to `version`. Raises ValueError if the schemas lack that version or the one before."""
+    """Return the step to `version`. Raises UnknownVersionError if the schemas lack it, or the one before."""
+    headers_alike = _headers(api_key, version - 1) == _headers(api_key, version)
     found = schema.api(api_key)
-    if found is None:
-        raise ValueError(f"the schemas know no API {api_key}")
-    if _headers(api_key, version - 1) != _headers(api_key, version):
-        return Step(api_key, version, Change.OTHER, None)
-    if not alike(found.request.layout(version - 1), found.request.layout(version)):
+    if not headers_alike or found is None or not _requests_alike(found, version):
         return Step(api_key, version, Change.OTHER, None)
     return Step(api_key, version, *_response_change(found.response, version))
 
@@ -71,6 +68,10 @@ def steps(api_key: int) -> tuple[Step, ...]:
 
 def _headers(api_key: int, version: int) -> tuple[int, int]:
     return request_header_version(api_key, version), response_header_version(api_key, version)
+
+
+def _requests_alike(found: schema.Api, version: int) -> bool:
+    return alike(found.request.layout(version - 1), found.request.layout(version))
 
 
 def alike(old: Layout, new: Layout) -> bool:

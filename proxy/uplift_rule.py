@@ -152,7 +152,7 @@ BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     ),
     (ApiKey.METADATA, 6): Taken(
         Kind.PATCH,
-        f"{_BACKS_OFF}; LISTENER_NOT_FOUND may be the answer, for which an older broker has LEADER_NOT_AVAILABLE",
+        f"{_BACKS_OFF}; LISTENER_NOT_FOUND may be the answer, an older broker says LEADER_NOT_AVAILABLE",
     ),
     (ApiKey.CREATE_TOPICS, 1): Taken(
         Kind.TRANSLATE,
