@@ -1,4 +1,4 @@
-"""Reading the budgets: totals of all of them, and the figures of those that were charged the most.
+"""Reading the budgets of byte rates: totals, and the figures of those that were charged the most.
 
 Clients choose their client-ids, so the number of budgets is theirs to choose as well. Prometheus keeps every
 label value that it has ever seen: only the `ENTITIES_MAX` largest are shown one by one. All of them count in
@@ -13,17 +13,19 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from proxy.quota_book import QuotaBook
 from quotas import BrokerQuotas, Budget, ClientQuotas
-from quotas.budgets import Totals
+from quotas.budgets import Account, Totals
 
 ENTITIES_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 200
 """Kafka allows client-ids of 32 KB."""
 SLICE: Final = 1000
 """Budgets to look at in one go: about a millisecond."""
+
+A = TypeVar("A", bound=Account)
 
 
 class Pot(NamedTuple):
@@ -64,11 +66,8 @@ def read(book: QuotaBook, now_ms: int, reading: Reading, most: int = ENTITIES_MA
     largest: list[tuple[Pot, Budget]] = []
     for pot, kind in list(_pots(book)):
         total = reading.totals[pot] = copy(kind.forgotten)
-        budgets = iter(list(kind))  # it may change between two steps
         reading.counts[pot] = len(kind)
-        while part := list(islice(budgets, SLICE)):
-            for budget in part:
-                total.add(budget)
+        for part in counted(kind, total):
             candidates = [*largest, *((pot, budget) for budget in part)]
             largest = (
                 candidates if len(candidates) <= most else heapq.nlargest(most, candidates, key=_charged)
@@ -81,6 +80,15 @@ def read(book: QuotaBook, now_ms: int, reading: Reading, most: int = ENTITIES_MA
         yield
 
 
+def counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
+    """Add every budget to `total`; yield them in parts that take a millisecond or so."""
+    budgets = iter(list(kind))  # it may change between two steps
+    while part := list(islice(budgets, SLICE)):
+        for budget in part:
+            total.add(budget)
+        yield part
+
+
 def _pots(book: QuotaBook) -> Iterator[tuple[Pot, ClientQuotas[Budget]]]:
     """Every kind of quota that is counted in bytes, at every broker."""
     for node_id, quotas in book.brokers.items():
@@ -89,7 +97,7 @@ def _pots(book: QuotaBook) -> Iterator[tuple[Pot, ClientQuotas[Budget]]]:
 
 
 def _byte_rates(quotas: BrokerQuotas) -> tuple[ClientQuotas[Budget], ...]:
-    """A quota of another unit gets metrics of its own."""
+    """A quota of another unit gets metrics of its own, as `mutation_entities`."""
     return quotas.produce, quotas.fetch
 
 

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from protocol import schema
 from proxy.admin.entities import Entity, Pot, Reading, broker_label, read
+from proxy.admin.mutation_entities import MutationEntity, MutationReading, read_mutations
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
@@ -25,7 +26,8 @@ Row: TypeAlias = tuple[tuple[str, ...], float]
 """Label values, value."""
 
 BROKER_QUOTA = ("broker", "quota")
-ENTITY = (*BROKER_QUOTA, "user", "client_id")
+SHARERS = ("user", "client_id")
+ENTITY = (*BROKER_QUOTA, *SHARERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,10 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from read(sources.book, sources.now_ms(), reading)
     yield from _quotas(reading)
     yield from _entities(reading.shown)
+    mutations = MutationReading()
+    yield from read_mutations(sources.book, sources.now_ms(), mutations)
+    yield from _mutations(mutations)
+    yield from _mutation_entities(mutations.shown)
 
 
 def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
@@ -154,6 +160,55 @@ def _entities(shown: list[Entity]) -> Iterator[Metric]:
     )
     yield counters(
         "weir_entity_throttle_seconds", "Their throttle times.", lambda entity: entity.throttle_ms / 1000
+    )
+
+
+def _mutations(reading: MutationReading) -> Iterator[Metric]:
+    total = reading.totals
+    yield _counter("weir_mutation_partitions", "Partitions charged to any mutation quota.", total.charged)
+    yield _counter("weir_mutation_refused_topics", "Topics refused with error 89.", total.refused)
+    yield _counter(
+        "weir_mutation_throttles", "Mutation requests answered with a throttle time.", total.throttled
+    )
+    yield _counter("weir_mutation_throttle_seconds", "Their throttle times.", total.throttle_ms / 1000)
+    yield _gauge("weir_mutation_entities", "Mutation budgets remembered.", reading.count)
+    yield _gauge(
+        "weir_mutation_entities_hidden", "Mutation budgets without metrics of their own.", reading.hidden
+    )
+
+
+def _mutation_entities(shown: list[MutationEntity]) -> Iterator[Metric]:
+    def counters(name: str, meaning: str, of: Callable[[MutationEntity], float]) -> Metric:
+        return _counters(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
+
+    def gauges(name: str, meaning: str, of: Callable[[MutationEntity], float]) -> Metric:
+        return _gauges(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
+
+    yield counters("weir_mutation_entity_partitions", "Partitions charged.", lambda entity: entity.charged)
+    yield counters(
+        "weir_mutation_entity_refused_topics",
+        "Topics refused with error 89.",
+        lambda entity: entity.refused,
+    )
+    yield gauges(
+        "weir_mutation_entity_tokens",
+        "Partitions left of the burst; negative while requests are refused or throttled.",
+        lambda entity: entity.tokens,
+    )
+    yield gauges(
+        "weir_mutation_entity_limit_partitions_per_second",
+        "The quota; +Inf if it was removed.",
+        lambda entity: entity.limit,
+    )
+    yield counters(
+        "weir_mutation_entity_throttles",
+        "Mutation requests answered with a throttle time.",
+        lambda entity: entity.throttled,
+    )
+    yield counters(
+        "weir_mutation_entity_throttle_seconds",
+        "Their throttle times.",
+        lambda entity: entity.throttle_ms / 1000,
     )
 
 

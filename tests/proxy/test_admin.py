@@ -31,7 +31,7 @@ from proxy.poll import SelectorPollSet
 from proxy.quota_book import QuotaBook
 from proxy.reactor import Reactor
 from proxy.server import Server
-from quotas import DEFAULT, Entity, QuotaTable
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.cli.test_run import refused as refused_start
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
@@ -474,9 +474,12 @@ def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
             return super().poll(timeout, maxevents)
 
     async def main() -> int:
-        book = QuotaBook(quota_table(produce=1.0, entity=Entity(client_id=DEFAULT)))
+        limits = quota_table(produce=1.0, entity=Entity(client_id=DEFAULT))
+        mutations = {(Entity(client_id=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
+        book = QuotaBook(limits.altered(mutations))
         for number in range(ENTITIES_MAX):
             book.of(0).payers("ANONYMOUS", f"app-{number}", 0)
+            book.of(0).mutations.budget("ANONYMOUS", f"app-{number}", 0)
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
         sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: 0)
         before = turns
@@ -485,7 +488,7 @@ def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
 
     reactor = Reactor(monotonic_ms, Counting())
     try:
-        assert run_hosting_trio(reactor, main) >= 5 * ENTITIES_MAX / LINES, "five metrics of each entity"
+        assert run_hosting_trio(reactor, main) >= (5 + 6) * ENTITIES_MAX / LINES, "metrics of each entity"
     finally:
         reactor.close()
 

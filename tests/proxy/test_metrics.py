@@ -16,9 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from proxy import config
 from proxy.addresses import Address
-from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, Pot, Reading, read
+from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, SLICE, Pot, Reading, read
 from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
+from proxy.admin.mutation_entities import MutationReading, read_mutations
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.quota_book import QuotaBook
 from proxy.reactor import Reactor
@@ -201,6 +202,88 @@ def test_a_quota_that_was_removed_is_no_limit(server: Server) -> None:
     book.update(QuotaTable())
     limits = scraped(server, book).rows("weir_entity_limit_bytes_per_second")
     assert set(limits.values()) == {math.inf}
+
+
+# Mutations
+
+MUTATORS = '[[quota]]\nclient_id = "<default>"\ncontroller_mutation_rate = 5\n'
+
+
+def mutate(book: QuotaBook, client_id: str, *costs: int, now_ms: int = 0, node_id: int | None = 0) -> int:
+    """A strict request; the throttle time."""
+    budget = book.of(node_id).mutations.budget("ANONYMOUS", client_id, now_ms)
+    assert budget is not None
+    request = budget.begin(strict=True)
+    for cost in costs:
+        request.admit(cost, now_ms)
+    return request.finish(now_ms)
+
+
+@pytest.mark.parametrize("accept", PARSERS)
+def test_a_mutator_s_figures_are_those_of_its_budget_wherever_it_was_charged(
+    server: Server, accept: str
+) -> None:
+    """The example of KIP-599: 560 partitions at 5/s, of a burst of 500, leave 12 s to wait."""
+    book = QuotaBook(parse(MUTATORS), controller_num_samples=100)
+    assert mutate(book, "app", 560, node_id=0) == 0
+    assert mutate(book, "app", 1, 1, node_id=1) == 12_000
+    mutate(book, "other", 7)
+    page = scraped(server, book, now_ms=1000, accept=accept)
+    app = {"user": "", "client_id": "app"}
+    assert page.value("weir_mutation_entity_partitions_total", **app) == 560
+    assert page.value("weir_mutation_entity_tokens", **app) == -55
+    assert page.value("weir_mutation_entity_limit_partitions_per_second", **app) == 5
+    assert page.value("weir_mutation_entity_throttles_total", **app) == 1
+    assert page.value("weir_mutation_entity_throttle_seconds_total", **app) == 12
+    assert page.value("weir_mutation_entity_refused_topics_total", **app) == 2
+    assert page["weir_mutation_partitions_total"] == 567
+    assert page["weir_mutation_throttles_total"] == 1
+    assert page["weir_mutation_throttle_seconds_total"] == 12
+    assert page["weir_mutation_refused_topics_total"] == 2
+    assert (page["weir_mutation_entities"], page["weir_mutation_entities_hidden"]) == (2, 0)
+    assert page.rows("weir_entity_bytes_total") == {}
+
+
+def test_looking_at_mutations_does_not_change_what_is_decided(server: Server) -> None:
+    """Each reading of Kafka's bucket rounds."""
+    looked_at, alone = (QuotaBook(parse(MUTATORS.replace("5", "0.7"))) for _ in range(2))
+    for now_ms in range(0, 30_000, 700):
+        assert mutate(looked_at, "app", 1, now_ms=now_ms) == mutate(alone, "app", 1, now_ms=now_ms)
+        scraped(server, looked_at, now_ms=now_ms + 300)
+    budgets = [book.mutations.budget("", "app", now_ms) for book in (looked_at, alone)]
+    assert len({budget.tokens(now_ms) for budget in budgets if budget is not None}) == 1
+
+
+def test_totals_of_mutations_keep_what_expired_budgets_had_counted(server: Server) -> None:
+    book = QuotaBook(parse(MUTATORS))
+    mutate(book, "app", 60, 1)
+    assert book.expire(IDLE_MS_MAX) == 1
+    mutate(book, "app", 3, now_ms=IDLE_MS_MAX)
+    page = scraped(server, book, now_ms=IDLE_MS_MAX)
+    assert page["weir_mutation_partitions_total"] == 63
+    assert page["weir_mutation_refused_topics_total"] == 1
+    assert page["weir_mutation_entity_partitions_total"] == 3
+
+
+def test_a_mutation_quota_that_was_removed_is_no_limit(server: Server) -> None:
+    book = QuotaBook(parse(MUTATORS))
+    mutate(book, "app", 60)
+    book.update(QuotaTable())
+    page = scraped(server, book)
+    assert page["weir_mutation_entity_limit_partitions_per_second"] == math.inf
+    assert page["weir_mutation_entity_tokens"] == math.inf
+
+
+def test_a_hundred_thousand_mutators_are_read_in_steps_and_the_largest_shown() -> None:
+    book = QuotaBook(parse(MUTATORS))
+    for number in range(100_000):
+        mutate(book, f"app-{number}", number)
+    reading = MutationReading()
+    steps = sum(1 for _ in read_mutations(book, 0, reading))
+    assert steps >= 100_000 // SLICE
+    assert {entity.charged for entity in reading.shown} == set(range(100_000 - ENTITIES_MAX, 100_000))
+    assert (reading.count, reading.hidden) == (100_000, 100_000 - ENTITIES_MAX)
+    assert reading.totals.charged == sum(range(100_000))
 
 
 # Totals

@@ -1,0 +1,80 @@
+"""Reading the mutation budgets, as `entities` reads those of byte rates; they belong to no broker."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
+
+from proxy.admin.entities import ENTITIES_MAX, SLICE, counted, shortened
+from proxy.quota_book import QuotaBook
+from quotas import MutationBudget
+from quotas.budgets import Totals
+
+
+class MutationEntity(NamedTuple):
+    """The figures of one budget."""
+
+    labels: tuple[str, str]
+    """user, client_id."""
+    charged: float
+    """Partitions."""
+    tokens: float
+    """The balance now, in partitions."""
+    limit: float
+    """Partitions per second."""
+    throttled: int
+    throttle_ms: int
+    refused: int
+    """Topics."""
+
+
+@dataclass(slots=True)
+class MutationReading:
+    """All mutation budgets at one time, as far as they are shown."""
+
+    totals: Totals = field(default_factory=Totals)
+    """Of all budgets, shown or not, and of those that have expired."""
+    count: int = 0
+    """How many budgets are remembered."""
+    shown: list[MutationEntity] = field(default_factory=list)
+    hidden: int = 0
+    """How many are not among `shown`."""
+
+
+def read_mutations(
+    book: QuotaBook, now_ms: int, reading: MutationReading, most: int = ENTITIES_MAX
+) -> Iterator[None]:
+    """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work."""
+    reading.totals = copy(book.mutations.forgotten)
+    reading.count = len(book.mutations)
+    largest: list[MutationBudget] = []
+    for part in counted(book.mutations, reading.totals):
+        candidates = [*largest, *part]
+        largest = (
+            candidates
+            if len(candidates) <= most
+            else heapq.nlargest(most, candidates, key=attrgetter("charged"))
+        )
+        yield
+    reading.hidden = reading.count - len(largest)
+    remaining = iter(largest)
+    while some := list(islice(remaining, SLICE // 4)):
+        reading.shown += [_entity(budget, now_ms) for budget in some]
+        yield
+
+
+def _entity(budget: MutationBudget, now_ms: int) -> MutationEntity:
+    return MutationEntity(
+        labels=(shortened(budget.tags.user), shortened(budget.tags.client_id)),
+        charged=budget.charged,
+        tokens=budget.tokens(now_ms),
+        limit=budget.limit,
+        throttled=budget.throttled,
+        throttle_ms=budget.throttle_ms_total,
+        refused=budget.refused,
+    )
