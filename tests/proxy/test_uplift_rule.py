@@ -1,0 +1,354 @@
+"""Which versions uplift offers: every step decided, none that changes the meaning of anything."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pytest
+from hypothesis import given
+
+import tests.protocol
+from protocol import schema
+from protocol.api import ApiKey, request_header_version, response_header_version, versions
+from protocol.codec import codec, request_type, response_type
+from protocol.errors import EncodeError
+from protocol.messages import CreateTopicsRequest
+from protocol.steps import Change, steps
+from protocol.versions import VersionRange
+from proxy.uplift_rule import (
+    BACKS_OFF_FROM,
+    BY_HAND,
+    EXCEPTIONS,
+    NEVER,
+    Kind,
+    Route,
+    beyond,
+    may_be_uplifted,
+    offered,
+    reach,
+    route,
+    taken,
+)
+from tests.protocol.generate import messages, modest
+from tests.proxy.frames import request as request_frame
+
+if TYPE_CHECKING:
+    from protocol.steps import Step
+    from protocol.values import Message
+
+THROTTLE_TABLE: Final[list[dict[str, Any]]] = json.loads(
+    (Path(tests.protocol.__file__).parent / "data" / "throttle_fields.json").read_bytes()
+)["responses"]
+
+with warnings.catch_warnings():
+    warnings.simplefilter(
+        "ignore", DeprecationWarning
+    )  # it reads its schemas by a function deprecated in 3.11
+    BROKER_DATA: Final = importlib.import_module("kafka.protocol.broker_version_data")
+BROKER_API_VERSIONS: Final[dict[tuple[int, ...], dict[int, tuple[int, int]]]] = (
+    BROKER_DATA.BROKER_API_VERSIONS
+)
+
+KEYS: Final = schema.api_keys()
+EVERY: Final = [found for key in KEYS for found in steps(key)]
+TAKEN: Final = [found for found in EVERY if taken(found.api_key, found.version) is not None]
+
+
+def name(found: Step) -> str:
+    return f"{ApiKey(found.api_key).name}-v{found.version}"
+
+
+def broker_of(release: tuple[int, ...]) -> dict[int, VersionRange]:
+    """The versions of a broker, from kafka-python's records of real ones."""
+    return {int(key): VersionRange(*found) for key, found in BROKER_API_VERSIONS[release].items()}
+
+
+def added(release: tuple[int, ...]) -> dict[ApiKey, tuple[int, int]]:
+    """What uplift adds: the broker's newest, and the newest offered."""
+    broker = broker_of(release)
+    return {
+        ApiKey(key): (broker[key].max, found.max)
+        for key, found in offered(broker).items()
+        if found.max > broker[key].max
+    }
+
+
+# Decisions
+
+
+def test_every_step_that_changes_little_is_taken_or_has_a_reason_not_to_be() -> None:
+    """A new release of Kafka's schemas fails here until someone has decided."""
+    little = {(found.api_key, found.version) for found in EVERY if found.change is not Change.OTHER}
+    decided = {(found.api_key, found.version) for found in TAKEN} | EXCEPTIONS.keys()
+    undecided = {each for each in little - decided if each[0] not in NEVER}
+    assert undecided == set(), "take them in proxy/uplift_rule.py, or say there why not"
+
+
+def test_no_table_has_what_it_need_not_have() -> None:
+    little = {(found.api_key, found.version) for found in EVERY if found.change is not Change.OTHER}
+    assert EXCEPTIONS.keys() <= little
+    assert not EXCEPTIONS.keys() & BY_HAND.keys()
+    assert not {key for key, _version in (*EXCEPTIONS, *BY_HAND)} & NEVER.keys()
+
+
+def test_clients_back_off_from_the_versions_that_kafkas_classes_say() -> None:
+    theirs = {
+        row["api_key"]: row["client_backs_off_from"] for row in THROTTLE_TABLE if row["client_backs_off_from"]
+    }
+    assert theirs == BACKS_OFF_FROM
+
+
+@pytest.mark.parametrize("found", TAKEN, ids=name)
+def test_a_kind_is_enough_for_what_the_step_changes(found: Step) -> None:
+    decision = taken(found.api_key, found.version)
+    assert decision is not None
+    least = {Change.SAME: Kind.PATCH, Change.THROTTLE: Kind.THROTTLE, Change.OTHER: Kind.TRANSLATE}
+    assert decision.kind >= least[found.change]
+    assert decision.reason
+
+
+# What is offered
+
+
+def test_a_broker_of_0_10_2_is_offered_with_all_that_leads_to_a_throttle_time_or_error_89() -> None:
+    assert added((0, 10, 2)) == {
+        ApiKey.METADATA: (2, 3),
+        ApiKey.OFFSET_COMMIT: (2, 4),
+        ApiKey.OFFSET_FETCH: (2, 4),
+        ApiKey.FIND_COORDINATOR: (0, 2),
+        ApiKey.JOIN_GROUP: (1, 3),
+        ApiKey.HEARTBEAT: (0, 2),
+        ApiKey.LEAVE_GROUP: (0, 2),
+        ApiKey.SYNC_GROUP: (0, 2),
+        ApiKey.DESCRIBE_GROUPS: (0, 2),
+        ApiKey.LIST_GROUPS: (0, 2),
+        ApiKey.API_VERSIONS: (0, 2),
+        ApiKey.CREATE_TOPICS: (1, 6),
+        ApiKey.DELETE_TOPICS: (0, 5),
+    }
+
+
+def test_a_broker_of_1_1_is_offered_as_one_of_2_0_and_with_error_89() -> None:
+    """Kafka 2.0 brought KIP-219, and nothing else, to the APIs that had throttle_time_ms."""
+    broker, newer = broker_of((1, 1)), broker_of((2, 0))
+    mutations = {ApiKey.CREATE_TOPICS: (2, 6), ApiKey.DELETE_TOPICS: (1, 5), ApiKey.CREATE_PARTITIONS: (0, 3)}
+    others = {
+        key: (broker[key].max, newer[key].max)
+        for key in BACKS_OFF_FROM
+        if key not in (*mutations, *NEVER) and newer[key].max == broker[key].max + 1
+    }
+    not_only = {ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
+    assert added((1, 1)) == {key: found for key, found in others.items() if key not in not_only} | mutations
+
+
+@pytest.mark.parametrize(
+    ("release", "creations", "deletions", "partitions"),
+    [((2, 0), 3, 2, 1), ((2, 1), 3, 3, 1), ((2, 3), 3, 3, 1), ((2, 4), 5, 4, 1), ((2, 6), 5, 4, 2)],
+)
+def test_brokers_from_2_0_to_2_6_lack_error_89_only(
+    release: tuple[int, int], creations: int, deletions: int, partitions: int
+) -> None:
+    assert added(release) == {
+        ApiKey.CREATE_TOPICS: (creations, 6),
+        ApiKey.DELETE_TOPICS: (deletions, 5),
+        ApiKey.CREATE_PARTITIONS: (partitions, 3),
+    }
+
+
+@pytest.mark.parametrize("release", [each for each in BROKER_API_VERSIONS if each >= (2, 7)], ids=str)
+def test_a_broker_that_has_error_89_is_not_uplifted(release: tuple[int, ...]) -> None:
+    assert added(release) == {}
+
+
+@pytest.mark.parametrize("release", BROKER_API_VERSIONS, ids=str)
+def test_a_client_that_tells_the_release_from_the_versions_is_not_misled(release: tuple[int, ...]) -> None:
+    """kafka-python chooses what it sends by the release that it infers."""
+    seen = {key: (found.min, found.max) for key, found in offered(broker_of(release)).items()}
+    plain = {key: (found.min, found.max) for key, found in offered(broker_of(release), uplift=False).items()}
+    infer = BROKER_DATA.infer_broker_version_from_api_versions
+    assert infer(seen) == infer(plain)
+
+
+def test_only_what_both_know_is_offered() -> None:
+    broker = {
+        ApiKey.METADATA: VersionRange(5, 900),
+        ApiKey.HEARTBEAT: VersionRange(0, 1),
+        ApiKey.JOIN_GROUP: VersionRange(99, 100),
+        ApiKey.SYNC_GROUP: VersionRange(1, 0),
+        4242: VersionRange(0, 3),
+    }
+    assert offered(broker) == {ApiKey.METADATA: VersionRange(5, 13), ApiKey.HEARTBEAT: VersionRange(0, 2)}
+    assert offered(broker, uplift=False)[ApiKey.HEARTBEAT] == VersionRange(0, 1)
+    assert offered({}) == {}
+
+
+# Routes
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "broker_max", "kind", "position", "broker_waits"),
+    [
+        (ApiKey.METADATA, 3, 2, Kind.THROTTLE, "first", False),
+        (ApiKey.METADATA, 6, 5, Kind.PATCH, None, True),
+        (ApiKey.JOIN_GROUP, 2, 1, Kind.THROTTLE, "first", False),
+        (ApiKey.JOIN_GROUP, 3, 1, Kind.THROTTLE, "first", False),
+        (ApiKey.JOIN_GROUP, 3, 2, Kind.PATCH, None, True),
+        (ApiKey.API_VERSIONS, 2, 0, Kind.THROTTLE, "last", False),
+        (ApiKey.FIND_COORDINATOR, 2, 0, Kind.TRANSLATE, None, False),
+        (ApiKey.FIND_COORDINATOR, 2, 1, Kind.PATCH, None, True),
+        (ApiKey.CREATE_TOPICS, 2, 1, Kind.THROTTLE, "first", False),
+        (ApiKey.CREATE_TOPICS, 6, 1, Kind.TRANSLATE, None, False),
+        (ApiKey.CREATE_TOPICS, 6, 2, Kind.TRANSLATE, None, True),
+        (ApiKey.CREATE_TOPICS, 6, 3, Kind.TRANSLATE, None, False),
+        (ApiKey.CREATE_TOPICS, 6, 5, Kind.PATCH, None, False),
+        (ApiKey.DELETE_TOPICS, 3, 1, Kind.PATCH, None, True),
+        (ApiKey.DELETE_TOPICS, 5, 4, Kind.TRANSLATE, None, False),
+        (ApiKey.CREATE_PARTITIONS, 3, 0, Kind.TRANSLATE, None, True),
+        (ApiKey.CREATE_PARTITIONS, 3, 2, Kind.PATCH, None, False),
+    ],
+)
+def test_routes(
+    api_key: ApiKey, version: int, broker_max: int, kind: Kind, position: str | None, broker_waits: bool
+) -> None:
+    found = route(api_key, version, VersionRange(0, broker_max))
+    assert found is not None
+    assert found[:2] == (broker_max, kind)
+    assert (found.throttle and found.throttle.value, found.broker_waits) == (position, broker_waits)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "broker"),
+    [
+        (ApiKey.METADATA, 2, VersionRange(0, 2)),
+        (ApiKey.METADATA, 4, VersionRange(0, 2)),
+        (ApiKey.METADATA, 3, VersionRange(4, 5)),
+        (ApiKey.METADATA, 3, VersionRange(0, -1)),
+        (ApiKey.METADATA, 99, VersionRange(0, 98)),
+        (ApiKey.JOIN_GROUP, 4, VersionRange(0, 3)),
+        (ApiKey.CREATE_TOPICS, 7, VersionRange(0, 6)),
+        (ApiKey.PRODUCE, 6, VersionRange(0, 5)),
+        (ApiKey.FETCH, 8, VersionRange(0, 7)),
+        (4242, 1, VersionRange(0, 0)),
+    ],
+)
+def test_no_route(api_key: int, version: int, broker: VersionRange) -> None:
+    assert route(api_key, version, broker) is None
+
+
+def every_route() -> dict[tuple[int, int], list[Route]]:
+    """By (API, version): every way there, one for each broker that lacks it."""
+    return {
+        (key, version): [
+            found
+            for newest in range(known.min, version)
+            if (found := route(key, version, VersionRange(known.min, newest))) is not None
+        ]
+        for key in KEYS
+        if (known := versions(key)) is not None
+        for version in known
+    }
+
+
+EVERY_ROUTE: Final = every_route()
+
+
+def test_what_may_be_uplifted_is_what_has_a_route() -> None:
+    assert {each for each, found in EVERY_ROUTE.items() if found} == {
+        (key, version) for key, version in EVERY_ROUTE if may_be_uplifted(key, version)
+    }
+    assert not may_be_uplifted(4242, 1)
+    assert not may_be_uplifted(ApiKey.METADATA, 99)
+
+
+def test_what_is_offered_has_a_route() -> None:
+    for (key, version), found in EVERY_ROUTE.items():
+        reached = {each.broker_version for each in found}
+        known = versions(key)
+        assert known is not None
+        assert reached == {newest for newest in range(known.min, version) if reach(key, newest) >= version}
+
+
+WAYS: Final = [(key, version, found) for (key, version), ways in EVERY_ROUTE.items() for found in ways]
+CHEAP_WAYS: Final = [each for each in WAYS if each[2].kind is not Kind.TRANSLATE]
+TRANSLATIONS: Final = [each for each in WAYS if each[2].kind is Kind.TRANSLATE]
+
+
+def way_id(value: object) -> str | None:
+    return f"from-v{value.broker_version}" if isinstance(value, Route) else None
+
+
+@pytest.mark.parametrize(("key", "version", "way"), CHEAP_WAYS, ids=way_id)
+def test_only_the_number_in_the_head_of_a_request_is_another(key: int, version: int, way: Route) -> None:
+    assert request_header_version(key, version) == request_header_version(key, way.broker_version)
+    assert response_header_version(key, version) == response_header_version(key, way.broker_version)
+    kind = request_type(key)
+
+    @modest(max_examples=5)
+    @given(value=messages(kind, version))
+    def check(value: Message) -> None:
+        theirs = bytearray(request_frame(value, version))
+        theirs[6:8] = way.broker_version.to_bytes(2, "big")
+        assert theirs == request_frame(value, way.broker_version)
+
+    check()
+
+
+@pytest.mark.parametrize(("key", "version", "way"), TRANSLATIONS, ids=way_id)
+def test_a_translated_request_keeps_its_meaning_or_is_refused(key: int, version: int, way: Route) -> None:
+    kind, delivered = request_type(key), 0
+
+    @modest(max_examples=100)
+    @given(value=messages(kind, version, tame=True))
+    def check(value: Message) -> None:
+        nonlocal delivered
+        if beyond(value, way.broker_version) is not None:
+            return
+        try:
+            encoded = codec(kind, way.broker_version).encode(value)
+        except EncodeError:
+            return
+        delivered += 1
+        assert codec(kind, way.broker_version).decode(encoded) == value
+
+    check()
+    assert delivered, "nothing can be asked"
+
+
+@pytest.mark.parametrize(("key", "version", "way"), TRANSLATIONS, ids=way_id)
+def test_a_translated_response_is_whole(key: int, version: int, way: Route) -> None:
+    kind = response_type(key)
+
+    @modest(max_examples=50)
+    @given(value=messages(kind, way.broker_version, tame=True))
+    def check(value: Message) -> None:
+        encoded = codec(kind, version).encode(value)
+        assert codec(kind, version).decode(encoded) == value
+
+    check()
+
+
+# What an older broker cannot be asked
+
+
+@pytest.mark.parametrize("field", ["num_partitions", "replication_factor"])
+@pytest.mark.parametrize(("broker_version", "refused"), [(0, True), (3, True), (4, False), (5, False)])
+def test_the_brokers_defaults_can_be_asked_for_from_v4(
+    field: str, broker_version: int, refused: bool
+) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(name="a", num_partitions=1, replication_factor=1)
+    asked = CreateTopicsRequest(topics=[topic, msgspec.structs.replace(topic, name="b", **{field: -1})])
+    assert (beyond(asked, broker_version) is not None) == refused
+    assert beyond(CreateTopicsRequest(topics=[topic]), broker_version) is None
+
+
+def test_a_topic_with_assignments_has_minus_1_in_every_version() -> None:
+    assignment = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="a", num_partitions=-1, replication_factor=-1, assignments=[assignment]
+    )
+    assert beyond(CreateTopicsRequest(topics=[topic]), 0) is None
