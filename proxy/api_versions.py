@@ -1,39 +1,49 @@
 """ApiVersions: a client negotiates only what both the broker and Weir understand (KIP-35, KIP-511).
 
-The broker's answer is cut down to the versions that Weir's schemas know; an API they do not know is left out.
+The broker's answer is cut down to the versions that Weir's schemas know, and raised to what uplift adds; an
+API that they do not know is left out. From here on the session knows which versions its broker speaks.
 A client that asks in a version newer than Weir knows is answered by Weir as a broker would: error 35, in
 version 0, naming the versions of ApiVersions itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from protocol.api import ApiKey, versions
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
+from protocol.versions import VersionRange
 from proxy.plan import WAIT, Admission, Caller, Plan, Splice, Wait
+
+if TYPE_CHECKING:
+    from proxy.plans import Plans
 
 _ERROR_CODE = Struct(">h")
 """The first field of an ApiVersions response in every version."""
 
 
 def plan_api_versions(plan: Plan) -> None:
-    """Intersect the broker's answer with what Weir understands; the last answer is remembered."""
-    seen, answer = b"", b""
+    """Tell clients what the broker and Weir both speak; the last answer is remembered."""
+    codec_ = codec(ApiVersionsResponse, plan.version)
+    remembered: tuple[bytes, bytes, Plans] | None = None
 
-    def rewrite(
-        _caller: Caller, data: bytearray, body: int, end: int, complete: bool
-    ) -> Splice | Wait | None:
-        nonlocal seen, answer
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+        nonlocal remembered
         if not complete:
             return WAIT
         if _refused(data, body, end):
             return None
-        if data[body:end] != seen:
-            seen, answer = bytes(data[body:end]), _intersected(data, body, end, plan.version)
+        if remembered is None or data[body:end] != remembered[0]:
+            message = codec_.decode(data, body, end)
+            plans = caller.plans.for_broker(ranges(message))
+            _tell(message, plans.offered())
+            remembered = (bytes(data[body:end]), codec_.encode(message), plans)
+        _seen, answer, caller.plans = remembered
         return Splice(body, end, answer)
 
     plan.rewrite = rewrite
@@ -51,22 +61,18 @@ def _refused(data: bytearray, start: int, end: int) -> bool:
     return bool(error_code == ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _intersected(data: bytearray, start: int, end: int, version: int) -> bytes:
-    """Return the body of the answer that the client is to see. Raises ProtocolError."""
-    codec_ = codec(ApiVersionsResponse, version)
-    message = codec_.decode(data, start, end)
-    message.api_keys = [entry for entry in message.api_keys if _cut_down(entry)]
-    return codec_.encode(message)
+def ranges(answer: ApiVersionsResponse) -> dict[int, VersionRange]:
+    """Return what a broker says it speaks, by API key; nothing if it says an error."""
+    if answer.error_code != ErrorCode.NONE:
+        return {}
+    return {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in answer.api_keys}
 
 
-def _cut_down(entry: ApiVersionsResponse.ApiVersion) -> bool:
-    """Narrow an API's range to what Weir understands; False if nothing is left."""
-    ours = versions(entry.api_key)
-    if ours is None:
-        return False
-    entry.min_version = max(entry.min_version, ours.min)
-    entry.max_version = min(entry.max_version, ours.max)
-    return entry.min_version <= entry.max_version
+def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> None:
+    """Put what is offered into the broker's answer."""
+    answer.api_keys = [entry for entry in answer.api_keys if entry.api_key in offered]
+    for entry in answer.api_keys:
+        entry.min_version, entry.max_version = offered[entry.api_key].min, offered[entry.api_key].max
 
 
 def refuse_version(

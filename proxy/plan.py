@@ -165,6 +165,10 @@ class Plan:
     """Whether the response's *header* has tagged fields (never for ApiVersions)."""
     broker_version: int = -1
     """The version that the broker is asked in: another one than the client's under uplift."""
+    broker_waits: bool = False
+    """The broker's own throttle time is over when its response arrives, and the client is not to wait again
+    (under uplift only).
+    """
     whole: bool = False
     """Whether `admit` may need the whole request, even one that is larger than the buffer."""
     admit: Admit | None = None

@@ -1,24 +1,32 @@
 """All plans of a process: made when an (API key, version) is first seen, by asking each capability in turn.
 
-`CAPABILITIES` is the table that a new capability adds itself to: API key → functions that fill slots of its
-plans.
+`ON_THE_WIRE` and `ERRANDS` are the tables that a new capability adds itself to: API key → functions that
+fill slots of its plans. The former see frames in the broker's version; then uplift makes that another version
+for the client; the latter see requests as the client means them, and may take over.
+
+There is a table of plans per *dialect*: what versions a broker speaks. A session begins with the table of
+brokers that have not said so yet, and gets its broker's as soon as that has answered ApiVersions.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from protocol.api import ApiKey, request_header_version, response_header_version, versions
 from protocol.codec import response_type
 from protocol.heads import REQUEST_HEAD
 from protocol.places import place
-from proxy import api_versions, bandwidth, rewrite
+from protocol.versions import VersionRange
+from proxy import api_versions, auto_creation, bandwidth, mutations, rewrite, uplift, uplift_rule
 from proxy.counters import Counters
 from proxy.plan import WAIT, Caller, Plan, Wait
 from proxy.reasons import CloseReason
 
-CAPABILITIES: Final[Mapping[int, tuple[Callable[[Plan], None], ...]]] = {
+Fill: TypeAlias = Callable[[Plan], None]
+
+ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.PRODUCE: (bandwidth.plan_produce, rewrite.plan_produce_endpoints),
     ApiKey.FETCH: (bandwidth.plan_fetch, rewrite.plan_fetch_endpoints),
     ApiKey.METADATA: (rewrite.plan_metadata,),
@@ -28,14 +36,53 @@ CAPABILITIES: Final[Mapping[int, tuple[Callable[[Plan], None], ...]]] = {
     ApiKey.SHARE_ACKNOWLEDGE: (rewrite.plan_share_acknowledge_endpoints,),
     ApiKey.API_VERSIONS: (api_versions.plan_api_versions,),
 }
+ERRANDS: Final[Mapping[int, tuple[Fill, ...]]] = {
+    ApiKey.METADATA: (auto_creation.plan_metadata,),
+    ApiKey.CREATE_TOPICS: (mutations.plan_create_topics,),
+    ApiKey.CREATE_PARTITIONS: (mutations.plan_create_partitions,),
+    ApiKey.DELETE_TOPICS: (mutations.plan_delete_topics,),
+}
+DIALECTS_MAX: Final = 100
+"""A cluster has one, two while it is being upgraded."""
 
 
 class Plans(dict[tuple[int, int], Plan]):
-    """(API key, version) → plan; `get` is what the sessions' loops call, `make` is for the first time."""
+    """(API key, version) → plan, for one dialect; `get` is what the sessions' loops call, `make` is for the
+    first time.
+    """
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        *,
+        uplift: bool = False,
+        strict_auto_creation: bool = False,
+    ) -> None:
+        """Begin with the table of brokers that have not said what they speak."""
         super().__init__()
+        self.uplift = uplift
+        self.strict_auto_creation = strict_auto_creation
+        self.broker: Mapping[int, VersionRange] | None = None
+        """What the broker speaks, by API key; None if that is not known."""
+        self.auto_creations = auto_creation.AutoCreations()
         self._counters = counters
+        self._dialects: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
+
+    def for_broker(self, broker: Mapping[int, VersionRange]) -> Plans:
+        """Return the plans for brokers that speak this."""
+        key = frozenset(broker.items())
+        found = self._dialects.get(key)
+        if found is None:
+            found = Plans(self._counters, uplift=self.uplift, strict_auto_creation=self.strict_auto_creation)
+            found.broker = broker
+            found.auto_creations, found._dialects = self.auto_creations, self._dialects
+            if len(self._dialects) < DIALECTS_MAX:
+                self._dialects[key] = found
+        return found
+
+    def offered(self) -> dict[int, VersionRange]:
+        """What clients of this broker are told that it speaks."""
+        return uplift_rule.offered(self.broker or {}, uplift=self.uplift)
 
     def make(self, api_key: int, version: int) -> Plan:
         """Make, and keep, the plan of an (API key, version) that the schemas know.
@@ -46,17 +93,54 @@ class Plans(dict[tuple[int, int], Plan]):
         if known is None or version not in known:
             self._counters.requests_not_understood += 1
             return _not_understood(api_key, version)
-        plan = Plan(
-            api_key,
-            version,
-            flexible_request=request_header_version(api_key, version) == 2,
-            flexible_response=response_header_version(api_key, version) == 1,
-            throttle=place(response_type(api_key), version, "throttle_time_ms"),
-        )
-        for fill in CAPABILITIES.get(api_key, ()):
-            fill(plan)
-        self[api_key, version] = plan
+        plan = self[api_key, version] = self._made(api_key, version)
         return plan
+
+    def requests(self) -> Counter[tuple[int, int]]:
+        """How many requests there were, in all dialects, by (API key, version)."""
+        counted: Counter[tuple[int, int]] = Counter()
+        for table in (self, *self._dialects.values()):
+            for key, plan in table.items():
+                counted[key] += plan.requests
+        return counted
+
+    def _made(self, api_key: int, version: int) -> Plan:
+        if self._must_ask(api_key, version):
+            plan = _plain(api_key, version)
+            uplift.plan_unknown(plan)
+            return plan
+        broker = (self.broker or {}).get(api_key)
+        route = uplift_rule.route(api_key, version, broker) if self.uplift and broker is not None else None
+        plan = _plain(api_key, version if route is None else route.broker_version)
+        for fill in ON_THE_WIRE.get(api_key, ()):
+            fill(plan)
+        if route is not None:
+            plan = uplift.raised(plan, version, route)
+        for fill in ERRANDS.get(api_key, ()):
+            fill(plan)
+        return plan
+
+    def _must_ask(self, api_key: int, version: int) -> bool:
+        """Whether what to do depends on what the broker speaks, which it has not said.
+
+        ApiVersions goes as it is: before SASL it may be asked only once.
+        """
+        return (
+            self.uplift
+            and self.broker is None
+            and api_key != ApiKey.API_VERSIONS
+            and uplift_rule.may_be_uplifted(api_key, version)
+        )
+
+
+def _plain(api_key: int, version: int) -> Plan:
+    return Plan(
+        api_key,
+        version,
+        flexible_request=request_header_version(api_key, version) == 2,
+        flexible_response=response_header_version(api_key, version) == 1,
+        throttle=place(response_type(api_key), version, "throttle_time_ms"),
+    )
 
 
 def _not_understood(api_key: int, version: int) -> Plan:
@@ -68,7 +152,7 @@ def _not_understood(api_key: int, version: int) -> Plan:
     plan = Plan(api_key, version)
     if api_key == ApiKey.API_VERSIONS:
         plan.admit = api_versions.refuse_version
-    elif api_key in CAPABILITIES:
+    elif api_key in ON_THE_WIRE or api_key in ERRANDS:
         plan.admit = _refuse
     return plan
 

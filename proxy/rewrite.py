@@ -36,7 +36,7 @@ Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
 
 def plan_metadata(plan: Plan) -> None:
     """Metadata names all brokers, before its topics."""
-    plan.rewrite = _head(codec(MetadataResponse, plan.version), "brokers", _edit_metadata)
+    plan.rewrite = _head(codec(MetadataResponse, plan.version), "brokers", edit_metadata)
 
 
 def plan_describe_cluster(plan: Plan) -> None:
@@ -49,7 +49,7 @@ def plan_find_coordinator(plan: Plan) -> None:
     if plan.version >= 4:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "coordinators", _edit_coordinators)
     else:
-        plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", _edit_coordinator)
+        plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", edit_coordinator)
 
 
 def plan_produce_endpoints(plan: Plan) -> None:
@@ -154,7 +154,7 @@ def _replace(data: bytearray, start: int, stop: int, replacement: bytes) -> Spli
 # What is edited, per message
 
 
-def _edit_metadata(message: MetadataResponse, addresses: AdvertisedAddresses) -> None:
+def edit_metadata(message: MetadataResponse, addresses: AdvertisedAddresses) -> None:
     message.brokers = [broker for broker in message.brokers if _advertise(broker, broker.node_id, addresses)]
 
 
@@ -176,10 +176,10 @@ def _edit_endpoints(
 
 def _edit_coordinators(message: FindCoordinatorResponse, addresses: AdvertisedAddresses) -> None:
     for coordinator in message.coordinators:
-        _edit_coordinator(coordinator, addresses)
+        edit_coordinator(coordinator, addresses)
 
 
-def _edit_coordinator(
+def edit_coordinator(
     found: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator, addresses: AdvertisedAddresses
 ) -> None:
     """A coordinator that has no listener is not available to this client: it says so, and the client asks

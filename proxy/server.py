@@ -38,7 +38,11 @@ class Server:
         self.quotas = quotas
         self.book = AddressBook(config.ports, self._open_broker_listener)
         self._reactor = reactor
-        self._plans = Plans(self.counters)
+        self._plans = Plans(
+            self.counters,
+            uplift=config.settings.uplift,
+            strict_auto_creation=config.settings.auto_creation == "strict",
+        )
         self._limits = SessionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,
             in_flight_max=config.settings.in_flight_max,
@@ -87,7 +91,7 @@ class Server:
 
     @property
     def plans(self) -> Plans:
-        """Every (API, version) that clients have used, with its count of requests. Read only."""
+        """Every (API, version) that clients have used; `requests` counts them. Read only."""
         return self._plans
 
     @property
@@ -160,6 +164,7 @@ class Server:
             counters=self.counters,
             limits=self._limits,
             hold=self.config.settings.throttle_mode == "hold",
+            node_id=node_id,
         )
 
     def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:

@@ -1,0 +1,115 @@
+"""What errands ask a broker about its cluster: partitions of topics, the default number of partitions.
+
+Asked on the client's own connection and as that client: the answers are fresh, need no credentials of
+Weir's, and tell a client nothing that it could not have asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, TypeVar
+from uuid import UUID
+
+from protocol.api import ApiKey, versions
+from protocol.error_codes import ErrorCode
+from protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+)
+from protocol.values import ZERO_UUID
+from protocol.versions import VersionRange
+from proxy.errand import Ask, ask
+from proxy.plan import Caller
+from proxy.uplift import learn_versions
+
+T = TypeVar("T")
+Asking: TypeAlias = Generator[Ask, Message, T]
+
+NAMES_WITHOUT_CREATION: Final = 4
+"""The version of Metadata from which a topic can be asked for without being created (KIP-204)."""
+TOPIC_IDS: Final = 10
+BY_TOPIC_ID: Final = 12
+"""The version of Metadata from which topics can be asked for by id (KIP-516)."""
+_METADATA_NEWEST: Final = 12
+_BROKER_RESOURCE: Final = 4
+_NUM_PARTITIONS: Final = "num.partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A topic that exists."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+@dataclass(slots=True)
+class Topics:
+    """Those of the topics asked for that exist, and how many brokers there are."""
+
+    by_name: dict[str, Found] = field(default_factory=dict)
+    by_id: dict[UUID, Found] = field(default_factory=dict)
+    brokers: int = 0
+
+
+def broker_versions(caller: Caller) -> Asking[Mapping[int, VersionRange]]:
+    """Find out what the broker speaks, by API key: asked once per connection, if the client has not."""
+    if caller.plans.broker is None:
+        yield from learn_versions(caller)
+    return caller.plans.broker or {}
+
+
+def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
+    """Look for topics, by name or id. None is created by being asked for."""
+    spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA, VersionRange(0, 1))
+    version = min(spoken.max, _METADATA_NEWEST)
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    if version < NAMES_WITHOUT_CREATION:
+        version, request.allow_auto_topic_creation = 1, True  # the field's default, not a wish: all topics
+    elif version >= BY_TOPIC_ID or not ids:
+        wanted = MetadataRequest.MetadataRequestTopic
+        request.topics = [wanted(name=name) for name in names] + [
+            wanted(name=None, topic_id=topic_id) for topic_id in ids
+        ]
+    return _found((yield from ask(request, version, MetadataResponse)))
+
+
+def _found(answer: MetadataResponse) -> Topics:
+    found = Topics(brokers=len(answer.brokers))
+    for topic in answer.topics:
+        if topic.name is None or not topic.partitions:
+            continue
+        known = Found(topic.name, topic.topic_id, len(topic.partitions))
+        found.by_name[known.name] = known
+        if known.topic_id != ZERO_UUID:
+            found.by_id[known.topic_id] = known
+    return found
+
+
+def default_partitions(caller: Caller) -> Asking[int | None]:
+    """Find out how many partitions a topic gets that is created without saying (num.partitions).
+
+    None if the broker does not tell: it is unknown which one it is, or the client may not describe configs.
+    """
+    spoken = (yield from broker_versions(caller)).get(ApiKey.DESCRIBE_CONFIGS)
+    ours = versions(ApiKey.DESCRIBE_CONFIGS)
+    common = spoken.intersect(ours) if spoken is not None and ours is not None else None
+    if not common or caller.node_id is None:
+        return None
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=_BROKER_RESOURCE,
+        resource_name=str(caller.node_id),
+        configuration_keys=[_NUM_PARTITIONS],
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    answer = yield from ask(request, common.min, DescribeConfigsResponse)
+    for result in answer.results:
+        for config in result.configs:
+            if result.error_code == ErrorCode.NONE and config.name == _NUM_PARTITIONS and config.value:
+                return int(config.value)
+    return None

@@ -1,0 +1,316 @@
+"""What the three APIs of KIP-599 do to topics, and what each topic costs.
+
+A `Mutation` is one request: its topics with their costs, parts of it, and the answer that is put together
+of several. Costs are those of a KRaft controller (3.9): partitions that are created, added or deleted, also
+where validate_only is set. What would fail whatever the quota costs nothing, as far as that can be known
+here.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol, TypeAlias
+from uuid import UUID
+
+from protocol.error_codes import ErrorCode
+from protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    Message,
+)
+from protocol.values import ZERO_UUID
+from proxy import inquiries
+from proxy.inquiries import Asking
+from proxy.plan import Caller
+
+REFUSED: Final = "The throttling quota has been exceeded."
+"""Kafka's own words for error 89; its brokers leave them to the client, Weir tells them to all."""
+
+Answer: TypeAlias = CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse
+WouldRefuse: TypeAlias = Callable[[Sequence[int], int], bool]
+"""(costs, now_ms) -> whether a strict request for them would have a topic refused."""
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One topic of a request."""
+
+    entry: object
+    """What the request says about it."""
+    name: str | None
+    cost: int
+    """Partitions charged when it is admitted. 0: it is sure to fail."""
+    topic_id: UUID = ZERO_UUID
+    assumed: bool = False
+    """The cost is a guess until the topic is there."""
+    late_cost: int = 1
+    """What is charged if it succeeds though it was sure to fail."""
+    charged_errors: frozenset[int] = frozenset()
+    """Errors that cost all the same."""
+
+
+class Result(Protocol):
+    """What an answer says about one topic."""
+
+    @property
+    def name(self) -> str | None:
+        """The topic's; None where the client may not see it."""
+
+    @property
+    def error_code(self) -> int:
+        """What became of it."""
+
+
+class Mutation(ABC):
+    """One request, and how to take it apart."""
+
+    answer: ClassVar[type[Answer]]
+
+    @property
+    @abstractmethod
+    def request(self) -> Message:
+        """The whole request."""
+
+    @abstractmethod
+    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
+        """Its topics in order, with their costs."""
+
+    @abstractmethod
+    def part(self, topics: Sequence[Topic]) -> Message:
+        """The same request for some of its topics."""
+
+    @abstractmethod
+    def results(self, answer: Answer) -> Sequence[Result]:
+        """What an answer says, topic by topic."""
+
+    @abstractmethod
+    def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
+        """What a topic is told when Weir answers for it."""
+
+    @abstractmethod
+    def merged(self, results: Iterable[Result]) -> Answer:
+        """An answer of results from several."""
+
+    def found(self, topic: Topic, results: Iterable[Result]) -> Result | None:
+        """The result that is about a topic."""
+        return next((result for result in results if result.name == topic.name), None)
+
+    def done(self, topic: Topic) -> None:  # noqa: B027 - most have nothing to do
+        """Learn that a topic's mutation has happened."""
+
+
+class Creation(Mutation):
+    """CreateTopics: a topic costs its partitions, not times its replicas."""
+
+    answer = CreateTopicsResponse
+
+    def __init__(self, request: CreateTopicsRequest, caller: Caller) -> None:
+        """Take a decoded request."""
+        self._request = request
+        self._caller = caller
+
+    @property
+    def request(self) -> CreateTopicsRequest:
+        """The whole request."""
+        return self._request
+
+    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
+        """Only if there may be no room for all is it looked which exist already."""
+        entries = self._request.topics
+        default = None
+        if any(_partitions(entry) == _DEFAULT for entry in entries):
+            default = yield from inquiries.default_partitions(self._caller)
+        times = Counter(entry.name for entry in entries)
+        topics = [_creation(entry, times[entry.name] > 1, default) for entry in entries]
+        if strict and would_refuse([topic.cost for topic in topics], self._caller.now_ms):
+            there = yield from inquiries.topics(self._caller, list(times))
+            for topic, entry in zip(topics, entries, strict=True):
+                if entry.name in there.by_name or entry.replication_factor > there.brokers:
+                    topic.cost = 0
+        return topics
+
+    def part(self, topics: Sequence[Topic]) -> CreateTopicsRequest:
+        """The same request for some of its topics."""
+        whole = self._request
+        return CreateTopicsRequest(
+            topics=[topic.entry for topic in topics],  # type: ignore[misc]  # they are what was taken from it
+            timeout_ms=whole.timeout_ms,
+            validate_only=whole.validate_only,
+        )
+
+    def results(self, answer: Answer) -> Sequence[Result]:
+        """What an answer says, topic by topic."""
+        assert isinstance(answer, CreateTopicsResponse)
+        return answer.topics
+
+    def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
+        """What a topic is told when Weir answers for it."""
+        told = CreateTopicsResponse.CreatableTopicResult
+        return told(name=topic.name or "", error_code=error, error_message=text)
+
+    def merged(self, results: Iterable[Result]) -> CreateTopicsResponse:
+        """An answer of results from several."""
+        return CreateTopicsResponse(topics=list(results))  # type: ignore[arg-type]  # all from such answers
+
+
+_DEFAULT: Final = -1
+"""Says that the broker's default is wanted."""
+_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+
+
+def _partitions(entry: CreateTopicsRequest.CreatableTopic) -> int:
+    return len(entry.assignments) or entry.num_partitions
+
+
+def _creation(entry: CreateTopicsRequest.CreatableTopic, repeated: bool, default: int | None) -> Topic:
+    partitions = _partitions(entry)
+    assumed = partitions == _DEFAULT and default is None
+    if partitions == _DEFAULT:
+        partitions = default or 1
+    cost = 0 if repeated or not _can_be_created(entry) else partitions
+    return Topic(entry, entry.name, cost, assumed=assumed, late_cost=max(partitions, 1))
+
+
+def _can_be_created(entry: CreateTopicsRequest.CreatableTopic) -> bool:
+    """Whether nothing in the request itself makes a broker refuse the topic."""
+    asked = (entry.num_partitions, entry.replication_factor)
+    if entry.assignments:
+        numbers = asked == (_DEFAULT, _DEFAULT)
+    else:
+        numbers = all(number == _DEFAULT or number > 0 for number in asked)
+    return numbers and _NAME.fullmatch(entry.name) is not None
+
+
+class Growth(Mutation):
+    """CreatePartitions: a topic costs the partitions that it gets."""
+
+    answer = CreatePartitionsResponse
+
+    def __init__(self, request: CreatePartitionsRequest, caller: Caller) -> None:
+        """Take a decoded request."""
+        self._request = request
+        self._caller = caller
+
+    @property
+    def request(self) -> CreatePartitionsRequest:
+        """The whole request."""
+        return self._request
+
+    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
+        """How many partitions a topic has, only the broker knows."""
+        entries = self._request.topics
+        times = Counter(entry.name for entry in entries)
+        there = yield from inquiries.topics(self._caller, list(times))
+        return [_growth(entry, times[entry.name] > 1, there) for entry in entries]
+
+    def part(self, topics: Sequence[Topic]) -> CreatePartitionsRequest:
+        """The same request for some of its topics."""
+        whole = self._request
+        return CreatePartitionsRequest(
+            topics=[topic.entry for topic in topics],  # type: ignore[misc]  # they are what was taken from it
+            timeout_ms=whole.timeout_ms,
+            validate_only=whole.validate_only,
+        )
+
+    def results(self, answer: Answer) -> Sequence[Result]:
+        """What an answer says, topic by topic."""
+        assert isinstance(answer, CreatePartitionsResponse)
+        return answer.results
+
+    def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
+        """What a topic is told when Weir answers for it."""
+        told = CreatePartitionsResponse.CreatePartitionsTopicResult
+        return told(name=topic.name or "", error_code=error, error_message=text)
+
+    def merged(self, results: Iterable[Result]) -> CreatePartitionsResponse:
+        """An answer of results from several."""
+        return CreatePartitionsResponse(results=list(results))  # type: ignore[arg-type]  # all from such answers
+
+
+def _growth(
+    entry: CreatePartitionsRequest.CreatePartitionsTopic, repeated: bool, there: inquiries.Topics
+) -> Topic:
+    known = there.by_name.get(entry.name)
+    added = entry.count - known.partitions if known is not None else 0
+    unlike = entry.assignments is not None and len(entry.assignments) != added
+    cost = 0 if repeated or unlike else max(added, 0)
+    charged = {ErrorCode.INVALID_REPLICA_ASSIGNMENT} if entry.assignments is not None else ()
+    return Topic(entry, entry.name, cost, late_cost=max(added, 1), charged_errors=frozenset(charged))
+
+
+class Deletion(Mutation):
+    """DeleteTopics: a topic costs its partitions, whether it is named or given by its id (v6)."""
+
+    answer = DeleteTopicsResponse
+
+    def __init__(self, request: DeleteTopicsRequest, caller: Caller) -> None:
+        """Take a decoded request."""
+        self._request = request
+        self._caller = caller
+
+    @property
+    def request(self) -> DeleteTopicsRequest:
+        """The whole request."""
+        return self._request
+
+    def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
+        """How many partitions a topic has, only the broker knows."""
+        state = DeleteTopicsRequest.DeleteTopicState
+        named = [state(name=name) for name in self._request.topic_names]
+        entries = self._request.topics or named
+        names = {entry.name for entry in entries if entry.name is not None}
+        ids = {entry.topic_id for entry in entries if entry.name is None}
+        there = yield from inquiries.topics(self._caller, names, ids)
+        topics = [_deletion(entry, there) for entry in entries]
+        times = Counter(topic.name for topic in topics)
+        for topic in topics:
+            if times[topic.name] > 1:
+                topic.cost = 0  # the broker refuses what is said twice, be it once by name and once by id
+        return topics
+
+    def part(self, topics: Sequence[Topic]) -> DeleteTopicsRequest:
+        """The same request for some of its topics."""
+        whole = self._request
+        if whole.topics:
+            some = [topic.entry for topic in topics]
+            return DeleteTopicsRequest(topics=some, timeout_ms=whole.timeout_ms)  # type: ignore[arg-type]  # taken from it
+        names = [topic.name or "" for topic in topics]
+        return DeleteTopicsRequest(topic_names=names, timeout_ms=whole.timeout_ms)
+
+    def results(self, answer: Answer) -> Sequence[Result]:
+        """What an answer says, topic by topic."""
+        assert isinstance(answer, DeleteTopicsResponse)
+        return answer.responses
+
+    def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
+        """What a topic is told when Weir answers for it; a broker too gives both name and id."""
+        told = DeleteTopicsResponse.DeletableTopicResult
+        return told(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=text)
+
+    def merged(self, results: Iterable[Result]) -> DeleteTopicsResponse:
+        """An answer of results from several."""
+        return DeleteTopicsResponse(responses=list(results))  # type: ignore[arg-type]  # all from such answers
+
+    def found(self, topic: Topic, results: Iterable[Result]) -> Result | None:
+        """By name, or by id: a broker does not name what the client may not see."""
+        for result in results:
+            assert isinstance(result, DeleteTopicsResponse.DeletableTopicResult)
+            by_id = topic.topic_id != ZERO_UUID and result.topic_id == topic.topic_id
+            if by_id or (result.name is not None and result.name == topic.name):
+                return result
+        return None
+
+
+def _deletion(entry: DeleteTopicsRequest.DeleteTopicState, there: inquiries.Topics) -> Topic:
+    found = there.by_id.get(entry.topic_id) if entry.name is None else there.by_name.get(entry.name)
+    if found is None or (entry.name is not None and entry.topic_id != ZERO_UUID):
+        return Topic(entry, entry.name, 0, topic_id=entry.topic_id)
+    return Topic(entry, found.name, found.partitions, topic_id=found.topic_id)

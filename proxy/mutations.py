@@ -1,0 +1,179 @@
+"""Partition mutations under a quota (KIP-599): CreateTopics, CreatePartitions, DeleteTopics.
+
+A broker's controller charges each topic, in turn, once it has found that the topic can be had. Weir charges
+before the broker sees the request, forwards the topics that it admits, and gives back what the broker then
+refuses for reasons of its own; if that makes room, topics that were refused are tried again. What is sure to
+fail costs nothing and is forwarded all the same: the broker says best why. So each topic meets what it would
+have met at a broker with the quota.
+
+In versions that know error 89, topics are refused while the balance is negative (strict); in older ones
+everything is admitted, and who overdraws waits (permissive). `mutated_topics` says what the three APIs cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from protocol.api import ApiKey
+from protocol.codec import codec
+from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError
+from protocol.heads import INCOMPLETE, request_body
+from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
+from proxy import inquiries
+from proxy.errand import Errand
+from proxy.inquiries import Asking
+from proxy.mutated_topics import REFUSED, Answer, Creation, Deletion, Growth, Mutation, Result, Topic
+from proxy.plan import PASS, WAIT, Admission, Caller, Plan, Wait
+from proxy.uplift import forward, unsupported
+from quotas import MutationBudget
+
+M = TypeVar("M", bound=Message)
+
+STRICT_FROM: Final[Mapping[int, int]] = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.DELETE_TOPICS: 5,
+}
+"""The first version of each API that knows error 89 (KIP-599)."""
+ROUNDS_MAX: Final = 16
+"""How often topics are tried again because others have failed."""
+_QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+_UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
+DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
+"""What costs what it was charged: of a topic that has timed out nobody knows that it does not come."""
+
+
+def plan_create_topics(plan: Plan) -> None:
+    """A topic costs its partitions."""
+    _plan(plan, CreateTopicsRequest, Creation)
+
+
+def plan_create_partitions(plan: Plan) -> None:
+    """A topic costs the partitions that it gets."""
+    _plan(plan, CreatePartitionsRequest, Growth)
+
+
+def plan_delete_topics(plan: Plan) -> None:
+    """A topic costs its partitions."""
+    _plan(plan, DeleteTopicsRequest, Deletion)
+
+
+def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation]) -> None:
+    codec_ = codec(request, plan.version)
+    flexible = plan.flexible_request
+    without_quota = plan.admit
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        client_id = caller.client_id(data, frame, end)
+        if client_id is None:
+            return WAIT
+        budget = caller.quotas.mutations.budget(caller.user, client_id, caller.now_ms)
+        if budget is None:
+            return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
+        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        asked = mutation(codec_.decode(data, body, end), caller)
+        return Admission(errand=_Enforcement(caller, plan, budget, asked).errand())
+
+    plan.admit, plan.whole = admit, True
+
+
+class _Enforcement:
+    """One request on its way through the quota."""
+
+    def __init__(self, caller: Caller, plan: Plan, budget: MutationBudget, mutation: Mutation) -> None:
+        self._caller = caller
+        self._plan = plan
+        self._budget = budget
+        self._mutation = mutation
+        self._strict = plan.version >= STRICT_FROM[plan.api_key]
+        self._charge = budget.begin(strict=self._strict)
+        self._late = budget.begin(strict=False)
+        """For what could not be charged in time."""
+
+    def errand(self) -> Errand:
+        """Tell what became of every topic, and have the client wait if it must."""
+        try:
+            answer = yield from self._answer()
+        except EncodeError as error:
+            return unsupported(self._mutation.request, str(error))
+        caller = self._caller
+        throttle_ms = max(self._charge.finish(caller.now_ms), self._late.finish(caller.now_ms))
+        if throttle_ms:
+            caller.mute(throttle_ms)
+        answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
+        return answer
+
+    def _answer(self) -> Asking[Answer]:
+        """Raises EncodeError if the broker's version cannot say the request; then nothing stays charged."""
+        mutation = self._mutation
+        topics = yield from mutation.topics(strict=self._strict, would_refuse=self._budget.would_refuse)
+        told: dict[Topic, Result] = {}
+        waiting, broker_ms = topics, 0
+        for _round in range(ROUNDS_MAX):
+            admitted = [topic for topic in waiting if self._admits(topic)]
+            if waiting and not admitted:
+                break
+            answer = yield from self._forwarded(admitted)
+            settled = yield from self._settled(admitted, mutation.results(answer))
+            if len(admitted) == len(topics):
+                return answer
+            broker_ms = max(broker_ms, answer.throttle_time_ms)
+            told.update(settled.told)
+            waiting = [topic for topic in waiting if topic not in settled.told]
+            if not (waiting and settled.made_room):
+                break
+        results = [told.get(topic) or mutation.failed(topic, _QUOTA, REFUSED) for topic in topics]
+        merged = mutation.merged({id(result): result for result in results}.values())
+        merged.throttle_time_ms = broker_ms
+        return merged
+
+    def _admits(self, topic: Topic) -> bool:
+        return not topic.cost or self._charge.admit(topic.cost, self._caller.now_ms)
+
+    def _forwarded(self, topics: Sequence[Topic]) -> Asking[Answer]:
+        mutation = self._mutation
+        try:
+            return (yield from forward(self._plan, mutation.part(topics), mutation.answer))
+        except EncodeError:
+            self._charge.refund(sum(topic.cost for topic in topics), self._caller.now_ms)
+            raise
+
+    def _settled(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_Settled]:
+        """Compare what was charged with what the broker did."""
+        settled = _Settled({}, made_room=False)
+        guessed: list[Topic] = []
+        for topic in topics:
+            result = self._mutation.found(topic, results) or self._mutation.failed(topic, _UNKNOWN)
+            settled.told[topic] = result
+            if result.error_code == ErrorCode.NONE:
+                self._mutation.done(topic)
+            if result.error_code in DONE or result.error_code in topic.charged_errors:
+                guessed += [topic] if topic.assumed or not topic.cost else []
+            elif topic.cost:
+                self._charge.refund(topic.cost, self._caller.now_ms)
+                settled.made_room = True
+        if guessed:
+            yield from self._charge_late(guessed)
+        return settled
+
+    def _charge_late(self, topics: Sequence[Topic]) -> Asking[None]:
+        """Charge what was done though it was sure to fail, or done without knowing its size."""
+        there = yield from inquiries.topics(self._caller, [topic.name for topic in topics if topic.name])
+        for topic in topics:
+            known = there.by_name.get(topic.name or "") if topic.assumed else None
+            cost = topic.late_cost if known is None else known.partitions
+            self._late.admit(max(cost - topic.cost, 0), self._caller.now_ms)
+
+
+@dataclass(slots=True)
+class _Settled:
+    """What one round has brought."""
+
+    told: dict[Topic, Result]
+    made_room: bool
+    """Something was given back."""
