@@ -10,6 +10,7 @@ import click
 from cli.demo import demo
 from cli.exits import USAGE
 from cli.run import run
+from cli.versions import versions
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -20,6 +21,7 @@ def weir() -> None:
 
 weir.add_command(run)
 weir.add_command(demo)
+weir.add_command(versions)
 
 
 def main() -> None:

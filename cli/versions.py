@@ -1,0 +1,183 @@
+"""`weir versions`: what a broker speaks, what Weir speaks, and what clients are offered."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import click
+import msgspec
+import trio
+
+from cli.exits import USAGE
+from protocol import schema
+from protocol.api import versions as known_versions
+from protocol.versions import VersionRange
+from proxy.broker_versions import ask_versions
+from proxy.config import ConfigError, parse_address
+from proxy.question import QuestionError
+from proxy.uplift_rule import Kind, offered, route
+
+EXAMPLES = """\b
+Examples:
+  weir versions --upstream kafka-1:9092
+  weir versions --upstream kafka-1:9092 --no-uplift
+  weir versions --upstream kafka-1:9092 --json | jq '.apis[] | select(.uplift != [])'
+"""
+
+IN_WORDS: Final = {
+    Kind.PATCH: "another number",
+    Kind.THROTTLE: "throttle_time_ms inserted",
+    Kind.TRANSLATE: "translated",
+}
+HIDDEN: Final = "hidden"
+"""An API that clients are not told of."""
+
+
+class Uplifted(msgspec.Struct):
+    """Versions that Weir adds, and what they need."""
+
+    min: int
+    max: int
+    kind: str
+    """patch, throttle or translate."""
+
+
+class Entry(msgspec.Struct):
+    """One API of the broker's. Ranges are None where there is no version."""
+
+    api_key: int
+    name: str | None
+    """None: Weir does not know the API."""
+    broker: VersionRange
+    weir: VersionRange | None
+    offered: VersionRange | None
+    uplift: list[Uplifted]
+
+
+class Report(msgspec.Struct):
+    """What `--json` prints."""
+
+    upstream: str
+    uplift: bool
+    apis: list[Entry]
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    key: str
+    api: str
+    broker: str
+    weir: str
+    offered: str
+    uplift: str
+
+
+HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--upstream", metavar="HOST:PORT", required=True, help="The broker to ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--no-uplift", is_flag=True, help="As `weir run --no-uplift` offers them.")
+@click.option(
+    "--timeout-s",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="How long connecting, and the answer, may take.",
+)
+def versions(upstream: str, as_json: bool, no_uplift: bool, timeout_s: float) -> None:
+    """Show each API's versions: the broker's, Weir's, what clients are offered, and what uplift adds to that.
+
+    "hidden" are APIs of the broker that clients are not told of: Weir shares no version with it.
+    """
+    try:
+        address = parse_address(upstream, "upstream")
+        if not timeout_s > 0:  # NaN is not
+            raise ConfigError(f"timeout_s is {timeout_s:g}, must be greater than 0")
+        broker = trio.run(ask_versions, address, timeout_s)
+    except (ConfigError, QuestionError) as error:
+        click.echo(f"weir: {error}", err=True)
+        sys.exit(USAGE)
+    found = report(str(address), broker, uplift=not no_uplift)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    elif sys.stdout.isatty():
+        _draw(found)
+    else:
+        click.echo(_plain(found))
+
+
+def report(upstream: str, broker: Mapping[int, VersionRange], *, uplift: bool) -> Report:
+    """Compare a broker's versions with Weir's."""
+    told = offered(broker, uplift=uplift)
+    apis = [_entry(api_key, broker[api_key], told.get(api_key)) for api_key in sorted(broker)]
+    return Report(upstream, uplift, apis)
+
+
+def _entry(api_key: int, broker: VersionRange, told: VersionRange | None) -> Entry:
+    api = schema.api(api_key)
+    uplifted = list(_uplifted(api_key, broker, told)) if told is not None else []
+    name = api.name if api is not None else None
+    return Entry(api_key, name, broker, known_versions(api_key), told, uplifted)
+
+
+def _uplifted(api_key: int, broker: VersionRange, told: VersionRange) -> Iterator[Uplifted]:
+    """Versions next to each other that need the same are one."""
+    ways = ((version, way.kind) for version in told if (way := route(api_key, version, broker)) is not None)
+    for kind, run in groupby(ways, key=lambda way: way[1]):
+        numbers = [version for version, _kind in run]
+        yield Uplifted(numbers[0], numbers[-1], kind.name.lower())
+
+
+def _row(entry: Entry) -> Row:
+    kinds = {kind.name.lower(): words for kind, words in IN_WORDS.items()}
+    uplift = [f"{VersionRange(each.min, each.max)} {kinds[each.kind]}" for each in entry.uplift]
+    return Row(
+        str(entry.api_key),
+        entry.name or "unknown to Weir",
+        str(entry.broker),
+        str(entry.weir or "none"),
+        str(entry.offered or HIDDEN),
+        ", ".join(uplift),
+    )
+
+
+def _summary(found: Report) -> str:
+    hidden = sum(entry.offered is None for entry in found.apis)
+    uplifted = sum(bool(entry.uplift) for entry in found.apis)
+    uplift = f"{uplifted} with versions by uplift" if found.uplift else "without uplift"
+    return f"{found.upstream}: {len(found.apis)} APIs, {uplift}, {hidden} hidden"
+
+
+def _plain(found: Report) -> str:
+    rows = [HEADINGS, *map(_row, found.apis)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join([*(_aligned(row, widths) for row in rows), "", _summary(found)])
+
+
+def _aligned(row: Row, widths: Sequence[int]) -> str:
+    key, *rest = row
+    cells = [key.rjust(widths[0]), *(text.ljust(width) for text, width in zip(rest, widths[1:], strict=True))]
+    return "  ".join(cells).rstrip()
+
+
+def _draw(found: Report) -> None:
+    from rich.console import Console  # `weir run` needs none of it
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if index else "right", no_wrap=index < 5)
+    for entry in found.apis:
+        style = "dim" if entry.offered is None else "green" if entry.uplift else ""
+        table.add_row(*(Text(text) for text in _row(entry)), style=style)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print()
+    console.print(_summary(found), markup=False)

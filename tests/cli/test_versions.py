@@ -1,0 +1,274 @@
+"""`weir versions`: the table, the JSON, and a line for each way in which a broker does not answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.exits import DONE, USAGE
+from cli.main import weir
+from protocol.api import ApiKey
+from protocol.messages import ApiVersionsResponse
+from tests.kafka.fixtures import kafka_cluster
+from tests.proxy.frames import framed, response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.kafka.fixtures import StartCluster
+
+__all__ = ["kafka_cluster"]
+
+HOST = "127.0.0.1"
+KAFKA_0_10_2 = {0: (0, 2), 3: (0, 2), 11: (0, 1), 18: (0, 0), 19: (0, 1), 4242: (0, 3)}
+"""Some of its APIs, and one of nobody's."""
+
+
+def told(ranges: dict[int, tuple[int, int]], error_code: int = 0) -> bytes:
+    """A broker's answer."""
+    entries = [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=least, max_version=most)
+        for key, (least, most) in ranges.items()
+    ]
+    return response(ApiVersionsResponse(error_code=error_code, api_keys=entries), 0, 0)
+
+
+@contextmanager
+def broker(answer: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
+    """Its address, and what it is asked; it says `answer` once asked, and closes if that is empty. None: it
+    stays silent."""
+    asked: list[bytes] = []
+    over = threading.Event()
+    with socket.create_server((HOST, 0)) as listening:
+
+        def serve() -> None:
+            connection, _peer = listening.accept()
+            with connection:
+                length = connection.recv(4, socket.MSG_WAITALL)
+                asked.append(length + connection.recv(int.from_bytes(length), socket.MSG_WAITALL))
+                if answer is None:
+                    over.wait(60)
+                else:
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"{HOST}:{listening.getsockname()[1]}", asked
+        finally:
+            over.set()
+            thread.join(60)
+        assert not thread.is_alive(), "nobody has connected"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(weir, ["versions", *arguments])
+
+
+def shown(*arguments: str, ranges: dict[int, tuple[int, int]] = KAFKA_0_10_2) -> str:
+    """What the command prints about a broker."""
+    with broker(told(ranges)) as (address, _asked):
+        result = run("--upstream", address, *arguments)
+    assert result.exit_code == DONE, result.output
+    assert result.stderr == ""
+    return result.stdout.replace(address, "BROKER")
+
+
+def rows(table: str) -> dict[str, str]:
+    """The lines of the table by API key, with single spaces."""
+    lines = (line.split() for line in table.splitlines()[1:] if line.strip())
+    return {key: " ".join(words) for key, *words in lines}
+
+
+# What it shows
+
+
+def test_in_a_pipe_it_is_a_table_of_plain_text() -> None:
+    table = shown()
+    assert table.isascii()
+    assert "\x1b" not in table
+    assert table.splitlines()[0].split() == ["key", "API", "broker", "Weir", "offered", "by", "uplift"]
+    assert rows(table) == {
+        "0": "Produce 0-2 0-13 0-2",
+        "3": "Metadata 0-2 0-13 0-3 3 throttle_time_ms inserted",
+        "11": "JoinGroup 0-1 0-9 0-3 2-3 throttle_time_ms inserted",
+        "18": "ApiVersions 0 0-4 0-2 1-2 throttle_time_ms inserted",
+        "19": "CreateTopics 0-1 0-7 0-6 2-3 throttle_time_ms inserted, 4-6 translated",
+        "4242": "unknown to Weir 0-3 none hidden",
+        "BROKER:": "6 APIs, 4 with versions by uplift, 1 hidden",
+    }
+
+
+def test_columns_line_up() -> None:
+    lines = shown().splitlines()[:-2]
+    for heading in ("API", "broker", "Weir", "offered"):
+        column = lines[0].index(heading)
+        assert all(line[column - 1] == " " and line[column] != " " for line in lines), heading
+
+
+def test_without_uplift_it_is_what_both_know() -> None:
+    table = rows(shown("--no-uplift"))
+    assert table["3"] == "Metadata 0-2 0-13 0-2"
+    assert table["19"] == "CreateTopics 0-1 0-7 0-1"
+    assert table["BROKER:"] == "6 APIs, without uplift, 1 hidden"
+
+
+def test_json_says_the_same() -> None:
+    found = json.loads(shown("--json"))
+    assert (found["upstream"], found["uplift"]) == ("BROKER", True)
+    apis = {each["api_key"]: each for each in found["apis"]}
+    assert apis.keys() == KAFKA_0_10_2.keys()
+    assert apis[19] == {
+        "api_key": 19,
+        "name": "CreateTopics",
+        "broker": {"min": 0, "max": 1},
+        "weir": {"min": 0, "max": 7},
+        "offered": {"min": 0, "max": 6},
+        "uplift": [{"min": 2, "max": 3, "kind": "throttle"}, {"min": 4, "max": 6, "kind": "translate"}],
+    }
+    assert apis[0]["uplift"] == []
+    hidden: dict[str, object] = {"name": None, "weir": None, "offered": None, "uplift": []}
+    assert apis[4242] == {"api_key": 4242, "broker": {"min": 0, "max": 3}} | hidden
+
+
+def test_json_without_uplift() -> None:
+    found = json.loads(shown("--json", "--no-uplift"))
+    assert found["uplift"] is False
+    assert all(each["uplift"] == [] for each in found["apis"])
+
+
+def test_a_broker_that_is_newer_than_weir() -> None:
+    table = rows(shown(ranges={3: (12, 99), 12: (98, 99), 11: (2, 1)}))
+    assert table["3"] == "Metadata 12-99 0-13 12-13"
+    assert table["12"] == "Heartbeat 98-99 0-4 hidden"
+    assert table["11"] == "JoinGroup none 0-9 hidden"
+
+
+def test_a_broker_that_has_nothing() -> None:
+    assert rows(shown(ranges={})) == {"BROKER:": "0 APIs, 0 with versions by uplift, 0 hidden"}
+
+
+def test_it_asks_in_the_oldest_version_and_says_who_asks() -> None:
+    with broker(told({})) as (address, asked):
+        run("--upstream", address)
+    assert asked == [framed(b"\0\x12\0\0" + b"\0\0\0\0" + b"\0\x04weir")]
+
+
+def test_on_a_terminal_it_is_a_table_too() -> None:
+    command = [sys.executable, "-c", "from cli.main import main; main()", "versions", "--upstream"]
+    environment = {**os.environ, "PYTHONPATH": ".", "TERM": "xterm-256color", "COLUMNS": "120"}
+    theirs, ours = pty.openpty()
+    with broker(told(KAFKA_0_10_2)) as (address, _asked):
+        process = subprocess.Popen([*command, address], stdout=ours, env=environment)
+        os.close(ours)
+        text = "".join(iter(lambda: _read(theirs), ""))
+        assert process.wait(60) == DONE
+    os.close(theirs)
+    assert "\x1b[" in text
+    for words in ("CreateTopics", "0-6", "4-6 translated", "unknown to Weir", "hidden", "6 APIs"):
+        assert words in text
+
+
+def _read(terminal: int) -> str:
+    try:
+        return os.read(terminal, 1 << 16).decode()
+    except OSError:  # Linux: the other end is closed
+        return ""
+
+
+def test_help_shows_examples() -> None:
+    result = run("--help")
+    assert result.exit_code == DONE
+    assert "weir versions --upstream kafka-1:9092 --no-uplift" in result.output
+    assert "versions" in CliRunner().invoke(weir, ["--help"]).output
+
+
+# What goes wrong
+
+
+def refused(result: Result) -> str:
+    """The one line that is printed."""
+    assert result.exit_code == USAGE, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("weir: ")
+    return line
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "begins with b'HTTP'"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "speaks TLS"),
+        (framed(b"\0\0\0\x07" + bytes(10)), "request 7"),
+        (framed(b"\0\0\0\0" + b"\0\0\xff\xff\xff\xf0"), "no ApiVersions response"),
+        (framed(b"\0\0\0\0"), "no ApiVersions response"),
+        (told({}, error_code=35), "error 35"),
+        (b"", "closed the connection"),
+        (told({3: (0, 1)})[:-1], "closed the connection"),
+    ],
+    ids=["HTTP", "TLS", "another's answer", "garbage", "empty", "error", "closes", "closes halfway"],
+)
+def test_a_broker_that_does_not_answer_as_one_is_one_line(answer: bytes, words: str) -> None:
+    with broker(answer) as (address, _asked):
+        line = refused(run("--upstream", address))
+    assert line.startswith(f"weir: {address}: ")
+    assert words in line
+
+
+def test_a_broker_that_is_silent_is_given_up() -> None:
+    with broker(None) as (address, _asked):
+        line = refused(run("--upstream", address, "--timeout-s", "0.05"))
+    assert "no answer within 0.05 s" in line
+
+
+def test_nobody_listens_there() -> None:
+    assert "127.0.0.1:1: connection refused" in refused(run("--upstream", "127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--upstream", "kafka"], "upstream is 'kafka', must be HOST:PORT"),
+        (["--upstream", "a:1", "--timeout-s", "0"], "timeout_s is 0, must be greater than 0"),
+        (["--upstream", "a:1", "--timeout-s", "nan"], "timeout_s is nan, must be greater than 0"),
+        (["--upstream", "no.such.invalid:1"], "no.such.invalid:1: "),
+    ],
+)
+def test_what_cannot_be_asked(arguments: list[str], words: str) -> None:
+    assert words in refused(run(*arguments))
+
+
+# Real brokers
+
+
+UPLIFTED_0_10_2 = {
+    **dict.fromkeys((10, 12, 13, 14, 15, 16, 18), 2),
+    ApiKey.METADATA.value: 3,
+    ApiKey.JOIN_GROUP.value: 3,
+    ApiKey.OFFSET_COMMIT.value: 4,
+    ApiKey.OFFSET_FETCH.value: 4,
+    ApiKey.CREATE_TOPICS.value: 6,
+    ApiKey.DELETE_TOPICS.value: 5,
+}
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("version", "uplifted"), [("0.10.2.2", UPLIFTED_0_10_2), ("4.2.0", {})])
+def test_a_real_broker(kafka_cluster: StartCluster, version: str, uplifted: dict[int, int]) -> None:
+    result = run("--upstream", kafka_cluster(version).bootstrap, "--json")
+    assert result.exit_code == DONE, result.output
+    apis: list[dict[str, Any]] = json.loads(result.stdout)["apis"]
+    assert {each["api_key"]: each["offered"]["max"] for each in apis if each["uplift"]} == uplifted
+    assert ApiKey.PRODUCE in {each["api_key"] for each in apis}
+    assert [each for each in apis if each["offered"] is None] == [], "the schemas know every API of Kafka's"
