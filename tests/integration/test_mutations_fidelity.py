@@ -1,0 +1,127 @@
+"""The same mutations under a broker's own quota and under Weir's, side by side: see docs/mutations.md.
+
+Random sequences of creations, growths and deletions, each by a client of its own that has the same quota on
+both sides. What a model of KIP-599 says of each step is compared too: it keeps the generator away from close
+decisions, and says who is right if the two differ.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.mutations.client import ask_once, set_mutation_quota
+from tests.mutations.compare import BOUND_MS, differences, throttle_gaps, undisturbed
+from tests.mutations.play import Lane, play
+from tests.mutations.requests import Create, Topic
+from tests.mutations.sequences import BURST, DEFAULT_PARTITIONS, RATE, SAMPLES, WINDOW_S, sequence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.integration.conftest import StartWeir
+    from tests.kafka.fixtures import StartCluster
+    from tests.raw import Address
+
+pytestmark = [pytest.mark.broker]
+
+SEEDS = range(12)
+SECONDS = 15.0
+APART_S = 1.0 / 24
+"""Between the beginnings of lanes, spread over a second: few requests are under way at a time."""
+ROUNDS = 3
+ENOUGH = 0.6
+"""Of all steps must have been played at their time, or nothing can be said."""
+
+QUOTAS_S = 20.0
+
+SETTINGS = {
+    "controller.quota.window.num": str(SAMPLES),
+    "controller.quota.window.size.seconds": str(WINDOW_S),
+    "num.partitions": str(DEFAULT_PARTITIONS),
+}
+OPTIONS = (
+    *("--controller-quota-samples", str(SAMPLES)),
+    *("--controller-quota-window-seconds", str(WINDOW_S)),
+)
+QUOTAS = f'[[quota]]\nclient_id = "<default>"\ncontroller_mutation_rate = {RATE}\n'
+
+
+class Pair(NamedTuple):
+    """One sequence on both sides."""
+
+    own: Lane
+    """Under the broker's quota."""
+    weir: Lane
+    steps: int
+    """How many of its steps say something."""
+
+
+def test_weir_admits_and_throttles_mutations_as_a_broker_does(
+    fresh_cluster: StartCluster, start_weir: StartWeir
+) -> None:
+    cluster = fresh_cluster("3.9.1", settings=SETTINGS)
+    weir = start_weir(cluster.bootstrap, QUOTAS, options=OPTIONS)
+    broker = ("127.0.0.1", cluster.ports[0])
+    pairs = play_undisturbed(broker, ("127.0.0.1", weir.port))
+    gaps = [gap for pair in pairs for gap in throttle_gaps(*pair)]
+    print(
+        f"{sum(pair.steps for pair in pairs)} of {sum(len(pair.own.steps) for pair in pairs)} steps compared,"
+    )
+    print(f"{len(gaps)} of them throttled; throttle times of Weir less the broker's, ms: {spread(gaps)}")
+    assert [difference for pair in pairs for difference in differences(*pair)] == []
+    assert sum(pair.steps for pair in pairs) > ENOUGH * sum(len(pair.own.steps) for pair in pairs)
+    assert abs(statistics.median(gaps)) <= BOUND_MS
+
+
+def play_undisturbed(broker: Address, weir: Address) -> list[Pair]:
+    """Every sequence; those that the machine disturbed are played again, and the longer part counts."""
+    best: dict[int, Pair] = {}
+    for attempt in range(ROUNDS):
+        left = [seed for seed in SEEDS if seed not in best or best[seed].steps < len(best[seed].own.steps)]
+        for seed, pair in play_once(broker, weir, left, attempt).items():
+            if seed not in best or pair.steps > best[seed].steps:
+                best[seed] = pair
+    return list(best.values())
+
+
+def play_once(broker: Address, weir: Address, seeds: Iterable[int], attempt: int) -> dict[int, Pair]:
+    """Sequences side by side, with clients and topics that were never there before."""
+    begins = itertools.count(step=APART_S)
+    lanes = {
+        seed: (
+            lane("broker", broker, seed, attempt, next(begins)),
+            lane("weir", weir, seed, attempt, next(begins)),
+        )
+        for seed in seeds
+    }
+    give_quotas(broker, [own.client_id for own, _ in lanes.values()])
+    play([one for both in lanes.values() for one in both])
+    return {seed: Pair(*both, undisturbed(both)) for seed, both in lanes.items()}
+
+
+def lane(side: str, address: Address, seed: int, attempt: int, begins_s: float) -> Lane:
+    """One sequence on one side."""
+    name = f"{seed}-{attempt}"
+    return Lane(side, name, address, sequence(seed, name, SECONDS), begins_s)
+
+
+def give_quotas(broker: Address, client_ids: Iterable[str]) -> None:
+    """Return once the broker enforces them: the last one given, which no other client has, is tried."""
+    for client_id in client_ids:
+        set_mutation_quota(broker, client_id, RATE)
+    probe = f"probe-{time.monotonic_ns()}"
+    set_mutation_quota(broker, probe, RATE)
+    large = Create((Topic(probe, int(BURST) + 1),), version=5, validate_only=True)
+    deadline = time.monotonic() + QUOTAS_S
+    while not ask_once(broker, probe, large).throttle_ms:
+        assert time.monotonic() < deadline, f"the broker's quotas do not count after {QUOTAS_S} s"
+
+
+def spread(gaps: Sequence[float]) -> str:
+    """Median, least and most."""
+    return f"median {statistics.median(gaps):.0f}, from {min(gaps):.0f} to {max(gaps):.0f}"
