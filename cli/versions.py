@@ -28,7 +28,7 @@ Examples:
 """
 
 IN_WORDS: Final = {
-    Kind.PATCH: "another number",
+    Kind.PATCH: "renumbered",
     Kind.THROTTLE: "throttle_time_ms inserted",
     Kind.TRANSLATE: "translated",
 }

@@ -38,6 +38,8 @@ from tests.protocol.generate import messages, modest
 from tests.proxy.frames import request as request_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from protocol.steps import Step
     from protocol.values import Message
 
@@ -352,3 +354,46 @@ def test_a_topic_with_assignments_has_minus_1_in_every_version() -> None:
         name="a", num_partitions=-1, replication_factor=-1, assignments=[assignment]
     )
     assert beyond(CreateTopicsRequest(topics=[topic]), 0) is None
+
+
+# The page
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "uplift.md").read_text("utf-8")
+IN_WORDS: Final = {Kind.PATCH: "renumbered", Kind.THROTTLE: "inserted", Kind.TRANSLATE: "translated"}
+
+
+def api_name(api_key: int) -> str:
+    found = schema.api(api_key)
+    assert found is not None
+    return found.name
+
+
+def by_rule() -> list[str]:
+    """A line per API: the versions that the rule takes."""
+    lines = []
+    for key in KEYS:
+        ours = [found for found in TAKEN if found.api_key == key and (key, found.version) not in BY_HAND]
+        throttle = [str(found.version) for found in ours if found.change is Change.THROTTLE]
+        back_off = [str(found.version) for found in ours if found.change is Change.SAME]
+        if ours:
+            lines.append(f"| {api_name(key)} | {', '.join(throttle)} | {', '.join(back_off)} |")
+    return ["| API | adds throttle_time_ms | clients wait by themselves |", "| --- | --- | --- |", *lines]
+
+
+def hand_picked() -> list[str]:
+    lines = [
+        f"| {api_name(key)} {version} | {IN_WORDS[found.kind]} | {found.reason} |"
+        for (key, version), found in BY_HAND.items()
+    ]
+    return ["| step to | kind | what it brings |", "| --- | --- | --- |", *lines]
+
+
+def not_taken() -> list[str]:
+    lines = [f"| {api_name(key)} {version} | {reason} |" for (key, version), reason in EXCEPTIONS.items()]
+    return ["| step to | what it means |", "| --- | --- |", *lines]
+
+
+@pytest.mark.parametrize("table", [by_rule, hand_picked, not_taken], ids=lambda table: str(table.__name__))
+def test_the_page_has_the_tables_that_are_in_force(table: Callable[[], list[str]]) -> None:
+    rows = "\n".join(table())
+    assert f"\n\n{rows}\n\n" in PAGE, f"docs/uplift.md must have this table:\n{rows}"
