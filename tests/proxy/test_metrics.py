@@ -387,6 +387,16 @@ def test_names_cannot_break_out_of_their_label_nor_meet_in_one(server: Server, a
         assert len(label) <= NAME_CHARS_MAX + 40
 
 
+@pytest.mark.parametrize("accept", PARSERS)
+def test_names_of_mutators_are_labels_as_well(server: Server, accept: str) -> None:
+    book = QuotaBook(parse(MUTATORS))
+    for number, name in enumerate(HOSTILE):
+        mutate(book, name, 1 + number)
+    rows = scraped(server, book, accept=accept).rows("weir_mutation_entity_partitions_total")
+    assert sorted(rows.values()) == [1 + number for number in range(len(HOSTILE))]
+    assert max(len(value) for row in rows for _, value in row) <= NAME_CHARS_MAX + 40
+
+
 # The text
 
 

@@ -194,6 +194,37 @@ def test_a_permissive_request_that_was_within_the_limit_stays_so() -> None:
     assert charge.finish(0) == 0
 
 
+@given(
+    st.integers(1, 40).map(lambda halves: halves / 2),
+    st.integers(0, 60),
+    st.lists(st.tuples(st.integers(1, 50), st.booleans()), max_size=12),
+)
+def test_trying_again_after_refunds_ends_where_a_broker_would(
+    limit: float, taken: int, topics: list[tuple[int, bool]]
+) -> None:
+    """A broker charges only what it can do; Weir learns what it cannot from its answers, round by round."""
+    weir, broker = budget_of(limit), budget_of(limit)
+    for budget in (weir, broker):
+        budget.begin(strict=False).admit(taken, 0)
+    expected = broker.begin(strict=True)
+    possible = [number for number, (_, fails) in enumerate(topics) if not fails]
+    done = [number for number in possible if expected.admit(topics[number][0], 0)]
+    charge = weir.begin(strict=True)
+    created: list[int] = []
+    waiting, failed = list(range(len(topics))), [0]
+    while failed:
+        forwarded = [number for number in waiting if charge.admit(topics[number][0], 0)]
+        waiting = [number for number in waiting if number not in forwarded]
+        failed = [number for number in forwarded if topics[number][1]]
+        created += [number for number in forwarded if number not in failed]
+        for number in failed:
+            charge.refund(topics[number][0], 0)
+    assert created == done
+    assert weir.tokens(0) == broker.tokens(0)
+    if done != possible:
+        assert charge.finish(0) == expected.finish(0)
+
+
 # One request
 
 
