@@ -19,15 +19,17 @@ from cli.exits import DONE, USAGE
 from cli.main import weir
 from protocol.api import ApiKey
 from protocol.messages import ApiVersionsResponse
+from tests.integration.conftest import start_weir
 from tests.kafka.fixtures import kafka_cluster
 from tests.proxy.frames import framed, response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
 
-__all__ = ["kafka_cluster"]
+__all__ = ["kafka_cluster", "start_weir"]
 
 HOST = "127.0.0.1"
 KAFKA_0_10_2 = {0: (0, 2), 3: (0, 2), 11: (0, 1), 18: (0, 0), 19: (0, 1), 4242: (0, 3)}
@@ -263,12 +265,29 @@ UPLIFTED_0_10_2 = {
 }
 
 
+def apis(*arguments: str) -> list[dict[str, Any]]:
+    """What `--json` says of each API."""
+    result = run(*arguments, "--json")
+    assert result.exit_code == DONE, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)["apis"]
+    return found
+
+
 @pytest.mark.broker
 @pytest.mark.parametrize(("version", "uplifted"), [("0.10.2.2", UPLIFTED_0_10_2), ("4.2.0", {})])
 def test_a_real_broker(kafka_cluster: StartCluster, version: str, uplifted: dict[int, int]) -> None:
-    result = run("--upstream", kafka_cluster(version).bootstrap, "--json")
-    assert result.exit_code == DONE, result.output
-    apis: list[dict[str, Any]] = json.loads(result.stdout)["apis"]
-    assert {each["api_key"]: each["offered"]["max"] for each in apis if each["uplift"]} == uplifted
-    assert ApiKey.PRODUCE in {each["api_key"] for each in apis}
-    assert [each for each in apis if each["offered"] is None] == [], "the schemas know every API of Kafka's"
+    found = apis("--upstream", kafka_cluster(version).bootstrap)
+    assert {each["api_key"]: each["offered"]["max"] for each in found if each["uplift"]} == uplifted
+    assert ApiKey.PRODUCE in {each["api_key"] for each in found}
+    assert [each for each in found if each["offered"] is None] == [], "the schemas know every API of Kafka's"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("options", [(), ("--no-uplift",)], ids=["uplift", "no-uplift"])
+def test_a_weir_in_front_offers_what_is_shown(
+    kafka_cluster: StartCluster, start_weir: StartWeir, options: tuple[str, ...]
+) -> None:
+    bootstrap = kafka_cluster("0.10.2.2").bootstrap
+    weir = start_weir(bootstrap, options=options)
+    shown = {each["api_key"]: each["offered"] for each in apis("--upstream", bootstrap, *options)}
+    assert {each["api_key"]: each["broker"] for each in apis("--upstream", weir.bootstrap)} == shown
