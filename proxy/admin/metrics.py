@@ -87,8 +87,8 @@ def _sessions(server: Server) -> Iterator[Metric]:
         "Requests by API and version, where Weir knows both.",
         ("api", "version"),
         (
-            ((_api_name(api), str(number)), plan.requests)
-            for (api, number), plan in sorted(server.plans.items())
+            ((_api_name(api), str(number)), count)
+            for (api, number), count in sorted(server.plans.requests().items())
         ),
     )
     from_clients, from_brokers = server.received_bytes
