@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from protocol.api import ApiKey, versions
 from protocol.codec import codec
@@ -20,9 +19,6 @@ from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.plan import WAIT, Admission, Caller, Plan, Splice, Wait
 
-if TYPE_CHECKING:
-    from proxy.plans import Plans
-
 _ERROR_CODE = Struct(">h")
 """The first field of an ApiVersions response in every version."""
 
@@ -30,7 +26,7 @@ _ERROR_CODE = Struct(">h")
 def plan_api_versions(plan: Plan) -> None:
     """Tell clients what the broker and Weir both speak; the last answer is remembered."""
     codec_ = codec(ApiVersionsResponse, plan.version)
-    remembered: tuple[bytes, bytes, Plans] | None = None
+    remembered: tuple[bytes, bytes, dict[int, VersionRange]] | None = None
 
     def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
         nonlocal remembered
@@ -40,10 +36,12 @@ def plan_api_versions(plan: Plan) -> None:
             return None
         if remembered is None or data[body:end] != remembered[0]:
             message = codec_.decode(data, body, end)
-            plans = caller.plans.for_broker(ranges(message))
-            _tell(message, plans.offered())
-            remembered = (bytes(data[body:end]), codec_.encode(message), plans)
-        _seen, answer, caller.plans = remembered
+            broker = ranges(message)
+            caller.meet_broker(broker)
+            _tell(message, caller.dialect.offered())
+            remembered = (bytes(data[body:end]), codec_.encode(message), broker)
+        _seen, answer, broker = remembered
+        caller.meet_broker(broker)
         return Splice(body, end, answer)
 
     plan.rewrite = rewrite

@@ -12,14 +12,12 @@ is taken out of its request, where the broker's version has it (v4, Kafka 0.11).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.heads import INCOMPLETE, request_body
+from protocol.heads import INCOMPLETE, client_id_end, request_body
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy import inquiries
 from proxy.errand import Errand, ask
@@ -29,62 +27,8 @@ from proxy.rewrite import edit_metadata
 from proxy.uplift import forward
 from quotas import MutationBudget
 
-PENDING_MS: Final = 30_000
-"""How long a topic that was missing may take to come."""
-PENDING_MAX: Final = 10_000
-"""Of all clients together; what is missing beyond that is charged at once, as one partition."""
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 """What a broker says of a topic that it is about to create: the former with KRaft, the latter before."""
-
-
-@dataclass(slots=True)
-class _Pending:
-    payer: MutationBudget
-    until_ms: int
-
-
-class AutoCreations:
-    """Topics that were missing when a client asked for them, and may be on their way; one per process."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._pending: dict[str, _Pending] = {}
-
-    def __len__(self) -> int:
-        """How many are remembered."""
-        return len(self._pending)
-
-    def expect(self, names: Iterable[str], payer: MutationBudget, now_ms: int) -> int:
-        """Remember who pays if these come; return how many of them there was no room for."""
-        left_out = 0
-        for name in names:
-            if name in self._pending:
-                continue  # the first who asked has brought it about
-            if len(self._pending) >= PENDING_MAX and not self._forget_old(now_ms):
-                left_out += 1
-                continue
-            self._pending[name] = _Pending(payer, now_ms + PENDING_MS)
-        return left_out
-
-    def of(self, payer: MutationBudget, now_ms: int) -> list[str]:
-        """What this client has asked for, lately, that was not there."""
-        self._forget_old(now_ms)
-        return [name for name, pending in self._pending.items() if pending.payer is payer]
-
-    def came(self, name: str) -> None:
-        """A topic is there, and paid for."""
-        self._pending.pop(name, None)
-
-    def _forget_old(self, now_ms: int) -> bool:
-        """Forget what has not come in time; whether there is room then."""
-        gone = []
-        for name, pending in self._pending.items():  # oldest first
-            if pending.until_ms > now_ms:
-                break
-            gone.append(name)
-        for name in gone:
-            del self._pending[name]
-        return len(self._pending) < PENDING_MAX
 
 
 def plan_metadata(plan: Plan) -> None:
@@ -98,7 +42,10 @@ def plan_metadata(plan: Plan) -> None:
         if client_id is None:
             return WAIT
         budget = caller.quotas.mutations.budget(caller.user, client_id, caller.now_ms)
-        if budget is not None:
+        if budget is None and unwatched is None:
+            stop = client_id_end(data, frame, end)
+            caller.remember(plan, data, frame, stop, PASS)
+        elif budget is not None:
             body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
             if body == INCOMPLETE:
                 return WAIT
@@ -112,19 +59,19 @@ def plan_metadata(plan: Plan) -> None:
 
 def _watched(caller: Caller, plan: Plan, budget: MutationBudget, request: MetadataRequest) -> Errand:
     """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
-    creations = caller.plans.auto_creations
+    missing_topics = caller.dialect.missing_topics
     charge = budget.begin(strict=False)
-    expected = creations.of(budget, caller.now_ms)
+    expected = missing_topics.of(budget, caller.now_ms)
     if expected:
         there = yield from inquiries.topics(caller, expected)
         for found in there.by_name.values():
             if found.name in expected:
                 charge.admit(found.partitions, caller.now_ms)
-                creations.came(found.name)
+                missing_topics.came(found.name)
     answer = yield from _asked(caller, plan, budget, request)
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if request.allow_auto_topic_creation:
-        left_out = creations.expect(missing, budget, caller.now_ms)
+        left_out = missing_topics.expect(missing, budget, caller.now_ms)
         if left_out:
             charge.admit(left_out, caller.now_ms)
     throttle_ms = charge.finish(caller.now_ms)
@@ -139,7 +86,7 @@ def _asked(
     caller: Caller, plan: Plan, budget: MutationBudget, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
     """Forward the request, without the permission to create if the client has no tokens for that."""
-    if caller.plans.strict_auto_creation and budget.tokens(caller.now_ms) < 0:
+    if caller.dialect.strict_auto_creation and budget.tokens(caller.now_ms) < 0:
         spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA)
         if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:
             request.allow_auto_topic_creation = False

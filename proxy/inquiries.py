@@ -59,9 +59,9 @@ class Topics:
 
 def broker_versions(caller: Caller) -> Asking[Mapping[int, VersionRange]]:
     """Find out what the broker speaks, by API key: asked once per connection, if the client has not."""
-    if caller.plans.broker is None:
+    if caller.dialect.broker is None:
         yield from learn_versions(caller)
-    return caller.plans.broker or {}
+    return caller.dialect.broker or {}
 
 
 def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:

@@ -156,6 +156,10 @@ class Creation(Mutation):
         told = CreateTopicsResponse.CreatableTopicResult
         return told(name=topic.name or "", error_code=error, error_message=text)
 
+    def done(self, topic: Topic) -> None:
+        """It is paid for; it did not come by being asked for."""
+        self._caller.dialect.missing_topics.came(topic.name or "")
+
     def merged(self, results: Iterable[Result]) -> CreateTopicsResponse:
         """An answer of results from several."""
         return CreateTopicsResponse(topics=list(results))  # type: ignore[arg-type]  # all from such answers

@@ -101,6 +101,9 @@ class _Enforcement:
             answer = yield from self._answer()
         except EncodeError as error:
             return unsupported(self._mutation.request, str(error))
+        except GeneratorExit:  # the connection has ended; what was charged stays charged
+            self._charge.finish(self._caller.now_ms)
+            raise
         caller = self._caller
         throttle_ms = max(self._charge.finish(caller.now_ms), self._late.finish(caller.now_ms))
         if throttle_ms:

@@ -16,7 +16,7 @@ cares for; the session's loops do not know which. What takes more than one look 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
@@ -25,17 +25,35 @@ from proxy.errand import Errand
 if TYPE_CHECKING:
     from protocol.messages import Message
     from protocol.places import Place
+    from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
-    from proxy.plans import Plans
+    from proxy.missing_topics import MissingTopics
     from proxy.reasons import CloseReason
     from quotas import BrokerQuotas, Budget, Payers
+
+
+class Dialect(Protocol):
+    """Which versions a broker speaks, and what goes with that."""
+
+    broker: Mapping[int, VersionRange] | None
+    """Its versions by API key; None if they are not known."""
+    strict_auto_creation: bool
+    """Whether a client without tokens for it may not create topics by asking for them."""
+    missing_topics: MissingTopics
+
+    def offered(self) -> dict[int, VersionRange]:
+        """What clients of this broker are told that it speaks."""
 
 
 class Caller(Protocol):
     """What a capability sees of the session whose frame it is asked about."""
 
-    plans: Plans
-    """What to do with its frames: other plans once it is known which versions its broker speaks."""
+    @property
+    def dialect(self) -> Dialect:
+        """What its broker speaks: another one once that is known."""
+
+    def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
+        """Learn which versions its broker speaks, by API key."""
 
     @property
     def addresses(self) -> AdvertisedAddresses:

@@ -21,6 +21,7 @@ from protocol.places import place
 from protocol.versions import VersionRange
 from proxy import api_versions, auto_creation, bandwidth, mutations, rewrite, uplift, uplift_rule
 from proxy.counters import Counters
+from proxy.missing_topics import MissingTopics
 from proxy.plan import WAIT, Caller, Plan, Wait
 from proxy.reasons import CloseReason
 
@@ -64,7 +65,7 @@ class Plans(dict[tuple[int, int], Plan]):
         self.strict_auto_creation = strict_auto_creation
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
-        self.auto_creations = auto_creation.AutoCreations()
+        self.missing_topics = MissingTopics()
         self._counters = counters
         self._dialects: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
@@ -75,7 +76,7 @@ class Plans(dict[tuple[int, int], Plan]):
         if found is None:
             found = Plans(self._counters, uplift=self.uplift, strict_auto_creation=self.strict_auto_creation)
             found.broker = broker
-            found.auto_creations, found._dialects = self.auto_creations, self._dialects
+            found.missing_topics, found._dialects = self.missing_topics, self._dialects
             if len(self._dialects) < DIALECTS_MAX:
                 self._dialects[key] = found
         return found

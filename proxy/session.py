@@ -28,6 +28,9 @@ from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run t
 from quotas import Payers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.counters import Counters
     from proxy.plans import Plans
@@ -178,6 +181,15 @@ class Session:
         """How much of a response whose head has gone on is still to come."""
         self._client_id = b""
         self._generation = -1
+
+    @property
+    def dialect(self) -> Plans:
+        """What the broker speaks, and its plans."""
+        return self.plans
+
+    def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
+        """From now on use the plans for a broker that speaks these versions."""
+        self.plans = self.plans.for_broker(broker)
 
     @property
     def idle(self) -> bool:

@@ -48,7 +48,7 @@ _THROTTLE: Final = Struct(">i")
 def learn_versions(caller: Caller) -> Errand:
     """Ask the broker which versions it speaks, for a client that has not."""
     answer = yield from ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-    caller.plans = caller.plans.for_broker(ranges(answer))
+    caller.meet_broker(ranges(answer))
     return None
 
 
