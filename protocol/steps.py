@@ -104,17 +104,13 @@ def _response_change(response: schema.MessageSchema, version: int) -> tuple[Chan
 
 
 def _added_throttle(old: Layout, new: Layout) -> Position | None:
-    """Where the new layout has the field more, if that is all that it has more."""
+    """Where the new layout has the field more, if that is all that it has more; both are flexible, or none."""
     for position, added, rest in (
         (Position.FIRST, new.fields[:1], new.fields[1:]),
         (Position.LAST, new.fields[-1:], new.fields[:-1]),
     ):
         if [slot.name for slot in added] != [THROTTLE_FIELD]:
             continue
-        if (
-            old.flexible == new.flexible
-            and _slots_alike(old.fields, rest)
-            and _slots_alike(old.tagged, new.tagged)
-        ):
+        if _slots_alike(old.fields, rest) and _slots_alike(old.tagged, new.tagged):
             return position
     return None

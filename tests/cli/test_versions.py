@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["kafka_cluster", "start_weir"]
 
 HOST = "127.0.0.1"
-KAFKA_0_10_2 = {0: (0, 2), 3: (0, 2), 11: (0, 1), 18: (0, 0), 19: (0, 1), 4242: (0, 3)}
-"""Some of its APIs, and one of nobody's."""
+KAFKA_0_10_2 = {4242: (0, 3), 0: (0, 2), 3: (0, 2), 11: (0, 1), 18: (0, 0), 19: (0, 1)}
+"""Some of its APIs, and one of nobody's; in no order."""
 
 
 def told(ranges: dict[int, tuple[int, int]], error_code: int = 0) -> bytes:
@@ -100,6 +100,7 @@ def test_in_a_pipe_it_is_a_table_of_plain_text() -> None:
     assert table.isascii()
     assert "\x1b" not in table
     assert table.splitlines()[0].split() == ["key", "API", "broker", "Weir", "offered", "by", "uplift"]
+    assert list(rows(table)) == ["0", "3", "11", "18", "19", "4242", "BROKER:"]
     assert rows(table) == {
         "0": "Produce 0-2 0-13 0-2",
         "3": "Metadata 0-2 0-13 0-3 3 throttle_time_ms inserted",

@@ -17,7 +17,7 @@ from protocol import schema
 from protocol.api import ApiKey
 from protocol.codec import codec, request_type, response_type
 from protocol.errors import UnknownVersionError
-from protocol.steps import THROTTLE_FIELD, Change, Position, Step, step, steps
+from protocol.steps import THROTTLE_FIELD, Change, Position, Step, alike, step, steps
 from tests.protocol.generate import messages, modest
 from tests.protocol.kio_side import kio_class
 
@@ -160,3 +160,10 @@ def test_a_step_that_does_not_exist(api_key: int, version: int) -> None:
 
 def test_an_api_that_the_schemas_do_not_know_has_no_steps() -> None:
     assert steps(4242) == ()
+
+
+def test_a_tag_buffer_is_a_difference_also_where_no_length_tells() -> None:
+    data = b'{"versions": "0-1", "flexible": "1+", "fields": [{"name": "a", "type": "int32"}]}'
+    found = schema.parse_message(data, "ARequest", "request", 0)
+    assert not alike(found.layout(0), found.layout(1))
+    assert alike(found.layout(1), found.layout(1))

@@ -229,7 +229,7 @@ def test_routes(
         (ApiKey.METADATA, 2, VersionRange(0, 2)),
         (ApiKey.METADATA, 4, VersionRange(0, 2)),
         (ApiKey.METADATA, 3, VersionRange(4, 5)),
-        (ApiKey.METADATA, 3, VersionRange(0, -1)),
+        (ApiKey.METADATA, 3, VersionRange(3, 2)),
         (ApiKey.METADATA, 99, VersionRange(0, 98)),
         (ApiKey.JOIN_GROUP, 4, VersionRange(0, 3)),
         (ApiKey.CREATE_TOPICS, 7, VersionRange(0, 6)),
