@@ -31,6 +31,10 @@ BURST: Final = RATE * SAMPLES * WINDOW_S
 DEFAULT_PARTITIONS: Final = 3
 """The cluster's `num.partitions`."""
 MARGIN_S: Final = 0.4
+SETTLED_S: Final = 0.85
+"""A topic is left alone for so long after it was created or grown. A proxy learns partition counts from a
+broker's metadata, which follow the controller's with a delay.
+"""
 _OFFSETS_S: Final = (0.4, 0.5, 0.6)
 _NOBODY: Final = 99
 """A node id that no broker has."""
@@ -97,6 +101,7 @@ class Sequence:
         self._seconds = seconds
         self._bucket = _Bucket()
         self._topics: dict[str, int] = {}
+        self._changed_s: dict[str, float] = {}
         self._ids_known: set[str] = set()
         self._made = 0
         self._full_s = 0.0
@@ -149,6 +154,7 @@ class Sequence:
 
     def _note(self, mutation: Mutation, charge: _Charge, code: int, *, in_order: bool) -> None:
         """Keep what exists now; not what may exist."""
+        self._changed_s[charge.topic] = self._bucket.at_s
         if not in_order or (isinstance(mutation, Delete) and not code):
             self._topics.pop(charge.topic, None)
         elif isinstance(mutation, Delete) or code or mutation.validate_only:
@@ -172,8 +178,12 @@ class Sequence:
         at_least = strict if self._random.random() < 0.6 else 0
         return self._random.randint(at_least, highest)
 
+    def _settled(self) -> list[str]:
+        now_s = self._bucket.at_s
+        return [name for name in sorted(self._topics) if now_s - self._changed_s[name] > SETTLED_S]
+
     def _existing(self, at_most: int = 1) -> list[str]:
-        names = sorted(self._topics)
+        names = self._settled()
         return self._random.sample(names, min(len(names), at_most))
 
     def _create(self) -> tuple[Mutation, list[_Charge], bool]:
@@ -190,7 +200,7 @@ class Sequence:
             topics[:0] = [twice]
             topics.append(twice)
             charges.append(_Charge(twice.name, error=ErrorCode.INVALID_REQUEST))
-        validate_only = version >= 1 and self._random.random() < 0.3
+        validate_only = version >= 1 and self._random.random() < 0.4
         return Create(tuple(topics), version, validate_only), charges, False
 
     def _begin(self) -> tuple[Mutation, list[_Charge], bool]:
@@ -199,14 +209,14 @@ class Sequence:
         return Create(topics, HIGHEST[Create]), [_Charge(one.name, one.partitions) for one in topics], False
 
     def _creation(self) -> tuple[Topic, _Charge]:
-        name, size = self._name(), self._random.choice((1, 1, 2, 3, 5))
+        name, size = self._name(), self._random.choice((1, 1, 2, 2, 4))
         match self._random.choice(("good", "good", "good", "default", "manual", "exists", "bad")):
             case "default":
                 return Topic(name, -1), _Charge(name, DEFAULT_PARTITIONS)
             case "manual":
                 return Topic(name, assignments=[[0]] * size), _Charge(name, size)
-            case "exists" if self._topics:
-                (name,) = self._existing()
+            case "exists" if settled := self._existing():
+                (name,) = settled
                 return Topic(name, size), _Charge(name, error=ErrorCode.TOPIC_ALREADY_EXISTS)
             case "bad":
                 return self._bad_creation(name, size)
@@ -269,7 +279,7 @@ class Sequence:
             )
         size = self._topics[names[0]]
         if self._random.random() < 0.4:
-            names = [name for name, partitions in sorted(self._topics.items()) if partitions == size][:3]
+            names = [name for name in self._settled() if self._topics[name] == size][:3]
         by_id = version >= DELETE_BY_ID and self._ids_known.issuperset(names)
         return Delete(tuple(names), version), [_Charge(name, size) for name in names], by_id
 
