@@ -50,7 +50,7 @@ def plan_metadata(plan: Plan) -> None:
             if body == INCOMPLETE:
                 return WAIT
             request = codec_.decode(data, body, end)
-            if request.topics and request.allow_auto_topic_creation:
+            if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
                 return Admission(errand=_watched(caller, plan, budget, request))
         return PASS if unwatched is None else unwatched(caller, data, frame, end, complete)
 

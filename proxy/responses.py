@@ -15,7 +15,7 @@ from protocol.heads import (
     response_body,
 )
 from proxy.errand import Run
-from proxy.plan import LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
+from proxy.plan import ERRAND, LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
 from proxy.reasons import CloseReason
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ class Responses:
         session = self._session
         _id, plan, payers, until_ms = session.in_flight[0]
         try:
-            if isinstance(payers, Run):
-                return self._go_on(payers, data, frame, end, complete)
+            if plan is ERRAND:
+                return self._go_on(data, frame, end, complete)
             body = response_body(data, frame, end, flexible=plan.flexible_response)
             if body == INCOMPLETE:
                 return self._wait(complete)
@@ -143,10 +143,12 @@ class Responses:
         self._report_ms = INCOMPLETE
         return splice
 
-    def _go_on(self, run: Run, data: bytearray, frame: int, end: int, complete: bool) -> Splice | Wait:
+    def _go_on(self, data: bytearray, frame: int, end: int, complete: bool) -> Splice | Wait:
         """Give an errand its answer, once that is here as a whole; the client gets the errand's reply, if it
         is over.
         """
+        run = self._session.in_flight[0][2]
+        assert isinstance(run, Run)
         if not complete:
             return WAIT
         self._session.go_on(run, data, frame, end)
@@ -157,11 +159,11 @@ class Responses:
             self._session.violate(CloseReason.RESPONSE_MALFORMED, "the response ends within a field")
         return WAIT
 
-    def _settle(self, plan: Plan, payers: Payers | bytes | None, until_ms: int, length: int) -> int:
+    def _settle(self, plan: Plan, payers: Payers | bytes | Run | None, until_ms: int, length: int) -> int:
         """Charge what the response costs; return the throttle time to report, in ms."""
         session = self._session
         if payers is not None:
-            assert not isinstance(payers, bytes)
+            assert not isinstance(payers, bytes | Run)
             for charge in plan.on_response:
                 throttle_ms = charge(payers, length, session.now_ms)
                 if throttle_ms > 0:
