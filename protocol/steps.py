@@ -104,7 +104,7 @@ def _response_change(response: schema.MessageSchema, version: int) -> tuple[Chan
 
 
 def _added_throttle(old: Layout, new: Layout) -> Position | None:
-    """Where the new layout has the field more, if that is all that it has more; both are flexible, or none."""
+    """Where the new layout has the field more, if that is all; both layouts are flexible, or neither is."""
     for position, added, rest in (
         (Position.FIRST, new.fields[:1], new.fields[1:]),
         (Position.LAST, new.fields[-1:], new.fields[:-1]),
