@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.mutations.client import ask_once, set_mutation_quota
+from tests.mutations.client import await_mutation_quota, set_mutation_quota
 from tests.mutations.compare import BOUND_MS, differences, throttle_gaps, undisturbed
 from tests.mutations.play import Lane, play
-from tests.mutations.requests import Create, Topic
-from tests.mutations.sequences import BURST, DEFAULT_PARTITIONS, RATE, SAMPLES, WINDOW_S, sequence
+from tests.mutations.sequences import DEFAULT_PARTITIONS, RATE, SAMPLES, WINDOW_S, sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,8 +35,6 @@ APART_S = 0.23
 ROUNDS = 3
 ENOUGH = 0.6
 """Of all steps must have been played at their time, or nothing can be said."""
-
-QUOTAS_S = 20.0
 
 SETTINGS = {
     "controller.quota.window.num": str(SAMPLES),
@@ -116,10 +113,7 @@ def give_quotas(broker: Address, client_ids: Iterable[str]) -> None:
         set_mutation_quota(broker, client_id, RATE)
     probe = f"probe-{time.monotonic_ns()}"
     set_mutation_quota(broker, probe, RATE)
-    large = Create((Topic(probe, int(BURST) + 1),), version=5, validate_only=True)
-    deadline = time.monotonic() + QUOTAS_S
-    while not ask_once(broker, probe, large).throttle_ms:
-        assert time.monotonic() < deadline, f"the broker's quotas do not count after {QUOTAS_S} s"
+    await_mutation_quota(broker, probe)
 
 
 def spread(gaps: Sequence[float]) -> str:

@@ -7,7 +7,13 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 from protocol.heads import LENGTH, LENGTH_BYTES
-from protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
+from protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from tests.mutations.requests import Create, Topic
 from tests.raw import ask
 
 if TYPE_CHECKING:
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 60.0
 _QUOTAS_VERSION: Final = 1
+_METADATA_VERSION: Final = 4
 KEY: Final = "controller_mutation_rate"
 
 
@@ -77,3 +84,28 @@ def set_mutation_quota(address: Address, client_id: str | None, rate: float) -> 
     for answered in ask(address, request, AlterClientQuotasResponse, _QUOTAS_VERSION).entries:
         if answered.error_code:
             raise ValueError(f"quota of {client_id}: {answered.error_code} {answered.error_message}")
+
+
+def await_mutation_quota(
+    address: Address, client_id: str = "quota-probe", topic: str = "quota-probe"
+) -> None:
+    """Return once a broker enforces the quota of a client-id, and with it those that were set before.
+
+    Asks for more and more partitions, without creating any, until that has to wait.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    probe = Create((Topic(topic, 100),), version=5, validate_only=True)
+    while not ask_once(address, client_id, probe).throttle_ms:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the quota of {client_id} does not count after {TIMEOUT_S:.0f} s")
+
+
+def await_topic(address: Address, name: str) -> None:
+    """Return once a broker's metadata have a topic: they follow the controller's, if slowly at times."""
+    wanted = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    )
+    deadline = time.monotonic() + TIMEOUT_S
+    while not all(one.partitions for one in ask(address, wanted, MetadataResponse, _METADATA_VERSION).topics):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nothing is known of {name} after {TIMEOUT_S:.0f} s")

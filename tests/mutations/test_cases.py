@@ -1,0 +1,48 @@
+"""Which requests cost tokens, which are refused, and which are throttled: brokers, and Weir."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mutations.cases import CASES, DEFAULT_PARTITIONS, RATE, SAMPLES, SETUP, Stage
+from tests.mutations.client import await_mutation_quota, set_mutation_quota
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import StartWeir
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+SETTINGS = {"controller.quota.window.num": str(SAMPLES), "num.partitions": str(DEFAULT_PARTITIONS)}
+QUOTAS = f'[[quota]]\nclient_id = "<default>"\ncontroller_mutation_rate = {RATE}\n'
+PLENTY = 1e6
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.2.0"])
+def test_brokers_charge_as_the_table_says(fresh_cluster: StartCluster, version: str) -> None:
+    cluster = fresh_cluster(version, settings=SETTINGS)
+    broker = ("127.0.0.1", cluster.ports[0])
+    set_mutation_quota(broker, SETUP, PLENTY)
+    set_mutation_quota(broker, None, RATE)
+    await_mutation_quota(broker)
+    assert differences(Stage(broker, broker)) == {}
+
+
+def test_weir_charges_as_the_table_says(fresh_cluster: StartCluster, start_weir: StartWeir) -> None:
+    cluster = fresh_cluster("3.9.1", settings=SETTINGS)
+    weir = start_weir(cluster.bootstrap, QUOTAS, options=("--controller-quota-samples", str(SAMPLES)))
+    stage = Stage(("127.0.0.1", weir.port), ("127.0.0.1", cluster.ports[0]))
+    assert differences(stage) == {}
+
+
+def differences(stage: Stage) -> dict[str, str]:
+    """What is not as the table says, by case and state of the bucket."""
+    found = {}
+    for case in CASES:
+        for state, wanted in (("full", case.full), ("overdrawn", case.overdrawn)):
+            seen = stage.play(case, overdrawn=state == "overdrawn")
+            if seen != wanted:
+                found[f"{case.name}, {state}"] = f"{seen} instead of {wanted}"
+    return found
