@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -68,20 +69,24 @@ def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -
     """Look for topics, by name or id. None is created by being asked for."""
     spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA, VersionRange(0, 1))
     version = min(spoken.max, _METADATA_NEWEST)
-    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
     if version < NAMES_WITHOUT_CREATION:
-        version, request.allow_auto_topic_creation = 1, True  # the field's default, not a wish: all topics
-    elif version >= BY_TOPIC_ID or not ids:
-        wanted = MetadataRequest.MetadataRequestTopic
-        request.topics = [wanted(name=name) for name in names] + [
-            wanted(name=None, topic_id=topic_id) for topic_id in ids
-        ]
-    return _found((yield from ask(request, version, MetadataResponse)))
+        answer = yield from ask(MetadataRequest(topics=None), 1, MetadataResponse)
+        return _found([answer])
+    if ids and version < BY_TOPIC_ID:
+        everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return _found([(yield from ask(everything, version, MetadataResponse))])
+    wanted, answers = MetadataRequest.MetadataRequestTopic, []
+    by_id = [wanted(name=None, topic_id=topic_id) for topic_id in ids if topic_id != ZERO_UUID]
+    for some in ([wanted(name=name) for name in names], by_id):  # apart: beside ids, names are not looked at
+        if some:
+            request = MetadataRequest(topics=some, allow_auto_topic_creation=False)
+            answers.append((yield from ask(request, version, MetadataResponse)))
+    return _found(answers)
 
 
-def _found(answer: MetadataResponse) -> Topics:
-    found = Topics(brokers=len(answer.brokers))
-    for topic in answer.topics:
+def _found(answers: Collection[MetadataResponse]) -> Topics:
+    found = Topics(brokers=max((len(answer.brokers) for answer in answers), default=0))
+    for topic in chain.from_iterable(answer.topics for answer in answers):
         if topic.name is None or not topic.partitions:
             continue
         known = Found(topic.name, topic.topic_id, len(topic.partitions))

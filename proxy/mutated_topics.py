@@ -55,6 +55,8 @@ class Topic:
     """What is charged if it succeeds though it was sure to fail."""
     charged_errors: frozenset[int] = frozenset()
     """Errors that cost all the same."""
+    invalid: str | None = None
+    """Why it is told INVALID_REQUEST and not forwarded: brokers differ in what they make of it."""
 
 
 class Result(Protocol):
@@ -246,8 +248,9 @@ def _growth(
     added = entry.count - known.partitions if known is not None else 0
     unlike = entry.assignments is not None and len(entry.assignments) != added
     cost = 0 if repeated or unlike else max(added, 0)
+    late_cost = max(added if known is not None else entry.count - 1, 1)  # metadata lag: it has one at least
     charged = {ErrorCode.INVALID_REPLICA_ASSIGNMENT} if entry.assignments is not None else ()
-    return Topic(entry, entry.name, cost, late_cost=max(added, 1), charged_errors=frozenset(charged))
+    return Topic(entry, entry.name, cost, late_cost=late_cost, charged_errors=frozenset(charged))
 
 
 class Deletion(Mutation):
@@ -273,12 +276,15 @@ class Deletion(Mutation):
         names = {entry.name for entry in entries if entry.name is not None}
         ids = {entry.topic_id for entry in entries if entry.name is None}
         there = yield from inquiries.topics(self._caller, names, ids)
-        topics = [_deletion(entry, there) for entry in entries]
-        times = Counter(topic.name for topic in topics)
-        for topic in topics:
-            if times[topic.name] > 1:
-                topic.cost = 0  # the broker refuses what is said twice, be it once by name and once by id
-        return topics
+        topics: dict[object, Topic] = {}
+        for entry in entries:
+            topic = _deletion(entry, there)
+            told = topic if topic.invalid else topic.name or topic.topic_id
+            if told in topics:  # be it once by name and once by id
+                topics[told].invalid = _TWICE
+            else:
+                topics[told] = topic
+        return list(topics.values())
 
     def part(self, topics: Sequence[Topic]) -> DeleteTopicsRequest:
         """The same request for some of its topics."""
@@ -313,8 +319,14 @@ class Deletion(Mutation):
         return None
 
 
+_TWICE: Final = "The request names the topic more than once."
+_NOT_ONE: Final = "The request gives not one of name and id."
+
+
 def _deletion(entry: DeleteTopicsRequest.DeleteTopicState, there: inquiries.Topics) -> Topic:
+    if (entry.name is None) == (entry.topic_id == ZERO_UUID):
+        return Topic(entry, entry.name, 0, topic_id=entry.topic_id, invalid=_NOT_ONE)
     found = there.by_id.get(entry.topic_id) if entry.name is None else there.by_name.get(entry.name)
-    if found is None or (entry.name is not None and entry.topic_id != ZERO_UUID):
+    if found is None:
         return Topic(entry, entry.name, 0, topic_id=entry.topic_id)
     return Topic(entry, found.name, found.partitions, topic_id=found.topic_id)

@@ -41,6 +41,7 @@ STRICT_FROM: Final[Mapping[int, int]] = {
 ROUNDS_MAX: Final = 16
 """How often topics are tried again because others have failed."""
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+_INVALID: Final = ErrorCode.INVALID_REQUEST
 _UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
 """What costs what it was charged: of a topic that has timed out nobody knows that it does not come."""
@@ -115,11 +116,11 @@ class _Enforcement:
         """Raises EncodeError if the broker's version cannot say the request; then nothing stays charged."""
         mutation = self._mutation
         topics = yield from mutation.topics(strict=self._strict, would_refuse=self._budget.would_refuse)
-        told: dict[Topic, Result] = {}
-        waiting, broker_ms = topics, 0
+        told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
+        waiting, broker_ms = [topic for topic in topics if topic not in told], 0
         for _round in range(ROUNDS_MAX):
             admitted = [topic for topic in waiting if self._admits(topic)]
-            if waiting and not admitted:
+            if topics and not admitted:
                 break
             answer = yield from self._forwarded(admitted)
             settled = yield from self._settled(admitted, mutation.results(answer))

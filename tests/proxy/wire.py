@@ -44,11 +44,14 @@ def new_session(
     response_bytes_max: int = 2**31 - 1,
     ports: PortRange = PORTS,
     quotas: BrokerQuotas | None = None,
+    plans: Plans | None = None,
+    node_id: int | None = None,
+    held_bytes_max: int = 8 * 1024 * 1024,
 ) -> Session:
-    """A session with everything of its own, but for `quotas` if given."""
+    """A session with everything of its own, but for `quotas` and `plans` if given."""
     counters = Counters()
     return Session(
-        plans=Plans(counters),
+        plans=Plans(counters) if plans is None else plans,
         quotas=quotas or BrokerQuotas.create(table or QuotaTable()),
         addresses=AdvertisedAddresses("weir", AddressBook(ports, no_listener)),
         counters=counters,
@@ -57,8 +60,10 @@ def new_session(
             response_bytes_max=response_bytes_max,
             in_flight_max=in_flight_max,
             stream_above_bytes=buffer_bytes,
+            held_bytes_max=held_bytes_max,
         ),
         hold=hold,
+        node_id=node_id,
     )
 
 
