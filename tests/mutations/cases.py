@@ -151,6 +151,11 @@ def _repeated(stage: Stage) -> Mutation:
     return Create((first, twice, twice, last), version=5)
 
 
+def _repeated_strict(stage: Stage) -> Mutation:
+    twice, two, three = Topic(stage.name()), Topic(stage.name(), 2), Topic(stage.name(), 3)
+    return Create((twice, two, twice, three))
+
+
 def _delete_twice(topic: Callable[[Stage], str | UUID]) -> Callable[[Stage], Mutation]:
     return lambda stage: Delete((topic(stage),) * 2)
 
@@ -191,6 +196,12 @@ CASES: Final = (
         _repeated,
         Seen((0, 0, int(_E.INVALID_REQUEST)), 2, throttled=True),
         Seen((0, 0, int(_E.INVALID_REQUEST)), 2, throttled=True),
+    ),
+    Case(
+        "creations, one said twice",
+        _repeated_strict,
+        Seen((0, REFUSED, int(_E.INVALID_REQUEST)), 2, throttled=True),
+        Seen((REFUSED, REFUSED, int(_E.INVALID_REQUEST)), 0, throttled=True),
     ),
     strict("growth", _grow(3, 4), 2),
     permissive("growth, v2", _grow(2, 4), 2),
