@@ -50,6 +50,7 @@ def plan_find_coordinator(plan: Plan) -> None:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "coordinators", _edit_coordinators)
     else:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", edit_coordinator)
+        plan.edit = _edit_find_coordinator
 
 
 def plan_produce_endpoints(plan: Plan) -> None:
@@ -172,6 +173,11 @@ def _edit_endpoints(
 ) -> None:
     nodes: list[_Node] = message.node_endpoints  # type: ignore[assignment]  # four types of one shape
     nodes[:] = [node for node in nodes if _advertise(node, node.node_id, addresses)]
+
+
+def _edit_find_coordinator(message: Message, addresses: AdvertisedAddresses) -> None:
+    if isinstance(message, FindCoordinatorResponse):
+        edit_coordinator(message, addresses)
 
 
 def _edit_coordinators(message: FindCoordinatorResponse, addresses: AdvertisedAddresses) -> None:

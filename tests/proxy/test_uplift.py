@@ -1,0 +1,368 @@
+"""A client that speaks newer versions than its broker: what reaches either, byte by byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from protocol.api import ApiKey
+from protocol.codec import codec, request_type, response_type
+from protocol.errors import EncodeError
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
+from protocol.places import place
+from protocol.versions import VersionRange
+from proxy.counters import Counters
+from proxy.plans import Plans
+from proxy.uplift_rule import beyond, offered, route
+from tests.protocol.generate import messages
+from tests.proxy.frames import body_of, head_of, request, request_body_of, response, split
+from tests.proxy.playbook import Playbook
+from tests.proxy.test_uplift_rule import broker_of
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.values import Message
+    from proxy.session import Session
+
+RELEASES: Final = ((0, 10, 2), (1, 1), (2, 8))
+SETTINGS: Final = settings(
+    max_examples=12,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+
+
+def raised() -> list[Any]:
+    """Each version that is offered beyond a broker's, but of ApiVersions: (release, API key, version)."""
+    found = []
+    for release in RELEASES:
+        broker = broker_of(release)
+        others = {key: versions for key, versions in offered(broker).items() if key != ApiKey.API_VERSIONS}
+        for key, versions in others.items():
+            for version in range(broker[key].max + 1, versions.max + 1):
+                name = f"{'.'.join(map(str, release))}-{ApiKey(key).name}-v{version}"
+                found.append(pytest.param(release, key, version, id=name))
+    return found
+
+
+RAISED: Final = raised()
+
+
+def told(broker: Mapping[int, VersionRange], version: int = 0, correlation_id: int = 1) -> bytes:
+    """A broker's ApiVersions response."""
+    entry = ApiVersionsResponse.ApiVersion
+    keys = [entry(api_key=key, min_version=one.min, max_version=one.max) for key, one in broker.items()]
+    return response(ApiVersionsResponse(api_keys=keys), version, correlation_id)
+
+
+def session_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Session:
+    """A session with uplift that knows its broker's versions."""
+    plans = Plans(Counters(), uplift=True)
+    return new_session(plans=plans.for_broker(broker), **kwargs)
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    """The same in pieces."""
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def expected_response(answer: Message, key: int, version: int, way: Any) -> Message:
+    """What the client is to be told: Weir's addresses, and no throttle time that is over or that nobody told."""
+    if isinstance(answer, MetadataResponse | FindCoordinatorResponse):
+        answer = weirs(answer)
+    if way.broker_waits or place(response_type(key), way.broker_version, "throttle_time_ms") is None:
+        answer.throttle_time_ms = 0  # type: ignore[attr-defined]  # every uplifted API has it
+    if isinstance(answer, CreateTopicsResponse) and way.broker_version < 5 <= version:
+        for topic in answer.topics:
+            topic.configs = None
+    return codec(type(answer), version).decode(codec(type(answer), version).encode(answer))
+
+
+def weirs(answer: MetadataResponse | FindCoordinatorResponse) -> Message:
+    """The same with every broker at Weir."""
+    if isinstance(answer, FindCoordinatorResponse):
+        answer.host, answer.port = (
+            ("weir", 19093 + answer.node_id) if answer.node_id >= 0 else (answer.host, answer.port)
+        )
+    else:
+        for broker in answer.brokers:
+            broker.host, broker.port = "weir", 19093 + broker.node_id
+    return answer
+
+
+@st.composite
+def exchanges(draw: st.DrawFn, key: int, broker_version: int, version: int) -> tuple[Message, Message]:
+    """A request that the broker's version can say, and an answer in it."""
+    asked = draw(messages(request_type(key), broker_version))
+    answer = draw(messages(response_type(key), broker_version))
+    assume(beyond(asked, broker_version) is None)
+    try:
+        codec(type(asked), version).encode(asked)
+        codec(type(answer), version).encode(answer)
+    except EncodeError:
+        assume(False)
+    if isinstance(answer, FindCoordinatorResponse):
+        answer.node_id = draw(st.sampled_from([-1, 0, 1, 2]))
+    if isinstance(answer, MetadataResponse):
+        for number, broker in enumerate(answer.brokers):
+            broker.node_id = number
+    return asked, answer
+
+
+@pytest.mark.parametrize(("release", "key", "version"), RAISED)
+def test_requests_and_responses_keep_their_meaning(release: tuple[int, ...], key: int, version: int) -> None:
+    broker = broker_of(release)
+    way = route(key, version, broker[key])
+    assert way is not None
+
+    @given(exchanges(key, way.broker_version, version), st.sampled_from([1, 3, 10_000]))
+    @SETTINGS
+    def check(exchange: tuple[Message, Message], size: int) -> None:
+        asked, answer = exchange
+        wire = Wire(session_with(broker))
+        for part in cut(request(asked, version, 7), size):
+            wire.feed(0, client=part)
+        (frame,) = split(bytes(wire.to_broker))
+        assert (head_of(frame).version, head_of(frame).correlation_id) == (way.broker_version, 7)
+        assert request_body_of(frame, type(asked), way.broker_version) == asked
+        for part in cut(response(answer, way.broker_version, 7), size):
+            wire.feed(0, broker=part)
+        assert wire.session.violation is None
+        (frame,) = split(bytes(wire.to_client))
+        found = body_of(frame, type(answer), version)
+        assert found == expected_response(answer, key, version, way)
+        assert wire.session.idle
+
+    check()
+
+
+# ApiVersions
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("again", [False, True])
+def test_what_a_broker_says_is_raised_to_what_is_offered(version: int, *, again: bool) -> None:
+    broker = broker_of((0, 10, 2))
+    plans = Plans(Counters(), uplift=True)
+    for _ in range(1 + again):
+        wire = Wire(new_session(plans=plans.for_broker(broker)))
+        wire.feed(0, client=request(ApiVersionsRequest(), version, 5))
+        (frame,) = split(bytes(wire.to_broker))
+        assert head_of(frame).version == 0
+        wire.feed(0, broker=told(broker, 0, 5))
+        answer = body_of(bytes(wire.to_client), ApiVersionsResponse, version)
+        found = {one.api_key: VersionRange(one.min_version, one.max_version) for one in answer.api_keys}
+        assert found == offered(broker)
+        assert answer.throttle_time_ms == 0
+
+
+def test_error_35_passes_and_teaches_nothing() -> None:
+    session = new_session(plans=Plans(Counters(), uplift=True))
+    with Playbook(session=session) as play:
+        play.client(request(ApiVersionsRequest(), 3))
+        play.to_broker(request(ApiVersionsRequest(), 3))
+        refusal = response(ApiVersionsResponse(error_code=35), 0)
+        play.broker(refusal)
+        play.to_client(refusal)
+        assert session.dialect.broker is None
+
+
+QUESTION: Final = request(ApiVersionsRequest(), 0)
+
+
+def test_a_client_that_asks_no_versions_has_them_asked_once_before_they_matter() -> None:
+    broker = broker_of((0, 10, 2))
+    ping, pong = request(HeartbeatRequest(), 2), response(HeartbeatResponse(), 2)
+    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+        play.client(ping, ping)
+        play.to_broker(QUESTION)
+        play.broker(told(broker))
+        play.to_broker(request(HeartbeatRequest(), 0) * 2)
+        play.broker(response(HeartbeatResponse(), 0))
+        play.to_client(pong)
+        play.broker(response(HeartbeatResponse(), 0))
+        play.to_client(pong)
+
+
+def test_it_is_asked_behind_what_is_under_way_and_what_is_behind_it_waits() -> None:
+    broker = broker_of((0, 10, 2))
+    metadata, plain = request(MetadataRequest(topics=[]), 1, 8), request(HeartbeatRequest(), 0, 9)
+    first = response(MetadataResponse(), 1, 8)
+    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+        play.client(metadata, request(HeartbeatRequest(), 1, 1), plain)
+        play.to_broker(metadata, QUESTION)
+        play.broker(first)
+        play.to_client(first)
+        play.broker(told(broker))
+        play.to_broker(request(HeartbeatRequest(), 0, 1), plain)
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (SaslHandshakeRequest(mechanism="PLAIN"), 0),
+        (SaslHandshakeRequest(mechanism="PLAIN"), 1),
+        (SaslAuthenticateRequest(auth_bytes=b"x"), 0),
+        (SaslAuthenticateRequest(auth_bytes=b"x"), 1),
+        (ApiVersionsRequest(), 0),
+        (ApiVersionsRequest(), 1),
+        (ApiVersionsRequest(), 2),
+        (ApiVersionsRequest(), 3),
+    ],
+)
+def test_before_sasl_nothing_is_asked(message: Message, version: int) -> None:
+    """A broker answers ApiVersions once there, and closes at anything else."""
+    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+        play.client(request(message, version))
+        play.to_broker(request(message, version))
+
+
+@pytest.mark.parametrize("answer", [response(ApiVersionsResponse(error_code=58), 0), told({})])
+def test_a_broker_that_does_not_tell_its_versions_is_asked_once_only(answer: bytes) -> None:
+    ping = request(HeartbeatRequest(), 2)
+    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+        play.client(ping)
+        play.to_broker(QUESTION)
+        play.broker(answer)
+        play.to_broker(ping)
+        play.broker(response(HeartbeatResponse(), 2))
+        play.to_client(response(HeartbeatResponse(), 2))
+        play.client(ping)
+        play.to_broker(ping)
+
+
+def test_brokers_of_two_releases_keep_their_own_versions() -> None:
+    plans = Plans(Counters(), uplift=True)
+    ping = request(HeartbeatRequest(), 2)
+    for release, spoken in (((0, 10, 2), 0), ((1, 1), 1), ((2, 8), 2), ((0, 10, 2), 0)):
+        wire = Wire(new_session(plans=plans))
+        wire.feed(0, client=request(ApiVersionsRequest(), 0))
+        wire.to_broker.clear()
+        wire.feed(0, broker=told(broker_of(release)))
+        wire.feed(0, client=ping)
+        assert head_of(bytes(wire.to_broker)).version == spoken
+
+
+@pytest.mark.parametrize("key", [ApiKey.HEARTBEAT, ApiKey.CREATE_TOPICS, ApiKey.METADATA])
+def test_without_uplift_nothing_is_asked_and_nothing_is_raised(key: ApiKey) -> None:
+    broker = broker_of((0, 10, 2))
+    asked = request(request_type(key)(), 2)
+    with Playbook() as play:
+        play.client(asked)
+        play.to_broker(asked)
+    with Playbook() as play:
+        play.client(QUESTION)
+        play.to_broker(QUESTION)
+        play.broker(told(broker))
+        known = {each: one for each, one in offered(broker, uplift=False).items()}
+        assert {each: one.max for each, one in known.items()} == {each: broker[each].max for each in known}
+        play.to_client(told(known))
+
+
+# Large, unsupported, untouched
+
+
+def topics_of(count: int) -> list[MetadataResponse.MetadataResponseTopic]:
+    topic = MetadataResponse.MetadataResponseTopic
+    return [topic(name=f"topic-{number:06}" + "x" * 200) for number in range(count)]
+
+
+def test_a_response_larger_than_the_buffer_is_raised_as_it_streams() -> None:
+    broker = MetadataResponse.MetadataResponseBroker
+    answer = MetadataResponse(brokers=[broker(node_id=1, host="kafka", port=9092)], topics=topics_of(5000))
+    frame = response(answer, 2)
+    assert len(frame) > 1 << 20
+    wire = Wire(session_with(broker_of((0, 10, 2))))
+    wire.feed(0, client=request(MetadataRequest(topics=None), 3))
+    wire.feed(0, broker=frame[:300_000])
+    assert len(wire.to_client) > 200_000
+    wire.feed(0, broker=frame[300_000:])
+    found = body_of(bytes(wire.to_client), MetadataResponse, 3)
+    assert [(each.host, each.port) for each in found.brokers] == [("weir", 19094)]
+    assert (found.throttle_time_ms, found.topics) == (0, answer.topics)
+
+
+def test_a_response_whose_throttle_time_comes_last_may_be_larger_than_the_buffer() -> None:
+    """ApiVersions, whose answer is looked at as a whole."""
+    entry = ApiVersionsResponse.ApiVersion
+    many = [entry(api_key=3, max_version=2)] * 100_000
+    wire = Wire(session_with(broker_of((0, 10, 2))))
+    wire.feed(0, client=request(ApiVersionsRequest(), 1))
+    wire.feed(0, broker=response(ApiVersionsResponse(api_keys=many), 0))
+    assert wire.session.violation is None
+    assert len(body_of(bytes(wire.to_client), ApiVersionsResponse, 1).api_keys) == 100_000
+
+
+CREATABLE: Final = CreateTopicsRequest.CreatableTopic
+UNSUPPORTED: Final = 35
+
+
+@pytest.mark.parametrize(
+    ("release", "asked", "version"),
+    [
+        ((0, 10, 2), FindCoordinatorRequest(key="t", key_type=1), 1),
+        ((0, 10, 2), CreateTopicsRequest(topics=[CREATABLE(name="t", num_partitions=-1)]), 5),
+        (
+            (0, 10, 2),
+            CreateTopicsRequest(topics=[CREATABLE(name="t", num_partitions=1, replication_factor=-1)]),
+            6,
+        ),
+    ],
+)
+def test_what_the_brokers_version_cannot_say_is_unsupported(
+    release: tuple[int, ...], asked: Message, version: int
+) -> None:
+    wire = Wire(session_with(broker_of(release)))
+    wire.feed(0, client=request(asked, version, 6))
+    assert not wire.to_broker
+    kind = response_type(head_of(request(asked, version)).api_key)
+    answer = body_of(bytes(wire.to_client), kind, version)
+    results = getattr(answer, "topics", getattr(answer, "results", getattr(answer, "responses", [answer])))
+    assert [each.error_code for each in results] == [UNSUPPORTED]
+    assert wire.session.idle
+
+
+def test_the_brokers_default_is_for_newer_brokers_whatever_the_clients_version() -> None:
+    """A broker of 3.9 takes -1 in version 1 as well."""
+    asked = request(
+        CreateTopicsRequest(topics=[CREATABLE(name="t", num_partitions=-1, replication_factor=-1)]), 1
+    )
+    with Playbook(session=session_with(broker_of((2, 8)))) as play:
+        play.client(asked)
+        play.to_broker(asked)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=str)
+def test_apis_that_are_not_raised_pass_untouched(release: tuple[int, ...]) -> None:
+    """What the broker speaks goes to it, and comes from it, as it is."""
+    broker = broker_of(release)
+    session = session_with(broker)
+    for key, versions in broker.items():
+        if session.plans.get((key, versions.max)) is None and key in (11, 12, 13, 14, 15, 16, 19, 20, 37):
+            asked = request(request_type(key)(), versions.max)
+            answer = response(response_type(key)(), versions.max)
+            with Playbook(session=session_with(broker)) as play:
+                play.client(asked)
+                play.to_broker(asked)
+                play.broker(answer)
+                play.to_client(answer)
