@@ -123,11 +123,22 @@ def _has_throttle(step: Step) -> bool:
     return step.mutation.version >= first[type(step.mutation).__name__]
 
 
-def throttle_gaps(own: Lane, weir: Lane, steps: int) -> Iterator[float]:
-    """Differences of the throttle times themselves, ms, of steps that are throttled."""
+class Gap(NamedTuple):
+    """Weir's less the broker's, ms."""
+
+    told: float
+    """Of the throttle times as they were told: who took longer to answer tells a shorter one."""
+    zero: float
+    """Of the moments when the balance is back at zero, in the middle of what is known of each."""
+
+
+def gaps(own: Lane, weir: Lane, steps: int) -> Iterator[Gap]:
+    """Of each step that is throttled."""
     for index, step in enumerate(own.steps[:steps]):
         if step.expected.wait_s is not None and _has_throttle(step):
-            yield weir.played[index].answer.throttle_ms - own.played[index].answer.throttle_ms
+            told = weir.played[index].answer.throttle_ms - own.played[index].answer.throttle_ms
+            zero_s = [sum(back_at_zero(lane, index)) / 2 for lane in (own, weir)]
+            yield Gap(told, 1000 * (zero_s[1] - zero_s[0]))
 
 
 def _codes(step: Step, played: Played) -> Counter[tuple[str, int]]:
