@@ -17,7 +17,7 @@ import pytest
 from tests.mutations.client import await_mutation_quota, set_mutation_quota
 from tests.mutations.compare import BOUND_MS, differences, gaps, undisturbed
 from tests.mutations.play import Lane, play
-from tests.mutations.sequences import DEFAULT_PARTITIONS, RATE, SAMPLES, WINDOW_S, sequence
+from tests.mutations.sequences import DEFAULT_PARTITIONS, RATE, SAMPLES, SECONDS, SEEDS, WINDOW_S, sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker]
 
-SEEDS = range(12)
-SECONDS = 15.0
 APART_S = 0.23
 """Between the beginnings of lanes: few requests are under way at a time, and at all times of a second."""
 ROUNDS = 3

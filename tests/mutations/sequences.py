@@ -31,6 +31,9 @@ BURST: Final = RATE * SAMPLES * WINDOW_S
 DEFAULT_PARTITIONS: Final = 3
 """The cluster's `num.partitions`."""
 MARGIN_S: Final = 0.4
+SEEDS: Final = range(225, 237)
+SECONDS: Final = 15.0
+"""Sequences, and for how long, in which every version of the three requests occurs."""
 SETTLED_S: Final = 0.85
 """A topic is left alone for so long after it was created or grown. A proxy learns partition counts from a
 broker's metadata, which follow the controller's with a delay.

@@ -10,7 +10,7 @@ from protocol.error_codes import ErrorCode
 from tests.mutations.compare import Interval, back_at_zero, between, differences, undisturbed
 from tests.mutations.play import Lane, Played
 from tests.mutations.requests import Answer, Create, Result, Topic
-from tests.mutations.sequences import BURST, MARGIN_S, RATE, Expected, Step, sequence
+from tests.mutations.sequences import BURST, MARGIN_S, RATE, SECONDS, SEEDS, Expected, Step, sequence
 
 MANY = range(60)
 
@@ -32,7 +32,7 @@ def test_no_decision_is_a_close_one() -> None:
 
 
 def test_every_version_and_both_verdicts_occur() -> None:
-    steps = [step for seed in MANY for step in sequence(seed, "s", 15.0)]
+    steps = [step for seed in SEEDS for step in sequence(seed, "s", SECONDS)]
     versions = {(type(step.mutation).__name__, step.mutation.version) for step in steps}
     assert len(versions) == 8 + 4 + 7
     codes = Counter(code for step in steps for _, code in step.expected.codes)
