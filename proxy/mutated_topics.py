@@ -249,7 +249,7 @@ def _growth(
     unlike = entry.assignments is not None and len(entry.assignments) != added
     cost = 0 if repeated or unlike else max(added, 0)
     late_cost = max(added if known is not None else entry.count - 1, 1)  # metadata lag: it has one at least
-    charged = {ErrorCode.INVALID_REPLICA_ASSIGNMENT} if entry.assignments is not None else ()
+    charged = {ErrorCode.INVALID_REPLICA_ASSIGNMENT} if entry.assignments is not None and cost else ()
     return Topic(entry, entry.name, cost, late_cost=late_cost, charged_errors=frozenset(charged))
 
 

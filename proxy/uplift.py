@@ -133,7 +133,7 @@ def forward(plan: Plan, request: Message, answer: type[R]) -> Generator[Ask, Mes
     """Ask the broker what the client asks, in the broker's version. Raises EncodeError if that cannot say
     it.
     """
-    lost = beyond(request, plan.broker_version)
+    lost = None if plan.version == plan.broker_version else beyond(request, plan.broker_version)
     if lost is not None:
         raise EncodeError(lost, field="topics")
     found = yield from ask(request, plan.broker_version, answer)

@@ -363,10 +363,11 @@ class Controller:
         entries = request.topics or [state(name=name) for name in request.topic_names]
         ids = {topic.topic_id: name for name, topic in self.topics.items()}
         names = [ids.get(one.topic_id) if one.name is None else one.name for one in entries]
-        times = Counter(name for name in names if name is not None)
+        keys = [entry.topic_id if name is None else name for entry, name in zip(entries, names, strict=True)]
+        times = Counter(keys)
         results = []
-        for entry, name in zip(entries, names, strict=True):
-            code = self._deletion_error(entry, name, repeated=name is not None and times[name] > 1)
+        for entry, name, key in zip(entries, names, keys, strict=True):
+            code = self._deletion_error(entry, name, repeated=times[key] > 1)
             topic_id = self.topics[name].topic_id if name in self.topics else entry.topic_id
             if not code and name in self.topics:
                 code = OK if quota.admits(self.topics[name].partitions) else THROTTLED
@@ -387,10 +388,10 @@ class Controller:
             return INVALID_REQUEST
         if entry.name is None and entry.topic_id == NO_ID:
             return INVALID_REQUEST
-        if name is None:
-            return UNKNOWN_TOPIC_ID
         if repeated:
             return OK if self.zookeeper else INVALID_REQUEST
+        if name is None:
+            return UNKNOWN_TOPIC_ID
         return OK if name in self.topics else UNKNOWN_TOPIC
 
 

@@ -87,7 +87,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 
 
 def expected_response(answer: Message, key: int, version: int, way: Any) -> Message:
-    """What the client is to be told: Weir's addresses, and no throttle time that is over or that nobody told."""
+    """What the client is to be told: Weir's addresses, and no throttle time that is over."""
     if isinstance(answer, MetadataResponse | FindCoordinatorResponse):
         answer = weirs(answer)
     if way.broker_waits or place(response_type(key), way.broker_version, "throttle_time_ms") is None:
@@ -274,7 +274,7 @@ def test_without_uplift_nothing_is_asked_and_nothing_is_raised(key: ApiKey) -> N
         play.client(QUESTION)
         play.to_broker(QUESTION)
         play.broker(told(broker))
-        known = {each: one for each, one in offered(broker, uplift=False).items()}
+        known = offered(broker, uplift=False)
         assert {each: one.max for each, one in known.items()} == {each: broker[each].max for each in known}
         play.to_client(told(known))
 

@@ -1,0 +1,154 @@
+"""Sequences of mutations: Weir in front of a controller without quota tells what one with the quota tells.
+
+The model is `controller.Controller` with a bucket: topic by topic, own errors first and free. It goes through
+growths and deletions in the request's order, as Weir does; a broker goes in the order of its hashes. Left out
+is one case, on purpose: a topic that fails for a reason that only the broker sees and meets an exhausted
+quota, which Weir tells 89.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.counters import Counters
+from proxy.plans import Plans
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.budgets import mutation_rates
+from tests.mutations.requests import Answer, Create, Delete, Grow, Topic
+from tests.proxy.controller import (
+    NODE,
+    Bucket,
+    Connection,
+    Controller,
+)
+from tests.proxy.wire import new_session
+
+if TYPE_CHECKING:
+    from tests.mutations.requests import Mutation
+
+RATE: Final = 2.0
+SAMPLES: Final = 5
+STRICT_FROM: Final = 6
+"""Of CreateTopics."""
+DEFAULT: Final = 3
+"""The controller's number of partitions."""
+NAMES: Final = ("a", "b", "c", "d", "e", "f")
+COUNTS: Final = st.sampled_from([-2, -1, 0, 1, 2, 3, 5, 12, 2**31 - 1, -(2**31)])
+PROPERTY: Final = settings(max_examples=400, derandomize=True, deadline=None, database=None)
+
+
+@st.composite
+def creations(draw: st.DrawFn) -> Create:
+    version = draw(st.sampled_from([0, 1, 2, 4, 5, 6, 7]))
+    topics = draw(st.lists(topics_to_create(), min_size=0, max_size=5))
+    return Create(tuple(topics), version, validate_only=version > 0 and draw(st.booleans()))
+
+
+@st.composite
+def topics_to_create(draw: st.DrawFn) -> Topic:
+    name = draw(st.sampled_from([*NAMES, "not/legal", "..", "n" * 250]))
+    kind = draw(st.sampled_from(["plain", "plain", "plain", "manual", "replicas", "config", "strangers"]))
+    count = draw(COUNTS.filter(lambda each: each < 100))
+    match kind:
+        case "manual":
+            return Topic(name, assignments=[[NODE]] * draw(st.integers(1, 4)))
+        case "strangers":
+            return Topic(name, assignments=[[99]] * draw(st.integers(1, 4)))
+        case "replicas":
+            return Topic(name, count, replicas=draw(st.sampled_from([-2, -1, 0, 2, 99])))
+        case "config":
+            return Topic(name, count, configs={"no.such": "thing"})
+    return Topic(name, count)
+
+
+@st.composite
+def growths(draw: st.DrawFn) -> Grow:
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=0, max_size=4))
+    counts = tuple((name, draw(COUNTS.filter(lambda each: each < 100))) for name in names)
+    manual = draw(st.sampled_from([None, None, [[NODE]], [[NODE], [NODE]], [[99]], []]))
+    return Grow(counts, draw(st.integers(0, 3)), draw(st.booleans()), manual)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A deletion's topic, by name or by the id that it has then; None: there is no such id."""
+
+    name: str | None
+    by_id: bool
+
+
+@st.composite
+def deletions(draw: st.DrawFn) -> tuple[tuple[Named, ...], int]:
+    version = draw(st.integers(0, 6))
+    some = st.sampled_from([*NAMES, None] if version == 6 else list(NAMES))
+    names = draw(st.lists(some, min_size=1, max_size=4))
+    return tuple(
+        Named(name, name is None or (version == 6 and draw(st.booleans()))) for name in names
+    ), version
+
+
+STEPS: Final = st.tuples(
+    st.sampled_from([0, 0, 1, 300, 500, 1000, 2500, 5000, 20_000]),
+    st.one_of(creations(), growths(), deletions()),
+)
+
+
+def mutation_of(what: Create | Grow | tuple[tuple[Named, ...], int], controller: Controller) -> Mutation:
+    """The request, with the ids that topics have now."""
+    if isinstance(what, Create | Grow):
+        return what
+    some, version = what
+    ids = {name: topic.topic_id for name, topic in controller.topics.items()}
+    return Delete(
+        tuple(ids.get(one.name or "", UUID(int=1)) if one.by_id else one.name or "" for one in some), version
+    )
+
+
+def outcome(answer: Answer) -> set[tuple[str | None, UUID, int]]:
+    """What became of whom, in no order; what is named twice may be told once."""
+    return {(one.name, one.topic_id, one.error_code) for one in answer.results}
+
+
+def left_out(mutation: Mutation, balance: float) -> bool:
+    """Whether a topic that fails for what only the broker sees may meet an exhausted quota."""
+    if not isinstance(mutation, Create) or mutation.version < STRICT_FROM:
+        return False
+    hidden = any(topic.configs or [99] in topic.assignments for topic in mutation.topics)
+    costs = [len(topic.assignments) or max(topic.partitions, DEFAULT) for topic in mutation.topics]
+    return hidden and balance < sum(costs)
+
+
+@given(st.lists(STEPS, min_size=1, max_size=12))
+@PROPERTY
+def test_weir_tells_what_a_controller_with_the_quota_tells(steps: list[tuple[int, object]]) -> None:
+    entity = Entity(client_id="app")
+    table = QuotaTable({(entity, QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
+    quotas = BrokerQuotas.create(table, mutations=mutation_rates(SAMPLES, 1))
+    plans = Plans(Counters())
+    model, behind = Controller(bucket=Bucket(RATE, RATE * SAMPLES)), Controller()
+    assert model.bucket is not None
+    now_ms = 1_000_000
+    for pause_ms, what in steps:
+        now_ms += pause_ms
+        mutation = mutation_of(what, behind)  # type: ignore[arg-type]  # one of three
+        frame = mutation.frame("app")
+        if left_out(mutation, model.bucket.balance(now_ms)):
+            continue
+        model.now_ms = now_ms
+        expected = mutation.answer(model.answer(frame))
+        weir = Connection(new_session(quotas=quotas, plans=plans, node_id=NODE), behind)
+        (told,) = weir.send(now_ms, frame)
+        found = mutation.answer(told)
+        assert outcome(found) == outcome(expected), mutation
+        assert abs(found.throttle_ms - expected.throttle_ms) <= 1, mutation
+        if found.throttle_ms:
+            assert weir.session.muted_until_ms == now_ms + found.throttle_ms
+        assert behind.sizes() == model.sizes()
+        budget = quotas.mutations.budget("ANONYMOUS", "app", now_ms)
+        assert budget is not None
+        assert abs(budget.tokens(now_ms) - model.bucket.balance(now_ms)) < 1e-6, mutation
