@@ -13,7 +13,8 @@ import time
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition, __version__
-from kafka.errors import CommitFailedError
+from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
+from kafka.errors import CommitFailedError, KafkaError
 
 _MAX_BYTES = 2 << 20
 
@@ -93,6 +94,35 @@ def member(job: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def administer(job: dict[str, Any]) -> dict[str, Any]:
+    """Make the calls of an admin client; see `admin.py`. An error is told of all topics of its call."""
+    admin = KafkaAdminClient(bootstrap_servers=job["bootstrap"], client_id=job["client_id"])
+    outcomes = [_outcome(admin, step["do"], step["topics"]) for step in job["steps"]]
+    admin.close()
+    return {"outcomes": outcomes}
+
+
+def _outcome(admin: Any, do: str, topics: dict[str, int]) -> dict[str, Any]:
+    began, error, found = time.monotonic(), "", []
+    try:
+        if do == "create":
+            admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()])
+        elif do == "grow":
+            admin.create_partitions({name: NewPartitions(count) for name, count in topics.items()})
+        elif do == "delete":
+            admin.delete_topics(list(topics))
+        else:
+            found = admin.describe_topics(list(topics))
+    except KafkaError as raised:
+        error = type(raised).__name__
+    return {
+        "errors": dict.fromkeys(topics, error),
+        "throttle_ms": {},
+        "partitions": {topic["name"]: len(topic["partitions"]) for topic in found},
+        "seconds": time.monotonic() - began,
+    }
+
+
 def _await_line(leave: threading.Event) -> None:
     sys.stdin.readline()
     leave.set()
@@ -144,7 +174,8 @@ def main() -> None:
     throttles = _Throttles()
     logging.getLogger("kafka").addHandler(throttles)
     job = json.loads(sys.stdin.readline())
-    result = {"produce": produce, "consume": consume, "member": member}[job["do"]](job)
+    jobs = {"produce": produce, "consume": consume, "member": member, "administer": administer}
+    result = jobs[job["do"]](job)
     json.dump(result | {"version": __version__, "throttle_ms": throttles.seen}, sys.stdout)
 
 
