@@ -1,0 +1,359 @@
+"""Errands: questions of Weir's on the client's connection, in order, in pieces, and when they go wrong."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from protocol.errors import EncodeError
+from protocol.messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from proxy.counters import Counters
+from proxy.errand import ask
+from proxy.plan import PASS, WAIT, Admission
+from proxy.plans import Plans
+from proxy.reasons import CloseReason
+from tests.proxy.frames import framed, padded, request, response
+from tests.proxy.playbook import Playbook
+from tests.proxy.rigs import Rig, tcp_pair
+from tests.proxy.talk import ping, pong
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.errand import Errand
+    from proxy.plan import Caller, Wait
+    from proxy.session import Session
+
+VERSION: Final = 5
+"""Of DeleteTopics, the request that errands are run for here."""
+SMALL_BYTES: Final = 400
+
+
+def delete(correlation_id: int = 1, name: str = "t", client_id: bytes | None = b"app") -> bytes:
+    return request(DeleteTopicsRequest(topic_names=[name]), VERSION, correlation_id, client_id)
+
+
+def deleted(correlation_id: int = 1, text: str | None = None) -> bytes:
+    return response(DeleteTopicsResponse(responses=[result(text)]), VERSION, correlation_id)
+
+
+def result(text: str | None = None) -> DeleteTopicsResponse.DeletableTopicResult:
+    return DeleteTopicsResponse.DeletableTopicResult(name="t", error_message=text)
+
+
+def asked(correlation_id: int = 1, number: int = 0, client_id: bytes | None = b"app") -> bytes:
+    """The errand's question."""
+    topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")
+    return request(MetadataRequest(topics=[topic]), 9, correlation_id, client_id)
+
+
+def answer(correlation_id: int = 1, cluster: str = "c") -> bytes:
+    return response(MetadataResponse(cluster_id=cluster), 9, correlation_id)
+
+
+def questions(count: int) -> Errand:
+    """Ask so many questions, and tell what the last one brought."""
+    text = None
+    for number in range(count):
+        topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")
+        text = (yield from ask(MetadataRequest(topics=[topic]), 9, MetadataResponse)).cluster_id
+    return DeleteTopicsResponse(responses=[result(text)])
+
+
+def session_of(
+    errand: Callable[[], Errand], *, whole: bool = True, again: bool = False, **kwargs: int | bool
+) -> Session:
+    """A session in which DeleteTopics starts this errand; if `again`, the first time only."""
+    plans = Plans(Counters())
+    plan = plans.make(20, VERSION)
+    plan.whole = whole
+
+    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Admission | Wait:
+        if not complete:
+            return WAIT
+        if again and plan.requests < 0:
+            return PASS
+        plan.requests -= again
+        return Admission(errand=errand(), again=again)
+
+    plan.admit = admit
+    return new_session(plans=plans, **kwargs)  # type: ignore[arg-type]  # bounds, whose types differ
+
+
+def two() -> Errand:
+    return questions(2)
+
+
+# Order
+
+
+def test_a_request_is_answered_after_its_questions() -> None:
+    with Playbook(session=session_of(two)) as play:
+        play.client(delete(7))
+        play.to_broker(asked(7, 0))
+        play.broker(answer(7))
+        play.to_broker(asked(7, 1))
+        play.broker(answer(7, "second"))
+        play.to_client(deleted(7, "second"))
+        assert play.session.idle
+
+
+def test_earlier_answers_come_first_and_later_requests_wait() -> None:
+    with Playbook(session=session_of(two)) as play:
+        play.client(ping(1), ping(2), delete(3), ping(4), delete(5))
+        play.to_broker(ping(1), ping(2), asked(3, 0))
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.broker(pong(2), answer(3))
+        play.to_client(pong(2))
+        play.to_broker(asked(3, 1))
+        play.broker(answer(3))
+        play.to_client(deleted(3, "c"))
+        play.to_broker(ping(4), asked(5, 0))
+        play.broker(pong(4), answer(5))
+        play.to_client(pong(4))
+        play.to_broker(asked(5, 1))
+        play.broker(answer(5))
+        play.to_client(deleted(5, "c"))
+
+
+def test_an_errand_without_questions_waits_its_turn() -> None:
+    with Playbook(session=session_of(lambda: questions(0))) as play:
+        play.client(ping(1), delete(2), ping(3))
+        play.to_broker(ping(1), ping(3))
+        play.broker(pong(1))
+        play.to_client(pong(1), deleted(2))
+        play.broker(pong(3))
+        play.to_client(pong(3))
+        play.client(delete(4))
+        play.to_client(deleted(4))
+
+
+def test_an_errand_that_only_finds_something_out_has_its_request_judged_again() -> None:
+    def find_out() -> Errand:
+        yield from questions(1)
+        return None
+
+    with Playbook(session=session_of(find_out, again=True)) as play:
+        play.client(delete(1), ping(2))
+        play.to_broker(asked(1))
+        play.broker(answer(1))
+        play.to_broker(delete(1), ping(2))
+        play.broker(deleted(1), pong(2))
+        play.to_client(deleted(1), pong(2))
+
+
+@pytest.mark.parametrize("client_id", [None, b"", b"\xff\xfe", b"x" * 20_000])
+def test_questions_are_asked_as_the_same_client(client_id: bytes | None) -> None:
+    with Playbook(session=session_of(two)) as play:
+        play.client(delete(1, client_id=client_id))
+        play.to_broker(asked(1, 0, client_id))
+
+
+def test_tags_in_the_clients_header_are_not_in_the_questions() -> None:
+    with Playbook(session=session_of(two)) as play:
+        play.client(request(DeleteTopicsRequest(topic_names=["t"]), VERSION, tags=b"\x01\x09\x02hi"))
+        play.to_broker(asked(1, 0))
+
+
+def test_no_more_are_in_flight_than_may_be() -> None:
+    with Playbook(session=session_of(two, in_flight_max=2)) as play:
+        play.client(ping(1), delete(2), ping(3))
+        play.to_broker(ping(1), asked(2, 0))
+        play.broker(pong(1), answer(2))
+        play.to_client(pong(1))
+        play.to_broker(asked(2, 1))
+        play.broker(answer(2))
+        play.to_client(deleted(2, "c"))
+        play.to_broker(ping(3))
+
+
+# Pieces
+
+
+def test_however_requests_and_answers_are_cut() -> None:
+    from_client = ping(1) + delete(2) + ping(3)
+    from_broker = pong(1) + answer(2) + answer(2, "second")
+    for at in range(1, len(from_client)):
+        wire = Wire(session_of(two))
+        wire.feed(0, client=from_client[:at])
+        wire.feed(0, client=from_client[at:])
+        assert bytes(wire.to_broker) == ping(1) + asked(2, 0)
+        cut = at % (len(from_broker) - 1) + 1
+        wire.feed(0, broker=(pong(1) + answer(2))[:cut])
+        wire.feed(0, broker=(pong(1) + answer(2))[cut:])
+        second = answer(2, "second")
+        cut = at % (len(second) - 1) + 1
+        wire.feed(0, broker=second[:cut])
+        wire.feed(0, broker=second[cut:])
+        assert bytes(wire.to_client) == pong(1) + deleted(2, "second")
+        assert bytes(wire.to_broker) == ping(1) + asked(2, 0) + asked(2, 1) + ping(3)
+
+
+def test_answers_larger_than_the_buffer_are_waited_for() -> None:
+    with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES)) as play:
+        play.client(delete())
+        play.to_broker(asked())
+        large = answer(1, "c" * 5000)
+        play.broker(large[:3000])
+        play.silent()
+        play.broker(large[3000:])
+        play.to_broker(asked(1, 1))
+
+
+def test_a_request_larger_than_the_buffer_is_kept_until_it_is_whole() -> None:
+    large = delete(1, "n" * 5000)
+    with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES)) as play:
+        play.client(large[:4000])
+        play.silent()
+        play.client(large[4000:])
+        play.to_broker(asked())
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_request_is_kept_up_to_a_bound(beyond: int) -> None:
+    most = 2000
+    large = padded(delete(1), most + beyond)
+    with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES, held_bytes_max=most)) as play:
+        play.client(large)
+        if beyond:
+            play.violation(CloseReason.REQUEST_TOO_LARGE, saying="limit 2000")
+        else:
+            play.to_broker(asked())
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (framed(struct.pack(">i", 1) + b"\x00\xff\xff\xff"), CloseReason.RESPONSE_MALFORMED),
+        (framed(struct.pack(">i", 1)), CloseReason.RESPONSE_MALFORMED),
+        (framed(answer(1)[4:] + b"more"), CloseReason.RESPONSE_MALFORMED),
+        (framed(answer(1)[4:-2]), CloseReason.RESPONSE_MALFORMED),
+        (answer(2), CloseReason.RESPONSE_UNEXPECTED),
+        (b"\xff\xff\xff\xff" + answer(1), CloseReason.RESPONSE_LENGTH_WRONG),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", CloseReason.RESPONSE_UNEXPECTED),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_the_brokers_violation(broken: bytes, reason: CloseReason) -> None:
+    with Playbook(session=session_of(two)) as play:
+        play.client(delete())
+        play.to_broker(asked())
+        play.broker(broken)
+        play.violation(reason)
+
+
+def test_an_answer_that_nobody_asked_for_is_the_brokers_violation() -> None:
+    with Playbook(session=session_of(lambda: questions(1))) as play:
+        play.client(delete())
+        play.to_broker(asked())
+        play.broker(answer(), answer())
+        play.to_client(deleted(1, "c"))
+        play.violation(CloseReason.RESPONSE_UNEXPECTED)
+
+
+def test_a_question_that_its_version_cannot_say_is_thrown_back() -> None:
+    def unspeakable() -> Errand:
+        try:
+            yield from ask(MetadataRequest(topics=None), 0, MetadataResponse)
+        except EncodeError as error:
+            return DeleteTopicsResponse(responses=[result(error.field)])
+        raise AssertionError("version 0 cannot ask for all by null")
+
+    with Playbook(session=session_of(unspeakable)) as play:
+        play.client(delete())
+        play.to_client(deleted(1, "topics"))
+
+
+def test_draining_lets_an_errand_end_and_takes_nothing_more() -> None:
+    with Playbook(session=session_of(two)) as play:
+        play.client(delete(1), ping(2))
+        play.to_broker(asked(1, 0))
+        play.drain()
+        play.broker(answer())
+        play.to_broker(asked(1, 1))
+        play.broker(answer())
+        play.to_client(deleted(1, "c"))
+        assert play.session.idle
+
+
+def test_what_an_errand_has_found_out_is_not_used_while_draining() -> None:
+    def find_out() -> Errand:
+        yield from questions(1)
+        return None
+
+    with Playbook(session=session_of(find_out, again=True)) as play:
+        play.client(delete(1))
+        play.to_broker(asked(1))
+        play.drain()
+        play.broker(answer())
+        play.silent()
+        assert play.session.idle
+
+
+# On sockets
+
+
+def test_a_client_that_closes_its_half_still_gets_its_answer(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(session=session_of(two), pair=tcp_pair)
+    rig.send(rig.client, delete())
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.expect(rig.broker, asked(1, 0))
+    rig.send(rig.broker, answer())
+    rig.expect(rig.broker, asked(1, 1))
+    rig.send(rig.broker, answer())
+    rig.expect(rig.client, deleted(1, "c"))
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_a_broker_that_closes_in_the_middle_ends_the_session(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(session=session_of(two))
+    rig.send(rig.client, delete())
+    rig.expect(rig.broker, asked(1, 0))
+    rig.broker.close()
+    assert rig.end() in {CloseReason.BROKER_CLOSED, CloseReason.BROKER_RESET}
+    assert rig.at_end(rig.client)
+
+
+def test_a_bug_in_an_errand_ends_its_session_alone(new_rig: Callable[..., Rig]) -> None:
+    def broken() -> Errand:
+        yield from questions(1)
+        raise ZeroDivisionError("a bug")
+
+    rig = new_rig(session=session_of(broken))
+    rig.send(rig.client, delete())
+    rig.expect(rig.broker, asked(1, 0))
+    with capture_logs() as logs:
+        rig.send(rig.broker, answer())
+        assert rig.end() is CloseReason.INTERNAL_ERROR
+    assert [entry["log_level"] for entry in logs] == ["error"]
+
+
+def test_an_errand_that_is_not_ended_hears_of_its_sessions_end(new_rig: Callable[..., Rig]) -> None:
+    heard = []
+
+    def listening() -> Errand:
+        try:
+            return (yield from questions(2))
+        finally:
+            heard.append("end")
+
+    rig = new_rig(session=session_of(listening))
+    rig.send(rig.client, delete())
+    rig.expect(rig.broker, asked(1, 0))
+    rig.broker.close()
+    rig.end()
+    rig.session.in_flight.clear()
+    assert heard == ["end"]
