@@ -61,13 +61,14 @@ def _watched(caller: Caller, plan: Plan, budget: MutationBudget, request: Metada
     """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
     missing_topics = caller.dialect.missing_topics
     charge = budget.begin(strict=False)
-    expected = missing_topics.of(budget, caller.now_ms)
+    expected = missing_topics.of(budget)
     if expected:
         there = yield from inquiries.topics(caller, expected)
         for found in there.by_name.values():
             if found.name in expected:
                 charge.admit(found.partitions, caller.now_ms)
                 missing_topics.came(found.name)
+        missing_topics.did_not_come(expected, caller.now_ms)
     answer = yield from _asked(caller, plan, budget, request)
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if request.allow_auto_topic_creation:

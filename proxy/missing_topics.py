@@ -9,7 +9,7 @@ from typing import Final
 from quotas import MutationBudget
 
 PENDING_MS: Final = 30_000
-"""How long a topic that was missing may take to come."""
+"""How long a topic that was missing may take to come, at least."""
 PENDING_MAX: Final = 10_000
 """Of all clients together."""
 
@@ -43,14 +43,24 @@ class MissingTopics:
             self._pending[name] = _Pending(payer, now_ms + PENDING_MS)
         return left_out
 
-    def of(self, payer: MutationBudget, now_ms: int) -> list[str]:
-        """What this client has asked for, lately, that was not there."""
-        self._forget_old(now_ms)
+    def of(self, payer: MutationBudget) -> list[str]:
+        """What this client has asked for that was not there. It is to be looked for."""
         return [name for name, pending in self._pending.items() if pending.payer is payer]
 
-    def came(self, name: str) -> None:
-        """A topic is there, and paid for."""
-        self._pending.pop(name, None)
+    def came(self, name: str) -> MutationBudget | None:
+        """A topic is there: return who pays, if someone is left to."""
+        pending = self._pending.pop(name, None)
+        return None if pending is None else pending.payer
+
+    def did_not_come(self, names: Iterable[str], now_ms: int) -> None:
+        """Topics were looked for in vain: forget those that are not in time any more.
+
+        Not earlier: who is silent for long is not to have them for nothing.
+        """
+        for name in names:
+            pending = self._pending.get(name)
+            if pending is not None and pending.until_ms <= now_ms:
+                del self._pending[name]
 
     def _forget_old(self, now_ms: int) -> bool:
         """Forget what has not come in time; whether there is room then."""

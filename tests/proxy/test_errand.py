@@ -76,7 +76,7 @@ def session_of(
     """A session in which DeleteTopics starts this errand; if `again`, the first time only."""
     plans = Plans(Counters())
     plan = plans.make(20, VERSION)
-    plan.whole = whole
+    plan.whole = True
 
     def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Admission | Wait:
         if not complete:

@@ -1,0 +1,228 @@
+"""Topics that come into being by being asked for, under a mutation quota."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from protocol.messages import MetadataRequest, MetadataResponse
+from protocol.versions import VersionRange
+from proxy import missing_topics
+from proxy.counters import Counters
+from proxy.missing_topics import PENDING_MS, MissingTopics
+from proxy.plans import Plans
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.budgets import mutation_rates
+from tests.mutations.requests import Create, Delete, Topic
+from tests.proxy.controller import NODE, OK, UNKNOWN_TOPIC, Connection, Controller, everything
+from tests.proxy.frames import body_of, request, response
+from tests.proxy.playbook import Playbook
+from tests.proxy.wire import new_session
+
+if TYPE_CHECKING:
+    from quotas import MutationBudget
+
+BURST: Final = 10
+SIZE: Final = 3
+"""Partitions of a topic that is created by being asked for."""
+METADATA: Final = 3
+
+
+class Cluster:
+    """A controller that creates what is asked for, and Weir in front of it."""
+
+    def __init__(self, metadata: VersionRange | None = None, *, strict: bool = False) -> None:
+        spoken = everything()
+        spoken[METADATA] = metadata or spoken[METADATA]
+        self.controller = Controller(spoken, num_partitions=SIZE)
+        entity = Entity(client_id="app")
+        table = QuotaTable({(entity, QuotaKey.CONTROLLER_MUTATION_RATE): 1.0})
+        self.quotas = BrokerQuotas.create(table, mutations=mutation_rates(BURST, 1))
+        self.plans = Plans(Counters(), strict_auto_creation=strict)
+
+    def connect(self) -> Connection:
+        """A new connection."""
+        return Connection(new_session(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller)
+
+    def ask(
+        self, now_ms: int, *names: str, version: int = 12, client_id: bytes = b"app", creating: bool = True
+    ) -> tuple[dict[str, int], int]:
+        """Ask for topics; the error of each, and the throttle time."""
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        asked = MetadataRequest(topics=wanted, allow_auto_topic_creation=creating)
+        (frame,) = self.connect().send(now_ms, request(asked, version, client_id=client_id))
+        found = body_of(frame, MetadataResponse, version)
+        assert {(each.host, each.port) for each in found.brokers} == {("weir", 19094)}
+        return {each.name or "": each.error_code for each in found.topics}, found.throttle_time_ms
+
+    @property
+    def tokens(self) -> float:
+        """The balance at the time of the last request."""
+        budget = self.quotas.mutations.budget("ANONYMOUS", "app", 0)
+        assert budget is not None
+        return budget.tokens(self.controller.now_ms)
+
+
+def budget() -> MutationBudget:
+    table = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0})
+    found = BrokerQuotas.create(table).mutations.budget("ANONYMOUS", "app", 0)
+    assert found is not None
+    return found
+
+
+VERSIONS: Final = [0, 1, 3, 4, 8, 9, 12]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_that_has_come_is_charged_at_its_clients_next_request(version: int) -> None:
+    cluster = Cluster()
+    assert cluster.ask(0, "new", version=version) == ({"new": UNKNOWN_TOPIC}, 0)
+    assert cluster.tokens == BURST
+    assert cluster.ask(0, "new", version=version) == ({"new": OK}, 0)
+    assert cluster.tokens == BURST - SIZE
+    cluster.ask(0, "new", version=version)
+    assert cluster.tokens == BURST - SIZE
+
+
+@pytest.mark.parametrize("newest", [1, 2, 3, 4, 9])
+def test_older_brokers_are_asked_for_all_topics_lest_one_be_created(newest: int) -> None:
+    cluster = Cluster(VersionRange(0, newest))
+    version = min(newest, 9)
+    cluster.ask(0, "new", version=version)
+    cluster.ask(0, "other", version=version)
+    assert cluster.tokens == BURST - SIZE
+
+
+def test_a_client_that_has_overdrawn_waits_as_it_is_told() -> None:
+    cluster = Cluster()
+    cluster.ask(0, *(f"topic-{number}" for number in range(4)))
+    connection = cluster.connect()
+    topic = MetadataRequest.MetadataRequestTopic(name="topic-0")
+    (frame,) = connection.send(0, request(MetadataRequest(topics=[topic]), 12))
+    assert body_of(frame, MetadataResponse, 12).throttle_time_ms == 2000
+    assert connection.session.muted_until_ms == 2000
+
+
+def test_a_topic_that_create_topics_made_is_paid_for_once() -> None:
+    cluster = Cluster()
+    cluster.controller.creates = False
+    cluster.ask(0, "new")
+    made = Create((Topic("new", 4),))
+    cluster.connect().send(0, made.frame("app"))
+    assert cluster.ask(0, "new") == ({"new": OK}, 0)
+    assert cluster.tokens == BURST - 4
+
+
+def test_asking_only_whether_a_topic_could_be_made_does_not_pay_for_one_that_comes() -> None:
+    cluster = Cluster()
+    cluster.controller.creation_takes = 1
+    cluster.ask(0, "new")
+    checked = Create((Topic("new", 1),), validate_only=True)
+    cluster.connect().send(0, checked.frame("app"))
+    cluster.ask(0, "new")
+    cluster.ask(0, "new")
+    assert cluster.tokens == BURST - 1 - SIZE
+
+
+def test_where_nothing_is_created_nothing_is_charged() -> None:
+    cluster = Cluster()
+    cluster.controller.creates = False
+    for now_ms in range(0, 3 * PENDING_MS, 1000):
+        assert cluster.ask(now_ms, "never") == ({"never": UNKNOWN_TOPIC}, 0)
+    assert cluster.tokens == BURST
+
+
+@pytest.mark.parametrize(
+    ("client_id", "creating", "version"), [(b"free", True, 12), (b"app", False, 12), (b"app", False, 4)]
+)
+def test_who_has_no_quota_or_cannot_create_is_not_watched(
+    client_id: bytes, version: int, *, creating: bool
+) -> None:
+    cluster = Cluster()
+    for _ in range(3):
+        cluster.ask(0, "new", client_id=client_id, creating=creating, version=version)
+    assert [version for _message, version in cluster.controller.asked] == [version] * 3
+    assert cluster.tokens == BURST
+
+
+def test_a_pause_is_no_way_around_the_quota() -> None:
+    """Topics that came while their client was silent are charged when it is back."""
+    cluster = Cluster()
+    cluster.ask(0, "one", "two")
+    cluster.ask(2 * PENDING_MS, "three")
+    assert cluster.tokens == BURST - 2 * SIZE
+
+
+def test_what_did_not_come_in_time_is_forgotten() -> None:
+    """Others may make it later."""
+    cluster = Cluster()
+    cluster.controller.creates = False
+    cluster.ask(0, "late")
+    cluster.ask(PENDING_MS, "another")
+    cluster.controller.add("late", 5)
+    cluster.ask(PENDING_MS + 1, "another")
+    assert cluster.tokens == BURST
+
+
+def test_deleting_what_has_come_before_asking_again_is_no_way_around_the_quota() -> None:
+    cluster = Cluster()
+    cluster.ask(0, "new")
+    cluster.connect().send(0, Delete(("new",)).frame("app"))
+    assert "new" not in cluster.controller.topics
+    assert cluster.tokens == BURST - 2 * SIZE
+
+
+# Strict
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_client_without_tokens_may_not_create(version: int) -> None:
+    cluster = Cluster(strict=True)
+    cluster.connect().send(0, Create((Topic("large", BURST + 1),)).frame("app"))
+    assert cluster.tokens == -1
+    for _ in range(3):
+        assert cluster.ask(0, "new", version=version)[0] == {"new": UNKNOWN_TOPIC}
+    assert "new" not in cluster.controller.topics
+    cluster.ask(1000, "new", version=version)
+    cluster.ask(1000, "new", version=version)
+    assert "new" in cluster.controller.topics
+
+
+def test_a_client_with_tokens_may_create_under_strict_too() -> None:
+    cluster = Cluster(strict=True)
+    cluster.ask(0, "new", version=1)
+    cluster.ask(0, "new", version=1)
+    assert cluster.tokens == BURST - SIZE
+
+
+# Bounds
+
+
+def test_no_more_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_topics, "PENDING_MAX", 3)
+    pending, payer = MissingTopics(), budget()
+    assert pending.expect(["a", "b"], payer, 0) == 0
+    assert pending.expect(["b", "c", "d", "e"], payer, 10) == 2
+    assert len(pending) == 3
+    assert pending.expect(["f", "g"], payer, PENDING_MS) == 0
+    assert len(pending) == 3
+
+
+def test_what_there_is_no_room_for_is_charged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_topics, "PENDING_MAX", 1)
+    cluster = Cluster()
+    cluster.ask(0, "one", "two", "three")
+    assert cluster.tokens == BURST - 2
+
+
+def test_metadata_of_a_client_with_a_quota_may_be_large_but_not_without_end() -> None:
+    names = [MetadataRequest.MetadataRequestTopic(name=f"{number:0200}") for number in range(3000)]
+    asked = request(MetadataRequest(topics=names), 12)
+    quotas = Cluster().quotas
+    with Playbook(session=new_session(quotas=quotas)) as play:
+        play.client(asked)
+        play.to_broker(asked)
+        told = response(MetadataResponse(), 12)
+        play.broker(told)
+        play.to_client(told)
