@@ -51,11 +51,23 @@ class Found:
 
 @dataclass(slots=True)
 class Topics:
-    """Those of the topics asked for that exist, and how many brokers there are."""
+    """Those of the topics asked for that exist, and the brokers."""
 
     by_name: dict[str, Found] = field(default_factory=dict)
     by_id: dict[UUID, Found] = field(default_factory=dict)
-    brokers: int = 0
+    broker_ids: set[int] = field(default_factory=set)
+
+    def add(self, topic: Found) -> None:
+        """A topic that exists."""
+        self.by_name[topic.name] = topic
+        if topic.topic_id != ZERO_UUID:
+            self.by_id[topic.topic_id] = topic
+
+    def remove(self, name: str) -> None:
+        """A topic that does not exist any more."""
+        topic = self.by_name.pop(name, None)
+        if topic is not None:
+            self.by_id.pop(topic.topic_id, None)
 
 
 def broker_versions(caller: Caller) -> Asking[Mapping[int, VersionRange]]:
@@ -67,6 +79,20 @@ def broker_versions(caller: Caller) -> Asking[Mapping[int, VersionRange]]:
 
 def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
     """Look for topics, by name or id. None is created by being asked for."""
+    found = yield from _told(caller, names, ids)
+    recent, now_ms = caller.dialect.recent_topics, caller.now_ms
+    unknown = (recent.named(topic_id, now_ms) for topic_id in ids if topic_id not in found.by_id)
+    for name in {*names, *filter(None, unknown)}:
+        known, there = recent.get(name, now_ms), found.by_name.get(name)
+        if known is not None and not known.partitions:
+            found.remove(name)
+        elif known is not None and (there is None or there.partitions < known.partitions):
+            found.add(Found(name, known.topic_id if there is None else there.topic_id, known.partitions))
+    return found
+
+
+def _told(caller: Caller, names: Collection[str], ids: Collection[UUID]) -> Asking[Topics]:
+    """What the broker says."""
     spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA, VersionRange(0, 1))
     version = min(spoken.max, _METADATA_NEWEST)
     if version < NAMES_WITHOUT_CREATION:
@@ -85,14 +111,11 @@ def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -
 
 
 def _found(answers: Collection[MetadataResponse]) -> Topics:
-    found = Topics(brokers=max((len(answer.brokers) for answer in answers), default=0))
+    found = Topics(broker_ids={broker.node_id for answer in answers for broker in answer.brokers})
     for topic in chain.from_iterable(answer.topics for answer in answers):
         if topic.name is None or not topic.partitions:
             continue
-        known = Found(topic.name, topic.topic_id, len(topic.partitions))
-        found.by_name[known.name] = known
-        if known.topic_id != ZERO_UUID:
-            found.by_id[known.topic_id] = known
+        found.add(Found(topic.name, topic.topic_id, len(topic.partitions)))
     return found
 
 

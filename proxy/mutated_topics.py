@@ -75,6 +75,7 @@ class Mutation(ABC):
     """One request, and how to take it apart."""
 
     answer: ClassVar[type[Answer]]
+    caller: Caller
 
     @property
     @abstractmethod
@@ -105,8 +106,15 @@ class Mutation(ABC):
         """The result that is about a topic."""
         return next((result for result in results if result.name == topic.name), None)
 
-    def done(self, topic: Topic) -> None:  # noqa: B027 - most have nothing to do
+    def done(self, topic: Topic, result: Result) -> None:
         """Learn that a topic's mutation has happened."""
+        partitions, topic_id = self.left(topic, result)
+        if topic.name and partitions is not None:
+            self.caller.dialect.recent_topics.learn(topic.name, partitions, topic_id, self.caller.now_ms)
+
+    @abstractmethod
+    def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
+        """How many partitions a topic has after its mutation (None: not known), and its id if known."""
 
 
 class Creation(Mutation):
@@ -117,7 +125,7 @@ class Creation(Mutation):
     def __init__(self, request: CreateTopicsRequest, caller: Caller) -> None:
         """Take a decoded request."""
         self._request = request
-        self._caller = caller
+        self.caller = caller
 
     @property
     def request(self) -> CreateTopicsRequest:
@@ -129,15 +137,15 @@ class Creation(Mutation):
         entries = self._request.topics
         default = None
         if any(_partitions(entry) == _DEFAULT for entry in entries):
-            default = yield from inquiries.default_partitions(self._caller)
+            default = yield from inquiries.default_partitions(self.caller)
         times = Counter(entry.name for entry in entries)
         topics = [_creation(entry, times[entry.name] > 1, default) for entry in entries]
-        if strict and would_refuse([topic.cost for topic in topics], self._caller.now_ms):
-            there = yield from inquiries.topics(self._caller, list(times))
+        if strict and would_refuse([topic.cost for topic in topics], self.caller.now_ms):
+            there = yield from inquiries.topics(self.caller, list(times))
             for topic, entry in zip(topics, entries, strict=True):
-                if entry.name in there.by_name or entry.replication_factor > there.brokers:
+                if entry.name in there.by_name or not _can_be_placed(entry, there.broker_ids):
                     topic.cost = 0
-        return topics
+        return sorted(topics, key=lambda topic: times[topic.name or ""] > 1)  # a broker answers them last
 
     def part(self, topics: Sequence[Topic]) -> CreateTopicsRequest:
         """The same request for some of its topics."""
@@ -158,9 +166,14 @@ class Creation(Mutation):
         told = CreateTopicsResponse.CreatableTopicResult
         return told(name=topic.name or "", error_code=error, error_message=text)
 
-    def done(self, topic: Topic) -> None:
-        """It is paid for; it did not come by being asked for."""
-        self._caller.dialect.missing_topics.came(topic.name or "")
+    def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
+        """As many as it costs, or as the answer tells (v5); it did not come by being asked for."""
+        assert isinstance(result, CreateTopicsResponse.CreatableTopicResult)
+        if self._request.validate_only:
+            return None, ZERO_UUID
+        self.caller.dialect.missing_topics.came(result.name)
+        guess = None if topic.assumed else topic.late_cost
+        return (result.num_partitions if result.num_partitions > 0 else guess), result.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreateTopicsResponse:
         """An answer of results from several."""
@@ -195,6 +208,12 @@ def _can_be_created(entry: CreateTopicsRequest.CreatableTopic) -> bool:
     return numbers and _NAME.fullmatch(entry.name) is not None
 
 
+def _can_be_placed(entry: CreateTopicsRequest.CreatableTopic, brokers: set[int]) -> bool:
+    """Whether there are the brokers that the topic wants."""
+    wanted = {broker_id for assignment in entry.assignments for broker_id in assignment.broker_ids}
+    return wanted <= brokers and entry.replication_factor <= len(brokers)
+
+
 class Growth(Mutation):
     """CreatePartitions: a topic costs the partitions that it gets."""
 
@@ -203,7 +222,7 @@ class Growth(Mutation):
     def __init__(self, request: CreatePartitionsRequest, caller: Caller) -> None:
         """Take a decoded request."""
         self._request = request
-        self._caller = caller
+        self.caller = caller
 
     @property
     def request(self) -> CreatePartitionsRequest:
@@ -214,8 +233,9 @@ class Growth(Mutation):
         """How many partitions a topic has, only the broker knows."""
         entries = self._request.topics
         times = Counter(entry.name for entry in entries)
-        there = yield from inquiries.topics(self._caller, list(times))
-        return [_growth(entry, times[entry.name] > 1, there) for entry in entries]
+        there = yield from inquiries.topics(self.caller, list(times))
+        topics = [_growth(entry, times[entry.name] > 1, there) for entry in entries]
+        return sorted(topics, key=lambda topic: times[topic.name or ""] == 1)  # a broker answers these first
 
     def part(self, topics: Sequence[Topic]) -> CreatePartitionsRequest:
         """The same request for some of its topics."""
@@ -235,6 +255,11 @@ class Growth(Mutation):
         """What a topic is told when Weir answers for it."""
         told = CreatePartitionsResponse.CreatePartitionsTopicResult
         return told(name=topic.name or "", error_code=error, error_message=text)
+
+    def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - the answer does not tell
+        """As many as were asked for."""
+        assert isinstance(topic.entry, CreatePartitionsRequest.CreatePartitionsTopic)
+        return (None if self._request.validate_only else topic.entry.count), ZERO_UUID
 
     def merged(self, results: Iterable[Result]) -> CreatePartitionsResponse:
         """An answer of results from several."""
@@ -261,7 +286,7 @@ class Deletion(Mutation):
     def __init__(self, request: DeleteTopicsRequest, caller: Caller) -> None:
         """Take a decoded request."""
         self._request = request
-        self._caller = caller
+        self.caller = caller
 
     @property
     def request(self) -> DeleteTopicsRequest:
@@ -275,7 +300,7 @@ class Deletion(Mutation):
         entries = self._request.topics or named
         names = {entry.name for entry in entries if entry.name is not None}
         ids = {entry.topic_id for entry in entries if entry.name is None}
-        there = yield from inquiries.topics(self._caller, names, ids)
+        there = yield from inquiries.topics(self.caller, names, ids)
         topics: dict[object, Topic] = {}
         for entry in entries:
             topic = _deletion(entry, there)
@@ -304,6 +329,15 @@ class Deletion(Mutation):
         """What a topic is told when Weir answers for it; a broker too gives both name and id."""
         told = DeleteTopicsResponse.DeletableTopicResult
         return told(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=text)
+
+    def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
+        """None. If it had come by being asked for, that is still to be paid for."""
+        payer = self.caller.dialect.missing_topics.came(topic.name or "")
+        if payer is not None:
+            charge = payer.begin(strict=False)
+            charge.admit(topic.cost, self.caller.now_ms)
+            charge.finish(self.caller.now_ms)
+        return 0, ZERO_UUID
 
     def merged(self, results: Iterable[Result]) -> DeleteTopicsResponse:
         """An answer of results from several."""

@@ -155,7 +155,7 @@ class _Enforcement:
             result = self._mutation.found(topic, results) or self._mutation.failed(topic, _UNKNOWN)
             settled.told[topic] = result
             if result.error_code == ErrorCode.NONE:
-                self._mutation.done(topic)
+                self._mutation.done(topic, result)
             if result.error_code in DONE or result.error_code in topic.charged_errors:
                 guessed += [topic] if topic.assumed or not topic.cost else []
             elif topic.cost:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.addresses import AdvertisedAddresses
     from proxy.missing_topics import MissingTopics
     from proxy.reasons import CloseReason
+    from proxy.recent_topics import RecentTopics
     from quotas import BrokerQuotas, Budget, Payers
 
 
@@ -40,6 +41,7 @@ class Dialect(Protocol):
     strict_auto_creation: bool
     """Whether a client without tokens for it may not create topics by asking for them."""
     missing_topics: MissingTopics
+    recent_topics: RecentTopics
 
     def offered(self) -> dict[int, VersionRange]:
         """What clients of this broker are told that it speaks."""

@@ -24,6 +24,7 @@ from proxy.counters import Counters
 from proxy.missing_topics import MissingTopics
 from proxy.plan import WAIT, Caller, Plan, Wait
 from proxy.reasons import CloseReason
+from proxy.recent_topics import RecentTopics
 
 Fill: TypeAlias = Callable[[Plan], None]
 
@@ -66,6 +67,7 @@ class Plans(dict[tuple[int, int], Plan]):
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
         self.missing_topics = MissingTopics()
+        self.recent_topics = RecentTopics()
         self._counters = counters
         self._dialects: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
@@ -76,7 +78,8 @@ class Plans(dict[tuple[int, int], Plan]):
         if found is None:
             found = Plans(self._counters, uplift=self.uplift, strict_auto_creation=self.strict_auto_creation)
             found.broker = broker
-            found.missing_topics, found._dialects = self.missing_topics, self._dialects
+            found.missing_topics, found.recent_topics = self.missing_topics, self.recent_topics
+            found._dialects = self._dialects
             if len(self._dialects) < DIALECTS_MAX:
                 self._dialects[key] = found
         return found
