@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.mutations.client import await_mutation_quota, set_mutation_quota
-from tests.mutations.compare import BOUND_MS, differences, gaps, undisturbed
+from tests.mutations.compare import differences, gaps, undisturbed
 from tests.mutations.play import Lane, play
 from tests.mutations.sequences import DEFAULT_PARTITIONS, RATE, SAMPLES, SECONDS, SEEDS, WINDOW_S, sequence
 
@@ -71,7 +71,6 @@ def test_weir_admits_and_throttles_mutations_as_a_broker_does(
     wrong = [difference for pair in pairs for difference in differences(*pair)]
     assert not wrong, "\n".join(wrong)
     assert compared > ENOUGH * steps, "the machine was too slow to say anything"
-    assert abs(statistics.median(gap.zero for gap in throttled)) <= BOUND_MS
 
 
 def play_undisturbed(broker: Address, weir: Address) -> list[Pair]:

@@ -97,12 +97,20 @@ class Case:
     make: Callable[[Stage], Mutation]
     full: Seen
     overdrawn: Seen
+    overdrawn_at_weir: Seen | None = None
+    """Where Weir differs, which forwards nothing for which there are no tokens: docs/mutations.md."""
 
 
 def free(name: str, make: Callable[[Stage], Mutation], *errors: ErrorCode) -> Case:
     """Fails for reasons of its own, however much there is."""
     seen = Seen(tuple(map(int, errors)), 0, throttled=False)
     return Case(name, make, seen, seen)
+
+
+def hidden(name: str, make: Callable[[Stage], Mutation], error: ErrorCode) -> Case:
+    """Fails for a reason that only the broker sees."""
+    seen = Seen((int(error),), 0, throttled=False)
+    return Case(name, make, seen, seen, overdrawn_at_weir=Seen((REFUSED,), 0, throttled=True))
 
 
 def strict(name: str, make: Callable[[Stage], Mutation], cost: int, error: int = 0) -> Case:
@@ -182,8 +190,8 @@ CASES: Final = (
     free("creation of -2 partitions", _create(7, partitions=-2), _E.INVALID_PARTITIONS),
     free("creation of 0 replicas", _create(7, replicas=0), _E.INVALID_REPLICATION_FACTOR),
     free("creation with more replicas than brokers", _create(7, replicas=3), _E.INVALID_REPLICATION_FACTOR),
-    free("creation with an unknown config", _configure("no.such", "1"), _E.INVALID_CONFIG),
-    free("creation with a bad config", _configure("retention.ms", "x"), _E.INVALID_CONFIG),
+    hidden("creation with an unknown config", _configure("no.such", "1"), _E.INVALID_CONFIG),
+    hidden("creation with a bad config", _configure("retention.ms", "x"), _E.INVALID_CONFIG),
     free("creation on an unknown broker", _assign(7, 0, NOBODY), _E.INVALID_REPLICA_ASSIGNMENT),
     Case(
         "creations, some of which fail",
