@@ -1,0 +1,163 @@
+"""Uplift in front of real old brokers: what a client of newer versions is told is what the broker says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from protocol.api import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from proxy.api_versions import ranges
+from tests.clients import ClientError, KafkaTools
+from tests.clients.admin import Step
+from tests.clients.java_admin import JavaAdmin
+from tests.clients.kafka_python import KafkaPythonAdmin
+from tests.clients.librdkafka_admin import LibrdkafkaAdmin
+from tests.integration.mutable import await_partitions, mutable, quota
+from tests.integration.test_records import assert_no_complaint
+from tests.integration.uplift_story import Conversation, Teller, tell, versions_at
+from tests.kafka.settings import HOST
+from tests.proxy.frames import body_of
+
+if TYPE_CHECKING:
+    from tests.clients.admin import Admin
+    from tests.integration.conftest import StartWeir
+    from tests.integration.weir import Weir
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+OLD: Final = ["0.10.2.2", "1.1.1"]
+RECORDS: Final = 1000
+LENT_AT_MOST: Final = 5
+"""CreateTopics and DeleteTopics of 0.10.2.2 are offered five versions further."""
+
+
+@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize("quotas", ["", quota(1_000_000)], ids=["without quota", "with quota"])
+def test_the_same_is_told_in_every_version(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, quotas: str
+) -> None:
+    cluster = mutable(kafka_cluster, version)
+    weir = start_weir(cluster.bootstrap, quotas)
+    broker, lent = (HOST, cluster.ports[0]), (HOST, weir.port)
+    spoken, offered = versions_at(broker), versions_at(lent)
+    direct = Teller(f"direct-{topic}", broker, {key: found.max for key, found in spoken.items()})
+    tell(direct)
+    for above in range(1, LENT_AT_MOST + 1):
+        versions = {key: min(spoken[key].max + above, offered[key].max) for key in offered}
+        teller = Teller(f"above-{above}-{topic}", lent, versions)
+        tell(teller)
+        assert [name for name, _ in teller.heard] == [name for name, _ in direct.heard]
+        for (name, told), (_, expected) in zip(teller.heard, direct.heard, strict=True):
+            assert told == expected, f"{name}, {above} above the broker's newest"
+        assert teller.throttle_ms == {0}
+    assert_no_complaint(weir.log)
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_api_versions_is_answered_in_every_version_that_is_offered(
+    kafka_cluster: StartCluster, start_weir: StartWeir, version: str
+) -> None:
+    """To a connection that knows what is offered. The first question goes to the broker as it is."""
+    cluster = mutable(kafka_cluster, version)
+    weir = start_weir(cluster.bootstrap)
+    spoken, offered = versions_at((HOST, cluster.ports[0])), versions_at((HOST, weir.port))
+    assert set(offered) == set(spoken)
+    newest = offered[ApiKey.API_VERSIONS].max
+    assert newest > spoken[ApiKey.API_VERSIONS].max
+    with Conversation((HOST, weir.port)) as client:
+        early = client.ask(ApiVersionsRequest(), newest)
+        assert body_of(early, ApiVersionsResponse, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+        for asked in range(newest + 1):
+            answer = body_of(client.ask(ApiVersionsRequest(), asked), ApiVersionsResponse, asked)
+            assert (answer.error_code, answer.throttle_time_ms) == (ErrorCode.NONE, 0)
+            assert ranges(answer) == offered
+
+
+def test_without_uplift_what_the_broker_has_is_offered(
+    kafka_cluster: StartCluster, start_weir: StartWeir
+) -> None:
+    cluster = mutable(kafka_cluster, "0.10.2.2")
+    weir = start_weir(cluster.bootstrap, options=("--no-uplift",))
+    assert versions_at((HOST, weir.port)) == versions_at((HOST, cluster.ports[0]))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize("client", ["java", "kafka-python", "librdkafka"])
+def test_admin_clients_understand_what_uplift_writes(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, client: str
+) -> None:
+    """Java's is of 4.2.0. What 0.10.2.2 has no API for, each refuses by itself."""
+    cluster = mutable(kafka_cluster, version)
+    weir = start_weir(cluster.bootstrap)
+    a, b = f"{topic}-a", f"{topic}-b"
+    created, there, grown, gone = admin(client, weir).run(
+        Step("create", {a: 3, b: 2}),
+        Step("describe", {a: 0, b: 0}),
+        Step("grow", {a: 4}),
+        Step("delete", {b: 0}),
+    )
+    assert [outcome.errors for outcome in (created, there, gone)] == [{a: "", b: ""}, {a: "", b: ""}, {b: ""}]
+    assert there.partitions == {a: 3, b: 2}
+    if client == "java":
+        assert created.partitions == dict.fromkeys((a, b), "UnsupportedVersionException"), "not known"
+    if version == "0.10.2.2":
+        assert grown.errors[a] == NOT_THERE[client]
+    else:
+        assert grown.errors == {a: ""}
+    await_partitions(cluster, {a: 3 if version == "0.10.2.2" else 4, b: 0})
+    assert_no_complaint(weir.log)
+
+
+def admin(client: str, weir: Weir) -> Admin:
+    """One of the libraries."""
+    if client == "java":
+        return JavaAdmin("4.2.0", weir.bootstrap)
+    if client == "kafka-python":
+        return KafkaPythonAdmin(weir.bootstrap)
+    return LibrdkafkaAdmin(weir.bootstrap)
+
+
+NOT_THERE: Final = {
+    "java": "UnsupportedVersionException",
+    "kafka-python": "IncompatibleBrokerVersion",
+    "librdkafka": "_UNSUPPORTED_FEATURE",
+}
+
+
+def test_kafka_topics_of_4_2_creates_and_deletes_at_0_10_which_it_refuses_without_uplift(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster, newest = mutable(kafka_cluster, "0.10.2.2"), mutable(kafka_cluster, "4.2.0")
+    weir = start_weir(cluster.bootstrap)
+    create = ("--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1")
+    with pytest.raises(ClientError, match="does not support CREATE_TOPICS"):
+        KafkaTools(newest, cluster.bootstrap).topics(*create)
+    tools = KafkaTools(newest, weir.bootstrap)
+    assert f"Created topic {topic}." in tools.topics(*create)
+    await_partitions(cluster, {topic: 2})
+    assert topic in tools.list_topics()
+    tools.topics("--delete", "--topic", topic)
+    await_partitions(cluster, {topic: 0})
+    assert_no_complaint(weir.log)
+
+
+def test_tools_of_4_2_at_1_1(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str) -> None:
+    """What they do without Weir, they do through it."""
+    cluster, newest = mutable(kafka_cluster, "1.1.1"), mutable(kafka_cluster, "4.2.0")
+    weir = start_weir(cluster.bootstrap)
+    tools = KafkaTools(newest, weir.bootstrap)
+    tools.topics("--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1")
+    tools.topics("--alter", "--topic", topic, "--partitions", "3")
+    await_partitions(cluster, {topic: 3})
+    assert tools.partitions(topic) == {0: 0, 1: 0, 2: 0}
+    assert tools.produce(topic, RECORDS, 100) == RECORDS
+    assert tools.consume(topic, RECORDS, topic) == RECORDS
+    assert sum(current for current, _ in tools.offsets(topic, topic).values()) == RECORDS
+    tools.topics("--delete", "--topic", topic)
+    await_partitions(cluster, {topic: 0})
+    assert_no_complaint(weir.log)
