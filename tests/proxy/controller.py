@@ -44,12 +44,14 @@ if TYPE_CHECKING:
     from protocol.messages import Message
     from proxy.session import Session
 
-OK, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC = 0, 3, 5, 17
+OK, UNKNOWN_TOPIC, TIMED_OUT, INVALID_TOPIC = 0, 3, 7, 17
 EXISTS, PARTITIONS, REPLICATION_FACTOR, ASSIGNMENT, CONFIG = 36, 37, 38, 39, 40
 NOT_CONTROLLER, INVALID_REQUEST, THROTTLED, UNKNOWN_TOPIC_ID = 41, 42, 89, 100
 
 NO_ID: Final = UUID(int=0)
 NODE: Final = 1
+PARTITIONS_MAX: Final = 10_000
+"""What a controller makes at once."""
 _LEGAL: Final = re.compile(r"[-._a-zA-Z0-9]{1,249}")
 _STRICT_FROM: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.CREATE_PARTITIONS: 3, ApiKey.DELETE_TOPICS: 5}
 
@@ -294,7 +296,7 @@ class Controller:
                 code = OK if quota.admits(cost) else THROTTLED
             if not code and not request.validate_only:
                 self.add(topic.name, cost)
-                code = 7 if topic.name in self.timed_out else OK
+                code = TIMED_OUT if topic.name in self.timed_out else OK
             size = cost if version >= 5 and not code else -1
             done.append((topic.name, code, size))
         done += [(name, INVALID_REQUEST, -1) for name in repeated]
@@ -317,7 +319,7 @@ class Controller:
             if counts != (-1, -1):
                 return INVALID_REQUEST
             return OK if all(ids == [NODE] for ids in manual) else ASSIGNMENT
-        if counts[0] == 0 or counts[0] < -1:
+        if counts[0] == 0 or counts[0] < -1 or counts[0] > PARTITIONS_MAX:
             return PARTITIONS
         if counts[1] == 0 or counts[1] < -1 or counts[1] > self.brokers:
             return REPLICATION_FACTOR
@@ -352,7 +354,7 @@ class Controller:
         if topic.name not in self.topics:
             return UNKNOWN_TOPIC
         added = topic.count - self.topics[topic.name].partitions
-        if added <= 0:
+        if added <= 0 or added > PARTITIONS_MAX:
             return PARTITIONS
         if topic.assignments is not None and len(topic.assignments) != added:
             return ASSIGNMENT

@@ -11,9 +11,7 @@ from protocol.api import ApiKey
 from protocol.messages import (
     ApiVersionsRequest,
     CreatePartitionsRequest,
-    CreatePartitionsResponse,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeConfigsRequest,
@@ -21,6 +19,7 @@ from protocol.messages import (
 )
 from protocol.versions import VersionRange
 from proxy.counters import Counters
+from proxy.mutations import ROUNDS_MAX
 from proxy.plans import Plans
 from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
@@ -39,6 +38,7 @@ from tests.proxy.controller import (
     PARTITIONS,
     REPLICATION_FACTOR,
     THROTTLED,
+    TIMED_OUT,
     UNKNOWN_TOPIC,
     UNKNOWN_TOPIC_ID,
     Connection,
@@ -46,7 +46,8 @@ from tests.proxy.controller import (
     everything,
     names_of,
 )
-from tests.proxy.frames import body_of, request, request_body_of, split
+from tests.proxy.frames import body_of, request, split, unknown_request
+from tests.proxy.test_uplift_rule import broker_of
 from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
@@ -196,3 +197,310 @@ def test_partitions_added_to_a_topic_that_metadata_does_not_show_yet_are_charged
     cluster.controller.lag = {"young"}
     assert cluster.codes(0, Grow((("young", 8),))) == {"young": OK}
     assert cluster.tokens == BURST - 7
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, -(2**31), -1, 0])
+def test_no_count_gives_tokens_back(count: int) -> None:
+    cluster = Cluster(sizes={"t": 2})
+    cluster.ask(0, Grow((("t", count),)))
+    cluster.ask(0, Grow((("t", count),), 0))
+    if count != -1:
+        cluster.ask(0, Create((Topic("new", count),), 4))
+        cluster.ask(0, Create((Topic("new", count),)))
+    assert cluster.tokens == BURST
+
+
+def test_pipelined_requests_are_each_charged_before_the_next_is_judged() -> None:
+    cluster = Cluster()
+    frames = [Create((Topic(f"t{number}", 6),)).frame("app") for number in range(4)]
+    told = cluster.connect().send(0, *frames)
+    codes = [Create(()).answer(frame).error_codes for frame in told]
+    assert codes == [(OK,), (OK,), (THROTTLED,)]  # and the client waits with the fourth
+    assert cluster.tokens == -2
+
+
+def test_a_version_that_weir_cannot_read_is_not_let_through() -> None:
+    connection = Cluster().connect()
+    connection.wire.feed(0, client=unknown_request(ApiKey.CREATE_TOPICS, 99))
+    assert connection.session.violation is not None
+    assert connection.session.violation.reason is CloseReason.REQUEST_VERSION_UNKNOWN
+    assert not connection.wire.to_broker
+
+
+# What topics cost
+
+
+COSTS: Final = [
+    (Create((Topic("new", 4),)), OK, 4),
+    (Create((Topic("new", 4, replicas=-1),)), OK, 4),
+    (Create((Topic("new", -1),)), OK, 3),
+    (Create((Topic("new", assignments=[[NODE]] * 2),)), OK, 2),
+    (Create((Topic("new", 4),), validate_only=True), OK, 4),
+    (Create((Topic("t2", 4),)), EXISTS, 0),
+    (Create((Topic("n/w", 4),)), INVALID_TOPIC, 0),
+    (Create((Topic("new", 0),)), PARTITIONS, 0),
+    (Create((Topic("new", 4, replicas=5),)), REPLICATION_FACTOR, 0),
+    (Create((Topic("new", 4, configs={"no": "such"}),)), CONFIG, 0),
+    (Create((Topic("new", assignments=[[99]]),)), ASSIGNMENT, 0),
+    (Grow((("t2", 5),)), OK, 3),
+    (Grow((("t2", 5),), validate_only=True), OK, 3),
+    (Grow((("t2", 2),)), PARTITIONS, 0),
+    (Grow((("t2", 1),)), PARTITIONS, 0),
+    (Grow((("none", 9),)), UNKNOWN_TOPIC, 0),
+    (Grow((("t2", 4),), assignments=[[NODE]]), ASSIGNMENT, 0),
+    (Grow((("t2", 4),), assignments=[[NODE], [99]]), ASSIGNMENT, 2),
+    (Delete(("t2",)), OK, 2),
+    (Delete(("none",)), UNKNOWN_TOPIC, 0),
+    (Delete((UUID(int=1),)), UNKNOWN_TOPIC_ID, 0),
+]
+
+
+@pytest.mark.parametrize(("mutation", "code", "cost"), COSTS, ids=str)
+def test_what_a_topic_costs(mutation: Mutation, code: int, cost: int) -> None:
+    cluster = Cluster(sizes={"t2": 2})
+    answer = cluster.ask(0, mutation)
+    assert answer.error_codes == (code,)
+    assert answer.throttle_ms == 0
+    assert cluster.tokens == BURST - cost
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_creation_in_every_version(version: int) -> None:
+    cluster = Cluster()
+    assert cluster.ask(0, Create((Topic("a", 12),), version)).error_codes == (OK,)
+    answer = cluster.ask(0, Create((Topic("b", 1),), version))
+    assert answer.error_codes == ((THROTTLED,) if version >= 6 else (OK,))
+    assert answer.throttle_ms == (0 if version < 2 else 3000 if version < 6 else 2000)
+    assert cluster.tokens == (-2 if version >= 6 else -3)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_growth_in_every_version(version: int) -> None:
+    cluster = Cluster(sizes={"a": 1, "b": 1})
+    assert cluster.ask(0, Grow((("a", 13),), version)).error_codes == (OK,)
+    answer = cluster.ask(0, Grow((("b", 2),), version))
+    assert answer.error_codes == ((THROTTLED,) if version >= 3 else (OK,))
+    assert answer.throttle_ms == (3000 if version < 3 else 2000)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_deletion_in_every_version(version: int) -> None:
+    cluster = Cluster(sizes={"a": 12, "b": 1})
+    assert cluster.ask(0, Delete(("a",), version)).error_codes == (OK,)
+    answer = cluster.ask(0, Delete(("b",), version))
+    assert answer.error_codes == ((THROTTLED,) if version >= 5 else (OK,))
+    assert answer.throttle_ms == (0 if version < 1 else 3000 if version < 5 else 2000)
+
+
+def test_the_example_of_the_kip() -> None:
+    """KIP-599: quota 5, 100 samples of a second; 7 topics of 80 partitions, then others."""
+    cluster = Cluster(table=limited(5.0), samples=100)
+    seven = Create(tuple(Topic(f"t{number}", 80) for number in range(7)))
+    answer = cluster.ask(0, seven)
+    assert (set(answer.error_codes), answer.throttle_ms) == ({OK}, 0)
+    assert cluster.tokens == -60
+    refused = cluster.ask(0, Create((Topic("next", 80),)))
+    assert (refused.error_codes, refused.throttle_ms) == ((THROTTLED,), 12_000)
+    assert cluster.ask(11_999, Create((Topic("next", 80),))).error_codes == (THROTTLED,)
+    assert cluster.ask(12_001, Create((Topic("next", 80),))).error_codes == (OK,)
+
+
+# Partial admission
+
+
+def test_topics_are_admitted_in_the_requests_order_and_told_in_it() -> None:
+    cluster = Cluster(sizes={"there": 1})
+    asked = Create((Topic("a", 8), Topic("there", 1), Topic("b", 8), Topic("c", 1), Topic("n/w", 1)))
+    answer = cluster.ask(0, asked)
+    assert [(one.name, one.error_code) for one in answer.results] == [
+        ("a", OK),
+        ("there", EXISTS),
+        ("b", OK),
+        ("c", THROTTLED),
+        ("n/w", INVALID_TOPIC),
+    ]
+    assert answer.throttle_ms == 6000
+    (forwarded,) = cluster.mutations()
+    assert isinstance(forwarded, CreateTopicsRequest)
+    assert [topic.name for topic in forwarded.topics] == ["a", "there", "b", "n/w"]
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [Create((Topic("a", 1), Topic("b", 1))), Grow((("t", 3),)), Delete(("t",)), Delete((UUID(int=1001),))],
+    ids=str,
+)
+def test_nothing_is_forwarded_if_nothing_is_admitted(mutation: Mutation) -> None:
+    cluster = Cluster(sizes={"t": 2})
+    cluster.overdraw()
+    answer = cluster.ask(0, mutation)
+    assert set(answer.error_codes) == {THROTTLED}
+    assert answer.throttle_ms == 5000
+    assert cluster.mutations() == []
+
+
+def test_what_the_broker_refuses_makes_room_for_what_was_refused() -> None:
+    cluster = Cluster()
+    bad, good = Topic("bad", 12, configs={"no": "such"}), Topic("good", 2)
+    answer = cluster.ask(0, Create((bad, good)))
+    assert [(one.name, one.error_code) for one in answer.results] == [("bad", CONFIG), ("good", OK)]
+    assert (answer.throttle_ms, cluster.tokens) == (0, BURST - 2)
+    assert len(cluster.mutations()) == 2
+
+
+def test_rounds_have_an_end() -> None:
+    cluster = Cluster()
+    topics = tuple(Topic(f"bad{number}", 12, configs={"no": "such"}) for number in range(100))
+    answer = cluster.ask(0, Create(topics))
+    assert len(answer.results) == 100
+    assert set(answer.error_codes) <= {CONFIG, THROTTLED}
+    assert len(cluster.mutations()) <= ROUNDS_MAX + 1  # validate-only questions included
+    assert cluster.tokens == BURST
+
+
+def test_who_asks_another_than_the_controller_pays_nothing() -> None:
+    cluster = Cluster(sizes={"t": 2})
+    cluster.controller.controller = False
+    for mutation in (
+        Create((Topic("a", 4),)),
+        Create((Topic("a", 4),), 4),
+        Grow((("t", 4),)),
+        Delete(("t",)),
+    ):
+        assert cluster.ask(0, mutation).error_codes == (NOT_CONTROLLER,)
+    assert cluster.tokens == BURST
+    cluster.controller.controller = True
+    cluster.ask(0, Create((Topic("a", 4),)))
+    assert cluster.tokens == BURST - 4
+
+
+def test_a_topic_that_timed_out_is_charged_for_it_may_come() -> None:
+    cluster = Cluster()
+    cluster.controller.timed_out = {"slow"}
+    assert cluster.ask(0, Create((Topic("slow", 4),))).error_codes == (TIMED_OUT,)
+    assert cluster.tokens == BURST - 4
+
+
+@pytest.mark.parametrize("brokers_ms", [0, 4999, 5001])
+@pytest.mark.parametrize("version", [4, 7])
+def test_the_longer_throttle_time_is_told_and_weirs_is_waited_for(brokers_ms: int, version: int) -> None:
+    cluster = Cluster()
+    cluster.controller.throttle_ms = brokers_ms
+    cluster.ask(0, Create((Topic("a", BURST + 5),)))
+    connection = cluster.connect()
+    asked = Create((Topic("a/", 0), Topic("b", 0), Topic("c", 0)), version)
+    (frame,) = connection.send(0, asked.frame("app"))
+    assert asked.answer(frame).throttle_ms == brokers_ms  # all fail by themselves: nothing of ours
+    asked = Create((Topic("n/w", 1), Topic("d", 1)), 7)
+    (frame,) = connection.send(0, asked.frame("app"))
+    assert asked.answer(frame).throttle_ms == max(brokers_ms, 5000)
+    assert connection.session.muted_until_ms == 5000
+    assert connection.send(4999, asked.frame("app")) == []
+    assert len(connection.send(5000)) == 1
+
+
+# The number of partitions that is the broker's default
+
+
+@pytest.mark.parametrize("node_id", [NODE, None])
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("version", [1, 4, 7])
+def test_default_partitions_are_asked_for_or_counted_afterwards(
+    node_id: int | None, version: int, *, tells: bool
+) -> None:
+    cluster = Cluster()
+    cluster.controller.tells_configs, cluster.controller.num_partitions = tells, 6
+    asked = Create((Topic("a", -1), Topic("b", -1)), version)
+    (frame,) = cluster.connect(node_id).send(0, asked.frame("app"))
+    assert asked.answer(frame).error_codes == (OK, OK)
+    assert cluster.tokens == BURST - 12
+    questions = cluster.controller.asked_of(DescribeConfigsRequest)
+    assert len(questions) == (node_id is not None)
+
+
+# Which Metadata is asked
+
+
+@pytest.mark.parametrize("newest", [1, 3, 4, 8, 9, 10, 11, 12])
+@pytest.mark.parametrize("by_id", [False, True])
+def test_partitions_are_found_at_brokers_of_every_age(newest: int, *, by_id: bool) -> None:
+    spoken = everything() | {int(ApiKey.METADATA): VersionRange(0, newest)}
+    if by_id and newest < 10:
+        return  # topics have no ids there
+    cluster = Cluster(spoken, sizes={"t": 4, "other": 9})
+    topic = cluster.controller.topics["t"].topic_id if by_id else "t"
+    assert cluster.ask(0, Delete((topic,), 6 if newest >= 10 else 3)).error_codes == (OK,)
+    assert cluster.tokens == BURST - 4
+    for message, version in cluster.controller.asked:
+        if isinstance(message, MetadataRequest):
+            assert version >= 4 or message.topics is None, "asking by name would create the topic"
+            assert version < 4 or not message.allow_auto_topic_creation
+
+
+def test_a_broker_whose_versions_are_known_is_not_asked_for_them() -> None:
+    cluster = Cluster(sizes={"t": 1})
+    connection = cluster.connect()
+    connection.send(0, request(ApiVersionsRequest(), 3))
+    connection.send(0, Delete(("t",)).frame("app"))
+    assert names_of(cluster.controller.asked) == ["ApiVersions v3", "Metadata v12", "DeleteTopics v6"]
+
+
+def test_without_a_quota_requests_pass_as_they_are() -> None:
+    cluster = Cluster(sizes={"t": 1})
+    for mutation in (Create((Topic("n", 1),)), Grow((("n", 2),)), Delete(("t",))):
+        cluster.ask(0, mutation, client_id="free")
+    assert names_of(cluster.controller.asked) == ["CreateTopics v7", "CreatePartitions v3", "DeleteTopics v6"]
+
+
+# Whose quota
+
+
+def test_one_bucket_for_all_brokers_and_all_clients_of_an_entity() -> None:
+    table = QuotaTable({(Entity(user="ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
+    book = QuotaBook(table, controller_num_samples=BURST)
+    controller, plans, codes = Controller(), Plans(Counters()), []
+    for number, node_id in enumerate((1, 2, None, 1)):
+        session = new_session(quotas=book.of(node_id), plans=plans, node_id=NODE)
+        asked = Create((Topic(f"t{number}", 4),))
+        (frame,) = Connection(session, controller).send(0, asked.frame(f"client-{number}"))
+        codes += asked.answer(frame).error_codes
+    assert codes == [OK, OK, OK, THROTTLED]
+
+
+def test_a_table_that_changes_while_an_errand_is_under_way_counts_from_then_on() -> None:
+    cluster = Cluster(sizes={"t": 4})
+    wire = Wire(new_session(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
+    asked = Delete(("t",))
+    wire.feed(0, client=asked.frame("app"))
+    cluster.quotas.update(limited(None))
+    while wire.to_broker:
+        (frame,) = split(bytes(wire.to_broker))
+        wire.to_broker.clear()
+        wire.feed(0, broker=cluster.controller.answer(frame))
+    assert asked.answer(bytes(wire.to_client)).error_codes == (OK,)
+    cluster.quotas.update(limited(RATE))
+    assert cluster.quotas.mutations.budget("ANONYMOUS", "app", 0) is not None
+
+
+def test_a_budget_that_is_forgotten_meanwhile_harms_nobody() -> None:
+    cluster = Cluster(sizes={"t": 4})
+    wire = Wire(new_session(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
+    asked = Delete(("t",))
+    wire.feed(0, client=asked.frame("app"))
+    assert cluster.quotas.expire(10_000_000) == 1
+    while wire.to_broker:
+        (frame,) = split(bytes(wire.to_broker))
+        wire.to_broker.clear()
+        wire.feed(10_000_000, broker=cluster.controller.answer(frame))
+    assert asked.answer(bytes(wire.to_client)).error_codes == (OK,)
+
+
+@pytest.mark.parametrize("release", [(0, 10, 2), (1, 1), (2, 8)], ids=str)
+def test_a_client_of_an_old_broker_is_told_error_89_under_uplift(release: tuple[int, ...]) -> None:
+    broker = {key: one for key, one in broker_of(release).items() if key in everything()}
+    cluster = Cluster(broker, uplift=True)
+    assert cluster.ask(0, Create((Topic("a", BURST + 2),), 6)).error_codes == (OK,)
+    answer = cluster.ask(0, Create((Topic("b", 1),), 6))
+    assert (answer.error_codes, answer.throttle_ms) == ((THROTTLED,), 2000)
+    assert cluster.ask(2001, Create((Topic("b", 1),), 6)).error_codes == (OK,)
+    assert cluster.ask(9000, Delete(("a", "b"), 5)).error_codes == (OK, THROTTLED)
