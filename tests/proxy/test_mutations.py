@@ -458,7 +458,8 @@ def test_without_a_quota_requests_pass_as_they_are() -> None:
 def test_one_bucket_for_all_brokers_and_all_clients_of_an_entity() -> None:
     table = QuotaTable({(Entity(user="ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
     book = QuotaBook(table, controller_num_samples=BURST)
-    controller, plans, codes = Controller(), Plans(Counters()), []
+    controller, plans = Controller(), Plans(Counters())
+    codes: list[int] = []
     for number, node_id in enumerate((1, 2, None, 1)):
         session = new_session(quotas=book.of(node_id), plans=plans, node_id=NODE)
         asked = Create((Topic(f"t{number}", 4),))
