@@ -46,6 +46,9 @@ def test_the_same_is_told_in_every_version(
     spoken, offered = versions_at(broker), versions_at(lent)
     direct = Teller(f"direct-{topic}", broker, {key: found.max for key, found in spoken.items()})
     tell(direct)
+    lent_apis = {key for key, found in offered.items() if found.max > spoken[key].max}
+    assert lent_apis - {ApiKey.API_VERSIONS} <= direct.asked, "the story leaves none out"
+    assert max(offered[key].max - spoken[key].max for key in lent_apis) <= LENT_AT_MOST
     for above in range(1, LENT_AT_MOST + 1):
         versions = {key: min(spoken[key].max + above, offered[key].max) for key in offered}
         teller = Teller(f"above-{above}-{topic}", lent, versions)

@@ -88,6 +88,8 @@ class Teller:
         self.heard: list[tuple[str, object]] = []
         """The response's type, and what it said."""
         self.throttle_ms: set[int] = set()
+        self.asked: set[int] = set()
+        """API keys."""
         self._hidden: dict[str, str] = {name: "NAME"}
 
     def speaks(self, api_key: ApiKey) -> bool:
@@ -109,7 +111,9 @@ class Teller:
 
     def get(self, request: Message, answer: type[R]) -> R:
         """Ask, again if the broker is not ready."""
-        version = self.versions[schema_of(type(request)).api_key]
+        api_key = schema_of(type(request)).api_key
+        self.asked.add(api_key)
+        version = self.versions[api_key]
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
             found = ask(self.address, request, answer, version)
