@@ -20,6 +20,7 @@ from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
     from protocol.messages import Message
+    from proxy.session import Session
 
 KEYS: Final = (
     ApiKey.METADATA,
@@ -60,6 +61,11 @@ def damaged(data: st.DataObject, frame: bytes) -> bytes:
     return framed(bytes(payload))
 
 
+def closed(session: Session) -> bool:
+    """Whether it is to be closed."""
+    return session.violation is not None
+
+
 @given(
     st.lists(asked(), min_size=1, max_size=4), st.sampled_from([None, (0, 10, 2), (1, 1), (2, 8)]), st.data()
 )
@@ -80,7 +86,7 @@ def test_errands_end_whatever_is_said(
     for _ in range(100):
         questions = split(bytes(wire.to_broker))
         wire.to_broker.clear()
-        if session.violation is not None:
+        if closed(session):
             return
         if not questions:
             if session.muted_until_ms <= now_ms:
@@ -91,7 +97,7 @@ def test_errands_end_whatever_is_said(
             head = head_of(question)
             answer = data.draw(messages(response_type(head.api_key), head.version))
             wire.feed(now_ms, broker=damaged(data, response(answer, head.version, head.correlation_id)))
-            if session.violation is not None:
+            if closed(session):
                 return
     assert session.idle
     assert len(split(bytes(wire.to_client))) == len(sent)
