@@ -15,10 +15,10 @@ from cli.exits import USAGE
 from protocol import schema
 from protocol.api import versions as known_versions
 from protocol.versions import VersionRange
-from proxy.broker_versions import ask_versions
+from proxy.cluster.broker_versions import ask_versions
+from proxy.cluster.question import QuestionError
 from proxy.config import ConfigError, parse_address
-from proxy.question import QuestionError
-from proxy.uplift_rule import Kind, offered, route
+from proxy.rules.uplift_rule import Kind, offered, route
 
 EXAMPLES = """\b
 Examples:

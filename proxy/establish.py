@@ -14,13 +14,13 @@ from typing import Final, NamedTuple, TypeAlias
 import structlog
 import trio
 
-from proxy import sockets
 from proxy.addresses import Address, AddressBook
 from proxy.config import Config
 from proxy.counters import Counters
 from proxy.listeners import OVERLOAD
 from proxy.reasons import CloseReason
 from proxy.repeats import Repeats
+from proxy.transport import sockets
 
 log = structlog.get_logger("weir")
 

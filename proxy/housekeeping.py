@@ -9,8 +9,8 @@ import structlog
 import trio
 
 from proxy.addresses import Address, AddressBook
+from proxy.cluster.discovery import DiscoveryError, discover
 from proxy.config import Config, ConfigError
-from proxy.discovery import DiscoveryError, discover
 from proxy.quota_book import QuotaBook
 
 log = structlog.get_logger("weir")

@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 import structlog
 import trio
 
-from proxy import sockets
 from proxy.addresses import Address
 from proxy.repeats import Repeats
+from proxy.transport import sockets
 
 log = structlog.get_logger("weir")
 

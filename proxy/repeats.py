@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
-from proxy.reactor import Reactor, Timer
+from proxy.transport.reactor import Reactor, Timer
 
 PERIOD_MS: Final = 1000
 

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 import structlog
 import trio
 
-from proxy import sockets
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.config import Config
-from proxy.drivers import monotonic_ms, run_hosting_trio
 from proxy.quota_book import QuotaBook, read_quota_file, reload_quota_file
 from proxy.quota_watch import Stamp, follow, stamp
-from proxy.reactor import Reactor
 from proxy.server import Server
+from proxy.transport import sockets
+from proxy.transport.drivers import monotonic_ms, run_hosting_trio
+from proxy.transport.reactor import Reactor
 from quotas import QuotaTable
 
 log = structlog.get_logger("weir")

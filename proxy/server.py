@@ -17,13 +17,13 @@ from proxy.counters import Counters
 from proxy.establish import Client, Establisher
 from proxy.housekeeping import expire_forever, first_brokers, refresh_forever
 from proxy.listeners import Listeners
-from proxy.plans import Plans
 from proxy.quota_book import QuotaBook
-from proxy.reactor import BUFFER_BYTES, Reactor
 from proxy.reasons import BY_PEERS, CloseReason
-from proxy.relay import Relay
 from proxy.repeats import Repeats
-from proxy.session import Session, SessionLimits
+from proxy.rules.plans import Plans
+from proxy.session.session import Session, SessionLimits
+from proxy.transport.reactor import BUFFER_BYTES, Reactor
+from proxy.transport.relay import Relay
 
 log = structlog.get_logger("weir")
 

@@ -25,12 +25,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from proxy import sockets
 from proxy.addresses import Address
 from proxy.admin.exposition import render
 from proxy.admin.metrics import Sources, families
 from proxy.admin.readiness import Readiness
 from proxy.config import ConfigError
+from proxy.transport import sockets
 
 log = structlog.get_logger("weir.admin")
 

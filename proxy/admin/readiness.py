@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from proxy.addresses import Address
-from proxy.discovery import DiscoveryError, discover
+from proxy.cluster.discovery import DiscoveryError, discover
 from proxy.server import Server
 
 CHECK_S: Final = 5.0

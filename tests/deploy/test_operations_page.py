@@ -12,9 +12,9 @@ from proxy import config
 from proxy.admin.metrics import Sources, families
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.quota_book import QuotaBook
-from proxy.reactor import Reactor
 from proxy.reasons import CloseReason
 from proxy.server import Server
+from proxy.transport.reactor import Reactor
 from quotas import QuotaTable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from proxy.api_versions import ranges
+from proxy.rules.api_versions import ranges
 from tests.clients import ClientError, KafkaTools
 from tests.clients.admin import Step
 from tests.clients.java_admin import JavaAdmin

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from proxy.reasons import CloseReason
-    from proxy.session import Session
+    from proxy.session.session import Session
     from quotas import QuotaTable
 
 

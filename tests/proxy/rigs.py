@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from proxy.poll import PollSet, SelectorPollSet, new_poll_set
-from proxy.reactor import Reactor
 from proxy.reasons import CloseReason
-from proxy.relay import Relay
+from proxy.transport.poll import PollSet, SelectorPollSet, new_poll_set
+from proxy.transport.reactor import Reactor
+from proxy.transport.relay import Relay
 from tests.proxy.wire import new_session
 
 if TYPE_CHECKING:
-    from proxy.session import Session
+    from proxy.session.session import Session
     from quotas import QuotaTable
 
 PAUSE_S = 0.01

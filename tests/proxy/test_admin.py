@@ -26,11 +26,11 @@ from proxy.admin.metrics import Sources, families
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.admin.readiness import Readiness
 from proxy.config import ConfigError
-from proxy.drivers import monotonic_ms, run_hosting_trio
-from proxy.poll import SelectorPollSet
 from proxy.quota_book import QuotaBook
-from proxy.reactor import Reactor
 from proxy.server import Server
+from proxy.transport.drivers import monotonic_ms, run_hosting_trio
+from proxy.transport.poll import SelectorPollSet
+from proxy.transport.reactor import Reactor
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.cli.test_run import refused as refused_start
 from tests.kafka.ports import free_range

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import MetadataRequest, MetadataResponse
+from protocol.error_codes import ErrorCode
+from protocol.messages import CreateTopicsResponse, MetadataRequest, MetadataResponse
 from protocol.versions import VersionRange
-from proxy import missing_topics
 from proxy.counters import Counters
-from proxy.missing_topics import PENDING_MS, MissingTopics
-from proxy.plans import Plans
+from proxy.rules import missing_topics
+from proxy.rules.missing_topics import PENDING_MS, MissingTopics
+from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.budgets import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
@@ -116,13 +117,42 @@ def test_a_topic_that_create_topics_made_is_paid_for_once() -> None:
 
 def test_asking_only_whether_a_topic_could_be_made_does_not_pay_for_one_that_comes() -> None:
     cluster = Cluster()
-    cluster.controller.creation_takes = 1
+    cluster.controller.creation_takes = 5
     cluster.ask(0, "new")
     checked = Create((Topic("new", 1),), validate_only=True)
-    cluster.connect().send(0, checked.frame("app"))
-    cluster.ask(0, "new")
+    (frame,) = cluster.connect().send(0, checked.frame("app"))
+    assert body_of(frame, CreateTopicsResponse, 7).topics[0].error_code == ErrorCode.NONE
+    while cluster.ask(0, "new")[0] == {"new": UNKNOWN_TOPIC}:
+        pass
     cluster.ask(0, "new")
     assert cluster.tokens == BURST - 1 - SIZE
+
+
+def test_what_has_come_is_charged_before_mutations_are_admitted() -> None:
+    """Else a client could have topics made by asking for them, and then as many again by CreateTopics."""
+    cluster = Cluster()
+    names = [f"new-{number}" for number in range(4)]
+    cluster.ask(0, *names)
+    refused = cluster.connect().send(0, Create((Topic("one-more", 1),), version=7).frame("app"))
+    (result,) = body_of(refused[0], CreateTopicsResponse, 7).topics
+    assert result.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert cluster.tokens == BURST - 4 * SIZE
+
+
+def test_requests_that_created_nothing_are_looked_at_again_after_a_second_or_a_deletion() -> None:
+    cluster = Cluster()
+    cluster.ask(0, "new")
+    assert cluster.ask(10, "new") == ({"new": OK}, 0)
+    before = cluster.tokens
+    cluster.connect().send(20, Delete(("new",), version=5).frame("app"))
+    cluster.ask(30, "new")
+    assert cluster.ask(40, "new")[0] == {"new": OK}
+    assert cluster.tokens == pytest.approx(before - 2 * SIZE, abs=0.2)  # deleted, and made again
+    cluster.controller.topics.clear()  # past Weir
+    cluster.ask(2000, "new")
+    tokens = cluster.tokens
+    assert cluster.ask(2001, "new")[0] == {"new": OK}
+    assert cluster.tokens == pytest.approx(tokens - SIZE, abs=0.2)
 
 
 def test_where_nothing_is_created_nothing_is_charged() -> None:

@@ -23,7 +23,7 @@ from protocol.messages import (
 )
 from protocol.values import schema_of
 from proxy.reasons import CloseReason
-from proxy.requests import Requests
+from proxy.session.requests import Requests
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.protocol.generate import sample
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request
@@ -31,7 +31,7 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.wire import APP, Wire, new_session, quota_table
 
 if TYPE_CHECKING:
-    from proxy.session import Session
+    from proxy.session.session import Session
     from quotas import Budget
 
 PRODUCE_VERSIONS = list(schema_of(ProduceRequest).versions)

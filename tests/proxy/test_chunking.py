@@ -40,7 +40,7 @@ from tests.proxy.wire import Wire, new_session
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.session import Session
+    from proxy.session.session import Session
 
 SMALL_BYTES = 400
 """A buffer in which every head fits, and not much more."""

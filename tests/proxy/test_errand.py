@@ -17,10 +17,10 @@ from protocol.messages import (
     MetadataResponse,
 )
 from proxy.counters import Counters
-from proxy.errand import ask
-from proxy.plan import PASS, WAIT, Admission
-from proxy.plans import Plans
 from proxy.reasons import CloseReason
+from proxy.rules.errand import ask
+from proxy.rules.plan import PASS, WAIT, Admission
+from proxy.rules.plans import Plans
 from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig, tcp_pair
@@ -30,9 +30,9 @@ from tests.proxy.wire import Wire, new_session
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.errand import Errand
-    from proxy.plan import Caller, Wait
-    from proxy.session import Session
+    from proxy.rules.errand import Errand
+    from proxy.rules.plan import Caller, Wait
+    from proxy.session.session import Session
 
 VERSION: Final = 5
 """Of DeleteTopics, the request that errands are run for here."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey, versions
 from protocol.codec import request_type, response_type
 from proxy.counters import Counters
-from proxy.plans import Plans
+from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.protocol.generate import messages
 from tests.proxy.controller import NODE
@@ -20,7 +20,7 @@ from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
     from protocol.messages import Message
-    from proxy.session import Session
+    from proxy.session.session import Session
 
 KEYS: Final = (
     ApiKey.METADATA,

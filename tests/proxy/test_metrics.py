@@ -22,9 +22,9 @@ from proxy.admin.metrics import Sources, families
 from proxy.admin.mutation_entities import MutationReading, read_mutations
 from proxy.admin.quota_file_state import QuotaFileState
 from proxy.quota_book import QuotaBook
-from proxy.reactor import Reactor
 from proxy.reasons import CloseReason
 from proxy.server import Server
+from proxy.transport.reactor import Reactor
 from quotas import QuotaTable, parse
 from quotas.budgets import IDLE_MS_MAX
 

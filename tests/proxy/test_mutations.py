@@ -19,10 +19,10 @@ from protocol.messages import (
 )
 from protocol.versions import VersionRange
 from proxy.counters import Counters
-from proxy.mutations import ROUNDS_MAX
-from proxy.plans import Plans
 from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
+from proxy.rules.mutations import ROUNDS_MAX
+from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.budgets import mutation_rates
 from tests.mutations.requests import Answer, Create, Delete, Grow, Topic

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.counters import Counters
-from proxy.plans import Plans
+from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.budgets import mutation_rates
 from tests.mutations.requests import Answer, Create, Delete, Grow, Topic

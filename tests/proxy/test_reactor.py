@@ -10,9 +10,9 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from proxy.drivers import monotonic_ms, run_hosting_trio, run_in_trio, trio_ms
-from proxy.poll import READ, WRITE
-from proxy.reactor import TIMERS_SWEPT_MIN, Reactor
+from proxy.transport.drivers import monotonic_ms, run_hosting_trio, run_in_trio, trio_ms
+from proxy.transport.poll import READ, WRITE
+from proxy.transport.reactor import TIMERS_SWEPT_MIN, Reactor
 from tests.proxy.rigs import POLL_SETS, Clock, tcp_pair, unix_pair
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from protocol.messages import (
     FetchResponse,
 )
 from proxy.reasons import CloseReason
-from proxy.relay import LINGER_MS
+from proxy.transport.relay import LINGER_MS
 from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.rigs import Rig, reset, tcp_pair, unix_pair
 from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced

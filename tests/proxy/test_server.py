@@ -25,14 +25,15 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy import config, establish, sockets
+from proxy import config, establish
 from proxy.addresses import Address
-from proxy.drivers import monotonic_ms, run_hosting_trio, run_in_trio
 from proxy.quota_book import QuotaBook, reload_quota_file
-from proxy.reactor import Reactor
 from proxy.reasons import CloseReason
 from proxy.run import _single
 from proxy.server import Server
+from proxy.transport import sockets
+from proxy.transport.drivers import monotonic_ms, run_hosting_trio, run_in_trio
+from proxy.transport.reactor import Reactor
 from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
@@ -566,7 +567,7 @@ def test_an_accept_that_fails_is_tried_again(
                 raise failures.pop()
             return super().accept()
 
-    monkeypatch.setattr("proxy.sockets.socket.socket", Failing)
+    monkeypatch.setattr("proxy.transport.sockets.socket.socket", Failing)
 
     async def script(stage: Stage) -> None:
         with capture_logs() as logged:

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import pytest
 import trio
 
-from proxy import sockets
 from proxy.addresses import Address
+from proxy.transport import sockets
 from tests.kafka.ports import free_range
 
 

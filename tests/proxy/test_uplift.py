@@ -28,8 +28,8 @@ from protocol.messages import (
 from protocol.places import place
 from protocol.versions import VersionRange
 from proxy.counters import Counters
-from proxy.plans import Plans
-from proxy.uplift_rule import beyond, offered, route
+from proxy.rules.plans import Plans
+from proxy.rules.uplift_rule import beyond, offered, route
 from tests.protocol.generate import messages
 from tests.proxy.frames import body_of, head_of, request, request_body_of, response, split
 from tests.proxy.playbook import Playbook
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from protocol.values import Message
-    from proxy.session import Session
+    from proxy.session.session import Session
 
 RELEASES: Final = ((0, 10, 2), (1, 1), (2, 8))
 SETTINGS: Final = settings(

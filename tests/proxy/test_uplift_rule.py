@@ -20,7 +20,7 @@ from protocol.errors import EncodeError
 from protocol.messages import CreateTopicsRequest
 from protocol.steps import Change, steps
 from protocol.versions import VersionRange
-from proxy.uplift_rule import (
+from proxy.rules.uplift_rule import (
     BACKS_OFF_FROM,
     BY_HAND,
     EXCEPTIONS,
@@ -88,7 +88,7 @@ def test_every_step_that_changes_little_is_taken_or_has_a_reason_not_to_be() -> 
     little = {(found.api_key, found.version) for found in EVERY if found.change is not Change.OTHER}
     decided = {(found.api_key, found.version) for found in TAKEN} | EXCEPTIONS.keys()
     undecided = {each for each in little - decided if each[0] not in NEVER}
-    assert undecided == set(), "take them in proxy/uplift_rule.py, or say there why not"
+    assert undecided == set(), "take them in proxy/rules/uplift_rule.py, or say there why not"
 
 
 def test_no_table_has_what_it_need_not_have() -> None:

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from proxy.addresses import AddressBook, AdvertisedAddresses, PortRange
 from proxy.counters import Counters
-from proxy.plans import Plans
-from proxy.requests import Requests
-from proxy.responses import Responses
-from proxy.session import Session, SessionLimits
+from proxy.rules.plans import Plans
+from proxy.session.requests import Requests
+from proxy.session.responses import Responses
+from proxy.session.session import Session, SessionLimits
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 Feed: TypeAlias = Callable[[bytearray, memoryview, int, int], int]

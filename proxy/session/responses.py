@@ -14,12 +14,12 @@ from protocol.heads import (
     RESPONSE_LENGTH_MIN,
     response_body,
 )
-from proxy.errand import Run
-from proxy.plan import ERRAND, LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
 from proxy.reasons import CloseReason
+from proxy.rules.errand import Run
+from proxy.rules.plan import ERRAND, LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
 
 if TYPE_CHECKING:
-    from proxy.session import Session
+    from proxy.session.session import Session
     from quotas import Payers
 
 _unpack = RESPONSE_HEAD.unpack_from

@@ -8,7 +8,7 @@ from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.addresses import Address
-from proxy.question import QuestionError, ask
+from proxy.cluster.question import QuestionError, ask
 
 API_VERSIONS_VERSION: Final = 0
 """Every broker from 0.10 to the newest has it, and it tells the same ranges as later ones."""

@@ -27,9 +27,9 @@ from protocol.messages import (
     Message,
 )
 from protocol.values import ZERO_UUID
-from proxy import inquiries
-from proxy.inquiries import Asking
-from proxy.plan import Caller
+from proxy.rules import inquiries
+from proxy.rules.inquiries import Asking
+from proxy.rules.plan import Caller
 
 REFUSED: Final = "The throttling quota has been exceeded."
 """Kafka's own words for error 89; its brokers leave them to the client, Weir tells them to all."""

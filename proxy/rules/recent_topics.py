@@ -29,10 +29,13 @@ class RecentTopics:
 
     def __init__(self) -> None:
         """Begin with none."""
+        self.deletions = 0
+        """How many topics were deleted."""
         self._known: dict[str, Known] = {}
 
     def learn(self, name: str, partitions: int, topic_id: UUID, now_ms: int) -> None:
         """A topic has this many partitions now, none if it is gone."""
+        self.deletions += not partitions
         self._known.pop(name, None)  # the latest comes last
         while self._known and len(self._known) >= KEPT_MAX:
             del self._known[next(iter(self._known))]

@@ -15,13 +15,13 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from proxy.poll import BROKEN, READ, WRITE
-from proxy.reactor import BUFFER_BYTES, Reactor, Timer
 from proxy.reasons import CloseReason
-from proxy.requests import Requests
-from proxy.responses import Responses
-from proxy.session import Session
-from proxy.side import NOTHING, Side
+from proxy.session.requests import Requests
+from proxy.session.responses import Responses
+from proxy.session.session import Session
+from proxy.transport.poll import BROKEN, READ, WRITE
+from proxy.transport.reactor import BUFFER_BYTES, Reactor, Timer
+from proxy.transport.side import NOTHING, Side
 
 log = structlog.get_logger("weir")
 

@@ -22,12 +22,13 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.heads import INCOMPLETE, request_body
 from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
-from proxy import inquiries
-from proxy.errand import Errand
-from proxy.inquiries import Asking
-from proxy.mutated_topics import REFUSED, Answer, Creation, Deletion, Growth, Mutation, Result, Topic
-from proxy.plan import PASS, WAIT, Admission, Caller, Plan, Wait
-from proxy.uplift import forward, unsupported
+from proxy.rules import inquiries
+from proxy.rules.auto_creation import look_for_missed
+from proxy.rules.errand import Errand
+from proxy.rules.inquiries import Asking
+from proxy.rules.mutated_topics import REFUSED, Answer, Creation, Deletion, Growth, Mutation, Result, Topic
+from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
+from proxy.rules.uplift import forward, unsupported
 from quotas import MutationBudget
 
 M = TypeVar("M", bound=Message)
@@ -115,6 +116,7 @@ class _Enforcement:
     def _answer(self) -> Asking[Answer]:
         """Raises EncodeError if the broker's version cannot say the request; then nothing stays charged."""
         mutation = self._mutation
+        yield from look_for_missed(self._caller, self._budget, self._late)
         topics = yield from mutation.topics(strict=self._strict, would_refuse=self._budget.would_refuse)
         told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
         waiting, broker_ms = [topic for topic in topics if topic not in told], 0

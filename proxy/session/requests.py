@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUEST_LENGTH_MIN
-from proxy.errand import Run
-from proxy.plan import LATER, PASS, WAIT, Admission, Plan, Wait
 from proxy.reasons import CloseReason
+from proxy.rules.errand import Run
+from proxy.rules.plan import LATER, PASS, WAIT, Admission, Plan, Wait
 
 if TYPE_CHECKING:
-    from proxy.session import Session
+    from proxy.session.session import Session
 
 _unpack = REQUEST_HEAD.unpack_from
 

@@ -23,9 +23,9 @@ from protocol.messages import (
 )
 from protocol.values import ZERO_UUID
 from protocol.versions import VersionRange
-from proxy.errand import Ask, ask
-from proxy.plan import Caller
-from proxy.uplift import learn_versions
+from proxy.rules.errand import Ask, ask
+from proxy.rules.plan import Caller
+from proxy.rules.uplift import learn_versions
 
 T = TypeVar("T")
 Asking: TypeAlias = Generator[Ask, Message, T]
@@ -79,7 +79,7 @@ def broker_versions(caller: Caller) -> Asking[Mapping[int, VersionRange]]:
 
 def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
     """Look for topics, by name or id. None is created by being asked for."""
-    found = yield from _told(caller, names, ids)
+    found = yield from told(caller, names, ids)
     recent, now_ms = caller.dialect.recent_topics, caller.now_ms
     unknown = (recent.named(topic_id, now_ms) for topic_id in ids if topic_id not in found.by_id)
     for name in {*names, *filter(None, unknown)}:
@@ -91,26 +91,27 @@ def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -
     return found
 
 
-def _told(caller: Caller, names: Collection[str], ids: Collection[UUID]) -> Asking[Topics]:
-    """What the broker says."""
+def told(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
+    """What the broker says, though it may be late."""
     spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA, VersionRange(0, 1))
     version = min(spoken.max, _METADATA_NEWEST)
     if version < NAMES_WITHOUT_CREATION:
         answer = yield from ask(MetadataRequest(topics=None), 1, MetadataResponse)
-        return _found([answer])
+        return found_in([answer])
     if ids and version < BY_TOPIC_ID:
         everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        return _found([(yield from ask(everything, version, MetadataResponse))])
+        return found_in([(yield from ask(everything, version, MetadataResponse))])
     wanted, answers = MetadataRequest.MetadataRequestTopic, []
     by_id = [wanted(name=None, topic_id=topic_id) for topic_id in ids if topic_id != ZERO_UUID]
     for some in ([wanted(name=name) for name in names], by_id):  # apart: beside ids, names are not looked at
         if some:
             request = MetadataRequest(topics=some, allow_auto_topic_creation=False)
             answers.append((yield from ask(request, version, MetadataResponse)))
-    return _found(answers)
+    return found_in(answers)
 
 
-def _found(answers: Collection[MetadataResponse]) -> Topics:
+def found_in(answers: Collection[MetadataResponse]) -> Topics:
+    """The topics in these answers that exist."""
     found = Topics(broker_ids={broker.node_id for answer in answers for broker in answer.brokers})
     for topic in chain.from_iterable(answer.topics for answer in answers):
         if topic.name is None or not topic.partitions:
@@ -138,6 +139,6 @@ def default_partitions(caller: Caller) -> Asking[int | None]:
     answer = yield from ask(request, common.min, DescribeConfigsResponse)
     for result in answer.results:
         for config in result.configs:
-            if result.error_code == ErrorCode.NONE and config.name == _NUM_PARTITIONS and config.value:
-                return int(config.value)
+            if result.error_code == ErrorCode.NONE and config.name == _NUM_PARTITIONS:
+                return int(config.value) if config.value and config.value.isdecimal() else None
     return None

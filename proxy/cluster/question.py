@@ -11,8 +11,8 @@ from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
 from protocol.values import Message, schema_of
-from proxy import sockets
 from proxy.addresses import Address
+from proxy.transport import sockets
 
 M = TypeVar("M", bound=Message)
 

@@ -19,12 +19,12 @@ from protocol.codec import response_type
 from protocol.heads import REQUEST_HEAD
 from protocol.places import place
 from protocol.versions import VersionRange
-from proxy import api_versions, auto_creation, bandwidth, mutations, rewrite, uplift, uplift_rule
 from proxy.counters import Counters
-from proxy.missing_topics import MissingTopics
-from proxy.plan import WAIT, Caller, Plan, Wait
 from proxy.reasons import CloseReason
-from proxy.recent_topics import RecentTopics
+from proxy.rules import api_versions, auto_creation, bandwidth, mutations, rewrite, uplift, uplift_rule
+from proxy.rules.missing_topics import MissingTopics
+from proxy.rules.plan import WAIT, Caller, Plan, Wait
+from proxy.rules.recent_topics import RecentTopics
 
 Fill: TypeAlias = Callable[[Plan], None]
 

@@ -3,7 +3,7 @@
 Nearly all APIs have a plan with nothing in it: their frames are passed on as they came. A capability
 (bandwidth, addresses; later mutation quotas, request time, SASL) is a module that fills slots of the plans it
 cares for; the session's loops do not know which. What takes more than one look at one frame is an errand
-(`proxy.errand`), which `admit` starts. The slots, in the order of a request's life:
+(`proxy.rules.errand`), which `admit` starts. The slots, in the order of a request's life:
 
 1. `admit` looks at the request's first fields, may patch them in place, says who pays and whether there will
    be a response.
@@ -20,16 +20,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from proxy.errand import Errand
+from proxy.rules.errand import Errand
 
 if TYPE_CHECKING:
     from protocol.messages import Message
     from protocol.places import Place
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
-    from proxy.missing_topics import MissingTopics
     from proxy.reasons import CloseReason
-    from proxy.recent_topics import RecentTopics
+    from proxy.rules.missing_topics import MissingTopics
+    from proxy.rules.recent_topics import RecentTopics
     from quotas import BrokerQuotas, Budget, Payers
 
 

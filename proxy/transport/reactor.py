@@ -5,7 +5,7 @@ one receive buffer, so ten thousand idle connections hold no memory for reading.
 earliest deadline is the poll's timeout.
 
 The reactor does not wait by itself: `turn` handles what is ready now. Two thin drivers wait for it
-(`proxy.drivers`): one hosts Trio as a guest, the other is a Trio task.
+(`proxy.transport.drivers`): one hosts Trio as a guest, the other is a Trio task.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from proxy.poll import READ, PollSet, new_poll_set
+from proxy.transport.poll import READ, PollSet, new_poll_set
 
 BUFFER_BYTES: Final = 256 * 1024
 TIMERS_SWEPT_MIN: Final = 1024
 """With fewer timers than this, cancelled ones stay until their time has come."""
 
 Ready: TypeAlias = Callable[[int], None]
-"""Called with the events (`proxy.poll`) of a socket that is ready."""
+"""Called with the events (`proxy.transport.poll`) of a socket that is ready."""
 
 
 class Timer:

@@ -11,7 +11,7 @@ from typing import Final
 
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.addresses import Address
-from proxy.question import QuestionError, ask
+from proxy.cluster.question import QuestionError, ask
 
 METADATA_VERSION: Final = 1
 """Every broker from 0.10 to the newest has it, and in it an empty list of topics means none."""

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
-from proxy.errand import Run
-from proxy.plan import ERRAND, LOCAL, Admission, Plan
 from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
+from proxy.rules.errand import Run
+from proxy.rules.plan import ERRAND, LOCAL, Admission, Plan
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.counters import Counters
-    from proxy.plans import Plans
+    from proxy.rules.plans import Plans
     from quotas import BrokerQuotas, Budget
 
 ANONYMOUS: Final = "ANONYMOUS"

@@ -17,7 +17,7 @@ from protocol.error_codes import ErrorCode
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
-from proxy.plan import WAIT, Admission, Caller, Plan, Splice, Wait
+from proxy.rules.plan import WAIT, Admission, Caller, Plan, Splice, Wait
 
 _ERROR_CODE = Struct(">h")
 """The first field of an ApiVersions response in every version."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 import outcome
 import trio
 
-from proxy.reactor import Reactor
+from proxy.transport.reactor import Reactor
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from proxy.poll import READ
 from proxy.reasons import CloseReason
+from proxy.transport.poll import READ
 
 NOTHING: Final = memoryview(b"")
 

@@ -33,10 +33,10 @@ from protocol.messages import (
 )
 from protocol.places import Place
 from protocol.steps import Position
-from proxy.api_versions import ranges
-from proxy.errand import Ask, Errand, ask
-from proxy.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Rewrite, Splice, Wait
-from proxy.uplift_rule import Kind, Route, beyond
+from proxy.rules.api_versions import ranges
+from proxy.rules.errand import Ask, Errand, ask
+from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Rewrite, Splice, Wait
+from proxy.rules.uplift_rule import Kind, Route, beyond
 
 R = TypeVar("R", bound=Message)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from protocol.heads import INCOMPLETE, request_body
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from protocol.places import Place, place
-from proxy.plan import LATER, PASS, WAIT, Admission, Caller, Plan, Wait
+from proxy.rules.plan import LATER, PASS, WAIT, Admission, Caller, Plan, Wait
 
 if TYPE_CHECKING:
     from quotas import Payers
