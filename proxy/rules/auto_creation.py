@@ -17,22 +17,19 @@ from typing import Final
 from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.heads import INCOMPLETE, client_id_end, request_body
+from protocol.heads import CLIENT_ID_OFFSET, INCOMPLETE, client_id_end, request_body
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.rules import inquiries
 from proxy.rules.errand import Errand, ask
 from proxy.rules.inquiries import NAMES_WITHOUT_CREATION, Asking, Topics, broker_versions, found_in
-from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
+from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Wait
+from proxy.rules.recent_topics import Asked
 from proxy.rules.rewrite import edit_metadata
 from proxy.rules.uplift import forward
 from quotas import MutationBudget, MutationCharge
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 """What a broker says of a topic that it is about to create: the former with KRaft, the latter before."""
-HARMLESS_MS: Final = 1000
-HARMLESS_MAX: Final = 1000
-"""Requests per version and dialect."""
-HARMLESS_BYTES_MAX: Final = 10_000
 
 
 def plan_metadata(plan: Plan) -> None:
@@ -40,50 +37,34 @@ def plan_metadata(plan: Plan) -> None:
     codec_ = codec(MetadataRequest, plan.version)
     flexible = plan.flexible_request
     unwatched = plan.admit
-    harmless = _Harmless()
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        asked = Asked(plan.version, bytes(data[frame + CLIENT_ID_OFFSET : end]))
+        if complete and caller.dialect.recent_topics.are_there(asked, caller.now_ms):
+            return pass_on(caller, data, frame, end, complete)
         client_id = caller.client_id(data, frame, end)
         if client_id is None:
             return WAIT
         budget = caller.quotas.mutations.budget(caller.user, client_id, caller.now_ms)
-        if budget is None and unwatched is None:
-            stop = client_id_end(data, frame, end)
-            caller.remember(plan, data, frame, stop, PASS)
-        elif budget is not None:
-            body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
-            if body == INCOMPLETE:
-                return WAIT
-            asked = bytes(data[body:end])
-            if not harmless.has(asked, caller):
-                request = codec_.decode(asked)
-                if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
-                    return Admission(errand=_watched(caller, plan, budget, request, harmless, asked))
-                harmless.add(asked, caller)
-        return PASS if unwatched is None else unwatched(caller, data, frame, end, complete)
+        if budget is None:
+            if unwatched is None:
+                caller.remember(plan, data, frame, client_id_end(data, frame, end), PASS)
+            return pass_on(caller, data, frame, end, complete)
+        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        request = codec_.decode(data, body, end)
+        if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
+            return Admission(errand=_watched(caller, plan, budget, request, asked))
+        caller.dialect.recent_topics.note_there(asked, caller.now_ms)
+        return pass_on(caller, data, frame, end, complete)
 
+    pass_on: Admit = unwatched or _pass_on
     plan.admit, plan.whole = admit, True
 
 
-class _Harmless:
-    """Requests that created nothing a moment ago, as all their topics existed: one of them need not be looked
-    at again at once. Topics that are deleted through Weir end that, those deleted past it do after a second.
-    """
-
-    def __init__(self) -> None:
-        self._until_ms: dict[bytes, int] = {}
-        self._deletions = 0
-
-    def has(self, asked: bytes, caller: Caller) -> bool:
-        deletions = caller.dialect.recent_topics.deletions
-        if deletions != self._deletions or len(self._until_ms) > HARMLESS_MAX:
-            self._until_ms.clear()
-            self._deletions = deletions
-        return self._until_ms.get(asked, caller.now_ms) > caller.now_ms
-
-    def add(self, asked: bytes, caller: Caller) -> None:
-        if len(asked) <= HARMLESS_BYTES_MAX:
-            self._until_ms[asked] = caller.now_ms + HARMLESS_MS
+def _pass_on(_caller: Caller, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Admission:
+    return PASS
 
 
 def look_for_missed(caller: Caller, budget: MutationBudget, charge: MutationCharge) -> Asking[None]:
@@ -110,8 +91,7 @@ def _watched(
     plan: Plan,
     budget: MutationBudget,
     request: MetadataRequest,
-    harmless: _Harmless,
-    asked: bytes,
+    asked: Asked,
 ) -> Errand:
     """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
     charge = budget.begin(strict=False)
@@ -120,7 +100,7 @@ def _watched(
     _charge_arrived(caller, charge, caller.dialect.missing_topics.of(budget), found_in([answer]))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if not missing:
-        harmless.add(asked, caller)
+        caller.dialect.recent_topics.note_there(asked, caller.now_ms)
     elif request.allow_auto_topic_creation:
         left_out = caller.dialect.missing_topics.expect(missing, budget, caller.now_ms)
         if left_out:
