@@ -17,10 +17,10 @@ from protocol.heads import (
 from proxy.reasons import CloseReason
 from proxy.rules.errand import Run
 from proxy.rules.plan import ERRAND, LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
+from quotas import Payers
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
-    from quotas import Payers
 
 _unpack = RESPONSE_HEAD.unpack_from
 
@@ -163,7 +163,7 @@ class Responses:
         """Charge what the response costs; return the throttle time to report, in ms."""
         session = self._session
         if payers is not None:
-            assert not isinstance(payers, bytes | Run)
+            assert isinstance(payers, Payers)
             for charge in plan.on_response:
                 throttle_ms = charge(payers, length, session.now_ms)
                 if throttle_ms > 0:
