@@ -35,6 +35,7 @@ REFUSED: Final = "The throttling quota has been exceeded."
 """Kafka's own words for error 89; its brokers leave them to the client, Weir tells them to all."""
 
 Answer: TypeAlias = CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse
+Finder: TypeAlias = "Callable[[Topic], Result | None]"
 WouldRefuse: TypeAlias = Callable[[Sequence[int], int], bool]
 """(costs, now_ms) -> whether a strict request for them would have a topic refused."""
 
@@ -102,9 +103,10 @@ class Mutation(ABC):
     def merged(self, results: Iterable[Result]) -> Answer:
         """An answer of results from several."""
 
-    def found(self, topic: Topic, results: Iterable[Result]) -> Result | None:
-        """The result that is about a topic."""
-        return next((result for result in results if result.name == topic.name), None)
+    def finder(self, results: Sequence[Result]) -> Finder:
+        """What finds the result that is about a topic."""
+        by_name = {result.name: result for result in reversed(results)}
+        return lambda topic: by_name.get(topic.name)
 
     def done(self, topic: Topic, result: Result) -> None:
         """Learn that a topic's mutation has happened."""
@@ -343,14 +345,15 @@ class Deletion(Mutation):
         """An answer of results from several."""
         return DeleteTopicsResponse(responses=list(results))  # type: ignore[arg-type]  # all from such answers
 
-    def found(self, topic: Topic, results: Iterable[Result]) -> Result | None:
+    def finder(self, results: Sequence[Result]) -> Finder:
         """By name, or by id: a broker does not name what the client may not see."""
-        for result in results:
-            assert isinstance(result, DeleteTopicsResponse.DeletableTopicResult)
-            by_id = topic.topic_id != ZERO_UUID and result.topic_id == topic.topic_id
-            if by_id or (result.name is not None and result.name == topic.name):
-                return result
-        return None
+        by_name = super().finder([result for result in results if result.name is not None])
+        by_id = {
+            result.topic_id: result
+            for result in results
+            if isinstance(result, DeleteTopicsResponse.DeletableTopicResult) and result.topic_id != ZERO_UUID
+        }
+        return lambda topic: by_id.get(topic.topic_id) or by_name(topic)
 
 
 _TWICE: Final = "The request names the topic more than once."

@@ -102,16 +102,20 @@ class _Enforcement:
         try:
             answer = yield from self._answer()
         except EncodeError as error:
+            self._finish()
             return unsupported(self._mutation.request, str(error))
         except GeneratorExit:  # the connection has ended; what was charged stays charged
-            self._charge.finish(self._caller.now_ms)
+            self._finish()
             raise
-        caller = self._caller
-        throttle_ms = max(self._charge.finish(caller.now_ms), self._late.finish(caller.now_ms))
+        throttle_ms = self._finish()
         if throttle_ms:
-            caller.mute(throttle_ms)
+            self._caller.mute(throttle_ms)
         answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
         return answer
+
+    def _finish(self) -> int:
+        now_ms = self._caller.now_ms
+        return max(self._charge.finish(now_ms), self._late.finish(now_ms))
 
     def _answer(self) -> Asking[Answer]:
         """Raises EncodeError if the broker's version cannot say the request; then nothing stays charged."""
@@ -153,8 +157,9 @@ class _Enforcement:
         """Compare what was charged with what the broker did."""
         settled = _Settled({}, made_room=False)
         guessed: list[Topic] = []
+        result_of = self._mutation.finder(results)
         for topic in topics:
-            result = self._mutation.found(topic, results) or self._mutation.failed(topic, _UNKNOWN)
+            result = result_of(topic) or self._mutation.failed(topic, _UNKNOWN)
             settled.told[topic] = result
             if result.error_code == ErrorCode.NONE:
                 self._mutation.done(topic, result)

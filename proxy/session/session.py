@@ -61,7 +61,7 @@ class SessionLimits:
     """Requests of one session that may wait for their responses."""
     stream_above_bytes: int = 256 * 1024
     """Frames longer than this never lie in the buffer as a whole."""
-    held_bytes_max: int = 8 * 1024 * 1024
+    held_bytes_max: int = 1024 * 1024
     """The longest request that is kept until it is whole, for those few APIs that need it."""
 
 

@@ -46,7 +46,7 @@ def new_session(
     quotas: BrokerQuotas | None = None,
     plans: Plans | None = None,
     node_id: int | None = None,
-    held_bytes_max: int = 8 * 1024 * 1024,
+    held_bytes_max: int = 1024 * 1024,
 ) -> Session:
     """A session with everything of its own, but for `quotas` and `plans` if given."""
     counters = Counters()
