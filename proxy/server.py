@@ -20,6 +20,7 @@ from proxy.listeners import Listeners
 from proxy.quota_book import QuotaBook
 from proxy.reasons import BY_PEERS, CloseReason
 from proxy.repeats import Repeats
+from proxy.rules.cluster_state import ClusterState
 from proxy.rules.plans import Plans
 from proxy.session.session import Session, SessionLimits
 from proxy.transport.reactor import BUFFER_BYTES, Reactor
@@ -41,7 +42,7 @@ class Server:
         self._plans = Plans(
             self.counters,
             uplift=config.settings.uplift,
-            strict_auto_creation=config.settings.auto_creation == "strict",
+            cluster=ClusterState(config.settings.auto_creation == "strict"),
         )
         self._limits = SessionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,

@@ -20,10 +20,10 @@ from protocol.error_codes import ErrorCode
 from protocol.heads import CLIENT_ID_OFFSET, INCOMPLETE, client_id_end, request_body
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.rules import inquiries
-from proxy.rules.errand import Errand, ask
+from proxy.rules.errand import Errand
+from proxy.rules.harmless_requests import Asked
 from proxy.rules.inquiries import NAMES_WITHOUT_CREATION, Asking, Topics, broker_versions, found_in
 from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Wait
-from proxy.rules.recent_topics import Asked
 from proxy.rules.rewrite import edit_metadata
 from proxy.rules.uplift import forward
 from quotas import MutationBudget, MutationCharge
@@ -39,9 +39,10 @@ def plan_metadata(plan: Plan) -> None:
     unwatched = plan.admit
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        asked = Asked(plan.version, bytes(data[frame + CLIENT_ID_OFFSET : end]))
-        if complete and caller.dialect.recent_topics.are_there(asked, caller.now_ms):
-            return pass_on(caller, data, frame, end, complete)
+        if complete:
+            asked = Asked(plan.version, caller.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
+            if caller.cluster.harmless_requests.has(asked, caller.now_ms):
+                return pass_on(caller, data, frame, end, complete)
         client_id = caller.client_id(data, frame, end)
         if client_id is None:
             return WAIT
@@ -56,7 +57,7 @@ def plan_metadata(plan: Plan) -> None:
         request = codec_.decode(data, body, end)
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
             return Admission(errand=_watched(caller, plan, budget, request, asked))
-        caller.dialect.recent_topics.note_there(asked, caller.now_ms)
+        caller.cluster.harmless_requests.add(asked, caller.now_ms)
         return pass_on(caller, data, frame, end, complete)
 
     pass_on: Admit = unwatched or _pass_on
@@ -69,20 +70,19 @@ def _pass_on(_caller: Caller, _data: bytearray, _frame: int, _end: int, _complet
 
 def look_for_missed(caller: Caller, budget: MutationBudget, charge: MutationCharge) -> Asking[None]:
     """Charge the topics that have come since this client has missed them."""
-    expected = caller.dialect.missing_topics.of(budget)
+    expected = caller.cluster.missing_topics.of(budget)
     if expected:
         there = yield from inquiries.told(caller, expected)
         _charge_arrived(caller, charge, expected, there)
 
 
 def _charge_arrived(caller: Caller, charge: MutationCharge, expected: list[str], there: Topics) -> None:
-    missing_topics, now_ms = caller.dialect.missing_topics, caller.now_ms
+    missing_topics, now_ms = caller.cluster.missing_topics, caller.now_ms
     for name in expected:
         found = there.by_name.get(name)
-        if found is not None:
-            charge.admit(found.partitions, now_ms)
-            missing_topics.came(name)
-            caller.dialect.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
+        if found is not None and (missed := missing_topics.came(name)) is not None:
+            charge.admit(max(found.partitions - missed.paid, 0), now_ms)
+            caller.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
     missing_topics.did_not_come(expected, now_ms)
 
 
@@ -97,14 +97,19 @@ def _watched(
     charge = budget.begin(strict=False)
     yield from look_for_missed(caller, budget, charge)
     answer = yield from _asked(caller, plan, budget, request)
-    _charge_arrived(caller, charge, caller.dialect.missing_topics.of(budget), found_in([answer]))
+    cluster, now_ms = caller.cluster, caller.now_ms
+    _charge_arrived(caller, charge, cluster.missing_topics.of(budget), found_in([answer]))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
-    if not missing:
-        caller.dialect.recent_topics.note_there(asked, caller.now_ms)
-    elif request.allow_auto_topic_creation:
-        left_out = caller.dialect.missing_topics.expect(missing, budget, caller.now_ms)
+    if missing and request.allow_auto_topic_creation:
+        made = cluster.recent_topics
+        unpaid = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
+        left_out = cluster.missing_topics.expect(unpaid, budget, now_ms)
         if left_out:
-            charge.admit(left_out, caller.now_ms)
+            charge.admit(left_out, now_ms)
+    elif not missing and not any(
+        cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics
+    ):
+        cluster.harmless_requests.add(asked, now_ms)
     throttle_ms = charge.finish(caller.now_ms)
     if throttle_ms:
         caller.mute(throttle_ms)
@@ -117,10 +122,10 @@ def _asked(
     caller: Caller, plan: Plan, budget: MutationBudget, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
     """Forward the request, without the permission to create if the client has no tokens for that."""
-    if caller.dialect.strict_auto_creation and budget.tokens(caller.now_ms) < 0:
+    if caller.cluster.strict_auto_creation and budget.tokens(caller.now_ms) < 0:
         spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA)
         if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:
             request.allow_auto_topic_creation = False
             version = max(plan.broker_version, NAMES_WITHOUT_CREATION)
-            return (yield from ask(request, version, MetadataResponse))
+            return (yield from forward(plan, request, MetadataResponse, version))
     return (yield from forward(plan, request, MetadataResponse))

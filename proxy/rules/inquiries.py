@@ -1,7 +1,7 @@
 """What errands ask a broker about its cluster: partitions of topics, the default number of partitions.
 
-Asked on the client's own connection and as that client: the answers are fresh, need no credentials of
-Weir's, and tell a client nothing that it could not have asked for.
+Asked on the client's own connection and as that client: no credentials of Weir's are needed, and the
+broker's ACLs count. What brokers say of topics may be some seconds late; what was done through Weir is known.
 """
 
 from __future__ import annotations
@@ -80,12 +80,13 @@ def broker_versions(caller: Caller) -> Asking[Mapping[int, VersionRange]]:
 def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
     """Look for topics, by name or id. None is created by being asked for."""
     found = yield from told(caller, names, ids)
-    recent, now_ms = caller.dialect.recent_topics, caller.now_ms
-    unknown = (recent.named(topic_id, now_ms) for topic_id in ids if topic_id not in found.by_id)
+    recent, now_ms = caller.cluster.recent_topics, caller.now_ms
+    unknown = (recent.named(topic_id) for topic_id in ids if topic_id not in found.by_id)
     for name in {*names, *filter(None, unknown)}:
         known, there = recent.get(name, now_ms), found.by_name.get(name)
         if known is not None and not known.partitions:
-            found.remove(name)
+            if there is None or known.topic_id in (ZERO_UUID, there.topic_id):  # else it is a new topic
+                found.remove(name)
         elif known is not None and (there is None or there.partitions < known.partitions):
             found.add(Found(name, known.topic_id if there is None else there.topic_id, known.partitions))
     return found

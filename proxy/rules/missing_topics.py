@@ -8,49 +8,67 @@ from typing import Final
 
 from quotas import MutationBudget
 
-PENDING_MS: Final = 30_000
+EXPECTED_MS: Final = 30_000
 """How long a topic that was missing may take to come, at least."""
-PENDING_MAX: Final = 10_000
-"""Of all clients together."""
+EXPECTED_MAX_EACH: Final = 1000
+"""Of one payer."""
+EXPECTED_MAX: Final = 100_000
+"""Of all together; the oldest go first."""
 
 
-@dataclass(slots=True)
-class _Pending:
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A topic that may be on its way."""
+
     payer: MutationBudget
     until_ms: int
+    paid: int = 0
+    """Partitions of it that are paid for already."""
 
 
 class MissingTopics:
-    """Those that may be on their way; one per process."""
+    """Those that may be on their way, by name; one per cluster."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._pending: dict[str, _Pending] = {}
+        self._expected: dict[str, Expected] = {}
+        self._names: dict[MutationBudget, dict[str, None]] = {}
 
     def __len__(self) -> int:
         """How many are remembered."""
-        return len(self._pending)
+        return len(self._expected)
 
-    def expect(self, names: Iterable[str], payer: MutationBudget, now_ms: int) -> int:
-        """Remember who pays if these come; return how many of them there was no room for."""
+    def expect(self, names: Iterable[str], payer: MutationBudget, now_ms: int, paid: int = 0) -> int:
+        """Remember who pays if these come; return how many of them this payer has no room left for."""
         left_out = 0
         for name in names:
-            if name in self._pending:
+            known = self._expected.get(name)
+            if known is not None and known.until_ms > now_ms:
                 continue  # the first who asked has brought it about
-            if len(self._pending) >= PENDING_MAX and not self._forget_old(now_ms):
+            self.came(name)
+            own = self._names.setdefault(payer, {})
+            if len(own) >= EXPECTED_MAX_EACH:
                 left_out += 1
                 continue
-            self._pending[name] = _Pending(payer, now_ms + PENDING_MS)
+            if len(self._expected) >= EXPECTED_MAX:
+                self.came(next(iter(self._expected)))
+            own[name] = None
+            self._expected[name] = Expected(payer, now_ms + EXPECTED_MS, paid)
         return left_out
 
     def of(self, payer: MutationBudget) -> list[str]:
         """What this client has asked for that was not there. It is to be looked for."""
-        return [name for name, pending in self._pending.items() if pending.payer is payer]
+        return list(self._names.get(payer, ()))
 
-    def came(self, name: str) -> MutationBudget | None:
-        """A topic is there: return who pays, if someone is left to."""
-        pending = self._pending.pop(name, None)
-        return None if pending is None else pending.payer
+    def came(self, name: str) -> Expected | None:
+        """A topic is there: return who expected it, if someone did."""
+        expected = self._expected.pop(name, None)
+        if expected is not None:
+            own = self._names[expected.payer]
+            del own[name]
+            if not own:
+                del self._names[expected.payer]
+        return expected
 
     def did_not_come(self, names: Iterable[str], now_ms: int) -> None:
         """Topics were looked for in vain: forget those that are not in time any more.
@@ -58,17 +76,6 @@ class MissingTopics:
         Not earlier: who is silent for long is not to have them for nothing.
         """
         for name in names:
-            pending = self._pending.get(name)
-            if pending is not None and pending.until_ms <= now_ms:
-                del self._pending[name]
-
-    def _forget_old(self, now_ms: int) -> bool:
-        """Forget what has not come in time; whether there is room then."""
-        gone = []
-        for name, pending in self._pending.items():  # oldest first
-            if pending.until_ms > now_ms:
-                break
-            gone.append(name)
-        for name in gone:
-            del self._pending[name]
-        return len(self._pending) < PENDING_MAX
+            expected = self._expected.get(name)
+            if expected is not None and expected.until_ms <= now_ms:
+                self.came(name)

@@ -111,8 +111,11 @@ class Mutation(ABC):
     def done(self, topic: Topic, result: Result) -> None:
         """Learn that a topic's mutation has happened."""
         partitions, topic_id = self.left(topic, result)
+        cluster = self.caller.cluster
         if topic.name and partitions is not None:
-            self.caller.dialect.recent_topics.learn(topic.name, partitions, topic_id, self.caller.now_ms)
+            cluster.recent_topics.learn(topic.name, partitions, topic_id, self.caller.now_ms)
+            if not partitions:
+                cluster.harmless_requests.forget()
 
     @abstractmethod
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
@@ -173,7 +176,7 @@ class Creation(Mutation):
         assert isinstance(result, CreateTopicsResponse.CreatableTopicResult)
         if self._request.validate_only:
             return None, ZERO_UUID
-        self.caller.dialect.missing_topics.came(result.name)
+        self.caller.cluster.missing_topics.came(result.name)
         guess = None if topic.assumed else topic.late_cost
         return (result.num_partitions if result.num_partitions > 0 else guess), result.topic_id
 
@@ -261,7 +264,7 @@ class Growth(Mutation):
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - the answer does not tell
         """As many as were asked for."""
         assert isinstance(topic.entry, CreatePartitionsRequest.CreatePartitionsTopic)
-        return (None if self._request.validate_only else topic.entry.count), ZERO_UUID
+        return (None if self._request.validate_only else topic.entry.count), topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreatePartitionsResponse:
         """An answer of results from several."""
@@ -277,7 +280,8 @@ def _growth(
     cost = 0 if repeated or unlike else max(added, 0)
     late_cost = max(added if known is not None else entry.count - 1, 1)  # metadata lag: it has one at least
     charged = {ErrorCode.INVALID_REPLICA_ASSIGNMENT} if entry.assignments is not None and cost else ()
-    return Topic(entry, entry.name, cost, late_cost=late_cost, charged_errors=frozenset(charged))
+    topic_id = ZERO_UUID if known is None else known.topic_id
+    return Topic(entry, entry.name, cost, topic_id, late_cost=late_cost, charged_errors=frozenset(charged))
 
 
 class Deletion(Mutation):
@@ -334,12 +338,12 @@ class Deletion(Mutation):
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
         """None. If it had come by being asked for, that is still to be paid for."""
-        payer = self.caller.dialect.missing_topics.came(topic.name or "")
-        if payer is not None:
-            charge = payer.begin(strict=False)
-            charge.admit(topic.cost, self.caller.now_ms)
+        missed = self.caller.cluster.missing_topics.came(topic.name or "")
+        if missed is not None:
+            charge = missed.payer.begin(strict=False)
+            charge.admit(max(topic.cost, topic.late_cost) - missed.paid, self.caller.now_ms)
             charge.finish(self.caller.now_ms)
-        return 0, ZERO_UUID
+        return 0, topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> DeleteTopicsResponse:
         """An answer of results from several."""

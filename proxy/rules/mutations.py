@@ -28,7 +28,7 @@ from proxy.rules.errand import Errand
 from proxy.rules.inquiries import Asking
 from proxy.rules.mutated_topics import REFUSED, Answer, Creation, Deletion, Growth, Mutation, Result, Topic
 from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
-from proxy.rules.uplift import forward, unsupported
+from proxy.rules.uplift import check, forward, unsupported
 from quotas import MutationBudget
 
 M = TypeVar("M", bound=Message)
@@ -42,6 +42,7 @@ STRICT_FROM: Final[Mapping[int, int]] = {
 ROUNDS_MAX: Final = 16
 """How often topics are tried again because others have failed."""
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+_NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER
 _INVALID: Final = ErrorCode.INVALID_REQUEST
 _UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
@@ -100,10 +101,11 @@ class _Enforcement:
     def errand(self) -> Errand:
         """Tell what became of every topic, and have the client wait if it must."""
         try:
-            answer = yield from self._answer()
+            check(self._plan, self._mutation.request)
         except EncodeError as error:
-            self._finish()
             return unsupported(self._mutation.request, str(error))
+        try:
+            answer = yield from self._answer()
         except GeneratorExit:  # the connection has ended; what was charged stays charged
             self._finish()
             raise
@@ -114,11 +116,12 @@ class _Enforcement:
         return answer
 
     def _finish(self) -> int:
+        """Count what was taken; return how long the client must wait."""
         now_ms = self._caller.now_ms
         return max(self._charge.finish(now_ms), self._late.finish(now_ms))
 
     def _answer(self) -> Asking[Answer]:
-        """Raises EncodeError if the broker's version cannot say the request; then nothing stays charged."""
+        """The broker's own answer if it has seen the whole request, else one of several and of refusals."""
         mutation = self._mutation
         yield from look_for_missed(self._caller, self._budget, self._late)
         topics = yield from mutation.topics(strict=self._strict, would_refuse=self._budget.would_refuse)
@@ -128,13 +131,16 @@ class _Enforcement:
             admitted = [topic for topic in waiting if self._admits(topic)]
             if topics and not admitted:
                 break
-            answer = yield from self._forwarded(admitted)
+            answer = yield from forward(self._plan, mutation.part(admitted), mutation.answer)
             settled = yield from self._settled(admitted, mutation.results(answer))
             if len(admitted) == len(topics):
                 return answer
             broker_ms = max(broker_ms, answer.throttle_time_ms)
             told.update(settled.told)
             waiting = [topic for topic in waiting if topic not in settled.told]
+            if settled.not_controller:
+                told.update((topic, mutation.failed(topic, _NOT_CONTROLLER)) for topic in waiting)
+                break
             if not (waiting and settled.made_room):
                 break
         results = [told.get(topic) or mutation.failed(topic, _QUOTA, REFUSED) for topic in topics]
@@ -145,14 +151,6 @@ class _Enforcement:
     def _admits(self, topic: Topic) -> bool:
         return not topic.cost or self._charge.admit(topic.cost, self._caller.now_ms)
 
-    def _forwarded(self, topics: Sequence[Topic]) -> Asking[Answer]:
-        mutation = self._mutation
-        try:
-            return (yield from forward(self._plan, mutation.part(topics), mutation.answer))
-        except EncodeError:
-            self._charge.refund(sum(topic.cost for topic in topics), self._caller.now_ms)
-            raise
-
     def _settled(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_Settled]:
         """Compare what was charged with what the broker did."""
         settled = _Settled({}, made_room=False)
@@ -161,6 +159,7 @@ class _Enforcement:
         for topic in topics:
             result = result_of(topic) or self._mutation.failed(topic, _UNKNOWN)
             settled.told[topic] = result
+            settled.not_controller = settled.not_controller or result.error_code == _NOT_CONTROLLER
             if result.error_code == ErrorCode.NONE:
                 self._mutation.done(topic, result)
             if result.error_code in DONE or result.error_code in topic.charged_errors:
@@ -173,12 +172,20 @@ class _Enforcement:
         return settled
 
     def _charge_late(self, topics: Sequence[Topic]) -> Asking[None]:
-        """Charge what was done though it was sure to fail, or done without knowing its size."""
-        there = yield from inquiries.topics(self._caller, [topic.name for topic in topics if topic.name])
+        """Charge what was done though it was sure to fail, or done without knowing its size.
+
+        A topic that cannot be seen yet is charged when it can.
+        """
+        caller = self._caller
+        names = [topic.name for topic in topics if topic.assumed and topic.name]
+        there = (yield from inquiries.topics(caller, names)) if names else inquiries.Topics()
         for topic in topics:
             known = there.by_name.get(topic.name or "") if topic.assumed else None
-            cost = topic.late_cost if known is None else known.partitions
-            self._late.admit(max(cost - topic.cost, 0), self._caller.now_ms)
+            if known is None and topic.assumed and topic.name:
+                caller.cluster.missing_topics.expect([topic.name], self._budget, caller.now_ms, topic.cost)
+            else:
+                cost = topic.late_cost if known is None else known.partitions
+                self._late.admit(max(cost - topic.cost, 0), caller.now_ms)
 
 
 @dataclass(slots=True)
@@ -188,3 +195,5 @@ class _Settled:
     told: dict[Topic, Result]
     made_room: bool
     """Something was given back."""
+    not_controller: bool = False
+    """The broker cannot do any of this."""

@@ -1,7 +1,7 @@
 """A plan: what a session does with the requests and responses of one (API key, version).
 
 Nearly all APIs have a plan with nothing in it: their frames are passed on as they came. A capability
-(bandwidth, addresses; later mutation quotas, request time, SASL) is a module that fills slots of the plans it
+(bandwidth, addresses, mutation quotas; later request time, SASL) is a module that fills slots of the plans it
 cares for; the session's loops do not know which. What takes more than one look at one frame is an errand
 (`proxy.rules.errand`), which `admit` starts. The slots, in the order of a request's life:
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.reasons import CloseReason
-    from proxy.rules.missing_topics import MissingTopics
-    from proxy.rules.recent_topics import RecentTopics
+    from proxy.rules.cluster_state import ClusterState
     from quotas import BrokerQuotas, Budget, Payers
 
 
@@ -38,10 +37,6 @@ class Dialect(Protocol):
 
     broker: Mapping[int, VersionRange] | None
     """Its versions by API key; None if they are not known."""
-    strict_auto_creation: bool
-    """Whether a client without tokens for it may not create topics by asking for them."""
-    missing_topics: MissingTopics
-    recent_topics: RecentTopics
 
     def offered(self) -> dict[int, VersionRange]:
         """What clients of this broker are told that it speaks."""
@@ -53,6 +48,10 @@ class Caller(Protocol):
     @property
     def dialect(self) -> Dialect:
         """What its broker speaks: another one once that is known."""
+
+    @property
+    def cluster(self) -> ClusterState:
+        """What all sessions have learnt of the cluster's topics."""
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
         """Learn which versions its broker speaks, by API key."""

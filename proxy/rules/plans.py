@@ -22,9 +22,8 @@ from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules import api_versions, auto_creation, bandwidth, mutations, rewrite, uplift, uplift_rule
-from proxy.rules.missing_topics import MissingTopics
+from proxy.rules.cluster_state import ClusterState
 from proxy.rules.plan import WAIT, Caller, Plan, Wait
-from proxy.rules.recent_topics import RecentTopics
 
 Fill: TypeAlias = Callable[[Plan], None]
 
@@ -58,16 +57,14 @@ class Plans(dict[tuple[int, int], Plan]):
         counters: Counters,
         *,
         uplift: bool = False,
-        strict_auto_creation: bool = False,
+        cluster: ClusterState | None = None,
     ) -> None:
         """Begin with the table of brokers that have not said what they speak."""
         super().__init__()
         self.uplift = uplift
-        self.strict_auto_creation = strict_auto_creation
+        self.cluster = cluster or ClusterState()
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
-        self.missing_topics = MissingTopics()
-        self.recent_topics = RecentTopics()
         self._counters = counters
         self._dialects: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
@@ -76,10 +73,8 @@ class Plans(dict[tuple[int, int], Plan]):
         key = frozenset(broker.items())
         found = self._dialects.get(key)
         if found is None:
-            found = Plans(self._counters, uplift=self.uplift, strict_auto_creation=self.strict_auto_creation)
-            found.broker = broker
-            found.missing_topics, found.recent_topics = self.missing_topics, self.recent_topics
-            found._dialects = self._dialects
+            found = Plans(self._counters, uplift=self.uplift, cluster=self.cluster)
+            found.broker, found._dialects = broker, self._dialects
             if len(self._dialects) < DIALECTS_MAX:
                 self._dialects[key] = found
         return found

@@ -7,26 +7,14 @@ are made (measured: up to 13 s). Meanwhile a broker's Metadata does not tell wha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
-KEPT_MS: Final = 30_000
+from protocol.values import ZERO_UUID
+
+KEPT_MS: Final = 15_000
 KEPT_MAX: Final = 10_000
 """Topics; the oldest go first."""
-
-
-THERE_MS: Final = 1000
-THERE_MAX: Final = 1000
-"""Requests."""
-THERE_BYTES_MAX: Final = 10_000
-"""Of a request; larger ones are looked at each time."""
-
-
-class Asked(NamedTuple):
-    """A Metadata request, from its client-id on."""
-
-    version: int
-    request: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,55 +23,57 @@ class Known:
 
     partitions: int
     topic_id: UUID
+    """Zero if it is not known."""
     until_ms: int
 
 
 class RecentTopics:
-    """By name; one per process."""
+    """By name; one per cluster."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._there_until_ms: dict[Asked, int] = {}
         self._known: dict[str, Known] = {}
+        self._names: dict[UUID, str] = {}
 
     def learn(self, name: str, partitions: int, topic_id: UUID, now_ms: int) -> None:
         """A topic has this many partitions now, none if it is gone."""
-        if not partitions:
-            self._there_until_ms.clear()
-        self._known.pop(name, None)  # the latest comes last
-        while self._known and len(self._known) >= KEPT_MAX:
-            del self._known[next(iter(self._known))]
+        before = self._forget(name)  # the latest comes last
+        if topic_id == ZERO_UUID and before is not None:
+            topic_id = before.topic_id
+        while len(self._known) >= KEPT_MAX:
+            self._forget(next(iter(self._known)))
         self._known[name] = Known(partitions, topic_id, now_ms + KEPT_MS)
+        if topic_id != ZERO_UUID:
+            self._names[topic_id] = name
 
     def get(self, name: str, now_ms: int) -> Known | None:
         """What was learnt of a topic, if that was lately."""
         known = self._known.get(name)
         if known is not None and known.until_ms <= now_ms:
-            del self._known[name]
+            self._forget(name)
             return None
         return known
 
-    def named(self, topic_id: UUID, now_ms: int) -> str | None:
-        """The name of a topic that was made lately and whose id is known."""
-        for name, known in self._known.items():
-            if known.topic_id == topic_id and known.until_ms > now_ms:
-                return name
-        return None
+    def named(self, topic_id: UUID) -> str | None:
+        """The name of the topic with this id, if that was learnt."""
+        return self._names.get(topic_id)
 
-    def are_there(self, asked: Asked, now_ms: int) -> bool:
-        """Whether such a request could create nothing a moment ago, and so need not be looked at again.
+    def exists(self, name: str, now_ms: int) -> bool:
+        """Whether a topic was made, and left, lately."""
+        known = self.get(name, now_ms)
+        return known is not None and known.partitions > 0
 
-        Topics that are deleted through Weir end that; those deleted past it do after a second.
-        """
-        return self._there_until_ms.get(asked, now_ms) > now_ms
-
-    def note_there(self, asked: Asked, now_ms: int) -> None:
-        """Such a request can create nothing now: all its topics are there, or it may not, or names none."""
-        if len(asked.request) <= THERE_BYTES_MAX:
-            if len(self._there_until_ms) >= THERE_MAX:
-                self._there_until_ms.clear()
-            self._there_until_ms[asked] = now_ms + THERE_MS
+    def is_gone(self, name: str, now_ms: int) -> bool:
+        """Whether a topic was deleted lately."""
+        known = self.get(name, now_ms)
+        return known is not None and not known.partitions
 
     def __len__(self) -> int:
         """How many are remembered."""
         return len(self._known)
+
+    def _forget(self, name: str) -> Known | None:
+        known = self._known.pop(name, None)
+        if known is not None and self._names.get(known.topic_id) == name:
+            del self._names[known.topic_id]
+        return known

@@ -129,24 +129,46 @@ def _overwritten(inner: Rewrite | None, throttle: Place) -> Rewrite:
 # Decoded and encoded
 
 
-def forward(plan: Plan, request: Message, answer: type[R]) -> Generator[Ask, Message, R]:
-    """Ask the broker what the client asks, in the broker's version. Raises EncodeError if that cannot say
-    it.
-    """
-    lost = None if plan.version == plan.broker_version else beyond(request, plan.broker_version)
+def check(plan: Plan, request: Message) -> None:
+    """Raise EncodeError if the broker's version cannot say what the client asks in its own."""
+    if plan.version == plan.broker_version:
+        return
+    lost = beyond(request, plan.broker_version)
     if lost is not None:
         raise EncodeError(lost, field="topics")
-    found = yield from ask(request, plan.broker_version, answer)
+    codec(type(request), plan.broker_version).encode(request)
+
+
+def forward(
+    plan: Plan, request: Message, answer: type[R], version: int | None = None
+) -> Generator[Ask, Message, R]:
+    """Ask the broker what the client asks, in the broker's version (or another that it has).
+
+    Raises EncodeError if that cannot say it; `check` says so beforehand.
+    """
+    found = yield from ask(request, plan.broker_version if version is None else version, answer)
     if plan.broker_waits:
         found.throttle_time_ms = 0  # type: ignore[attr-defined]  # every uplifted API has it
-    if isinstance(found, CreateTopicsResponse) and plan.broker_version < _CONFIGS_FROM:
-        for topic in found.topics:
-            topic.configs = None  # not known
+    _mark_unknown(found, plan.broker_version)
     return found
+
+
+def _mark_unknown(answer: Message, version: int) -> None:
+    """Say that it is not known what the version has no field for, where the default would say otherwise."""
+    if isinstance(answer, FindCoordinatorResponse) and version < _MESSAGES_FROM:
+        answer.error_message = None
+    elif isinstance(answer, CreateTopicsResponse):
+        for topic in answer.topics:
+            if version < _MESSAGES_FROM:
+                topic.error_message = None
+            if version < _CONFIGS_FROM:
+                topic.configs = None
 
 
 _CONFIGS_FROM: Final = 5
 """The version of CreateTopics whose response has them."""
+_MESSAGES_FROM: Final = 1
+"""The version of CreateTopics and FindCoordinator whose response has error messages."""
 
 
 def _translate(plan: Plan) -> Admit:
@@ -166,6 +188,7 @@ def _translate(plan: Plan) -> Admit:
 
 def _translated(caller: Caller, plan: Plan, request: Message) -> Errand:
     try:
+        check(plan, request)
         answer = yield from forward(plan, request, response_type(plan.api_key))
     except EncodeError as error:
         return unsupported(request, str(error))

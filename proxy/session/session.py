@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.counters import Counters
+    from proxy.rules.cluster_state import ClusterState
     from proxy.rules.plans import Plans
     from quotas import BrokerQuotas, Budget
 
@@ -186,6 +187,11 @@ class Session:
     def dialect(self) -> Plans:
         """What the broker speaks, and its plans."""
         return self.plans
+
+    @property
+    def cluster(self) -> ClusterState:
+        """What all sessions have learnt of the cluster's topics."""
+        return self.plans.cluster
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
         """From now on use the plans for a broker that speaks these versions."""

@@ -11,8 +11,10 @@ from protocol.messages import CreateTopicsResponse, MetadataRequest, MetadataRes
 from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.rules import missing_topics
-from proxy.rules.missing_topics import PENDING_MS, MissingTopics
+from proxy.rules.cluster_state import ClusterState
+from proxy.rules.missing_topics import EXPECTED_MAX_EACH, EXPECTED_MS, MissingTopics
 from proxy.rules.plans import Plans
+from proxy.rules.recent_topics import KEPT_MS
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.budgets import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
@@ -40,7 +42,7 @@ class Cluster:
         entity = Entity(client_id="app")
         table = QuotaTable({(entity, QuotaKey.CONTROLLER_MUTATION_RATE): 1.0})
         self.quotas = BrokerQuotas.create(table, mutations=mutation_rates(BURST, 1))
-        self.plans = Plans(Counters(), strict_auto_creation=strict)
+        self.plans = Plans(Counters(), cluster=ClusterState(strict))
 
     def connect(self) -> Connection:
         """A new connection."""
@@ -148,17 +150,55 @@ def test_requests_that_created_nothing_are_looked_at_again_after_a_second_or_a_d
     cluster.ask(30, "new")
     assert cluster.ask(40, "new")[0] == {"new": OK}
     assert cluster.tokens == pytest.approx(before - 2 * SIZE, abs=0.2)  # deleted, and made again
-    cluster.controller.topics.clear()  # past Weir
-    cluster.ask(2000, "new")
+    cluster.ask(KEPT_MS, "new")
+    cluster.controller.topics.clear()  # past Weir, and later than what is remembered for late Metadata
+    cluster.ask(KEPT_MS + 2000, "new")
     tokens = cluster.tokens
-    assert cluster.ask(2001, "new")[0] == {"new": OK}
+    assert cluster.ask(KEPT_MS + 2001, "new")[0] == {"new": OK}
     assert cluster.tokens == pytest.approx(tokens - SIZE, abs=0.2)
+
+
+def test_a_topic_that_was_made_and_is_asked_for_before_metadata_know_it_is_paid_for_once() -> None:
+    cluster = Cluster()
+    cluster.controller.creates = False
+    cluster.connect().send(0, Create((Topic("new", 4),)).frame("app"))
+    cluster.controller.lag.add("new")
+    assert cluster.ask(5, "new")[0] == {"new": UNKNOWN_TOPIC}
+    cluster.controller.lag.clear()
+    assert cluster.ask(10, "new")[0] == {"new": OK}
+    cluster.ask(20, "new")
+    assert round(cluster.tokens) == BURST - 4
+
+
+def test_a_topic_that_is_deleted_but_still_shown_is_looked_at_again() -> None:
+    cluster = Cluster()
+    cluster.ask(0, "new")
+    cluster.ask(0, "new")
+    topic = cluster.controller.topics["new"]
+    cluster.connect().send(0, Delete(("new",)).frame("app"))
+    cluster.controller.topics["new"] = topic  # metadata are late
+    assert cluster.ask(1, "new")[0] == {"new": OK}
+    del cluster.controller.topics["new"]
+    cluster.ask(500, "new")
+    cluster.ask(600, "new")
+    assert cluster.tokens == pytest.approx(BURST - 3 * SIZE + 0.6, abs=0.2)
+
+
+def test_one_client_s_invented_names_cost_others_nothing() -> None:
+    cluster = Cluster()
+    cluster.controller.creates = False
+    other = {(Entity(client_id=name), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0 for name in ("app", "crowd")}
+    cluster.quotas.update(QuotaTable(other))
+    cluster.ask(0, *(f"invented-{number}" for number in range(EXPECTED_MAX_EACH + 5)), client_id=b"crowd")
+    for number in range(12):
+        cluster.ask(0, f"missed-{number}")
+    assert cluster.tokens == BURST
 
 
 def test_where_nothing_is_created_nothing_is_charged() -> None:
     cluster = Cluster()
     cluster.controller.creates = False
-    for now_ms in range(0, 3 * PENDING_MS, 1000):
+    for now_ms in range(0, 3 * EXPECTED_MS, 1000):
         assert cluster.ask(now_ms, "never") == ({"never": UNKNOWN_TOPIC}, 0)
     assert cluster.tokens == BURST
 
@@ -180,7 +220,7 @@ def test_a_pause_is_no_way_around_the_quota() -> None:
     """Topics that came while their client was silent are charged when it is back."""
     cluster = Cluster()
     cluster.ask(0, "one", "two")
-    cluster.ask(2 * PENDING_MS, "three")
+    cluster.ask(2 * EXPECTED_MS, "three")
     assert cluster.tokens == BURST - 2 * SIZE
 
 
@@ -189,9 +229,9 @@ def test_what_did_not_come_in_time_is_forgotten() -> None:
     cluster = Cluster()
     cluster.controller.creates = False
     cluster.ask(0, "late")
-    cluster.ask(PENDING_MS, "another")
+    cluster.ask(EXPECTED_MS, "another")
     cluster.controller.add("late", 5)
-    cluster.ask(PENDING_MS + 1, "another")
+    cluster.ask(EXPECTED_MS + 1, "another")
     assert cluster.tokens == BURST
 
 
@@ -229,18 +269,33 @@ def test_a_client_with_tokens_may_create_under_strict_too() -> None:
 # Bounds
 
 
-def test_no_more_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_topics, "PENDING_MAX", 3)
-    pending, payer = MissingTopics(), budget()
-    assert pending.expect(["a", "b"], payer, 0) == 0
-    assert pending.expect(["b", "c", "d", "e"], payer, 10) == 2
-    assert len(pending) == 3
-    assert pending.expect(["f", "g"], payer, PENDING_MS) == 0
-    assert len(pending) == 3
+def test_a_payer_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_topics, "EXPECTED_MAX_EACH", 3)
+    expected, payer, other = MissingTopics(), budget(), budget()
+    assert expected.expect(["a", "b"], payer, 0) == 0
+    assert expected.expect(["b", "c", "d", "e"], payer, 10) == 2
+    assert expected.expect(["f"], other, 10) == 0
+    assert (expected.of(payer), expected.of(other), len(expected)) == (["a", "b", "c"], ["f"], 4)
 
 
-def test_what_there_is_no_room_for_is_charged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_topics, "PENDING_MAX", 1)
+def test_of_all_together_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_topics, "EXPECTED_MAX", 2)
+    expected, payer = MissingTopics(), budget()
+    assert expected.expect(["a", "b", "c"], payer, 0) == 0
+    assert expected.of(payer) == ["b", "c"]
+
+
+def test_whoever_asks_when_the_first_has_given_up_pays() -> None:
+    expected, first, second = MissingTopics(), budget(), budget()
+    expected.expect(["a"], first, 0)
+    expected.expect(["a"], second, EXPECTED_MS - 1)
+    assert expected.of(first) == ["a"]
+    expected.expect(["a"], second, EXPECTED_MS)
+    assert (expected.of(first), expected.of(second)) == ([], ["a"])
+
+
+def test_what_a_payer_has_no_room_for_is_charged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_topics, "EXPECTED_MAX_EACH", 1)
     cluster = Cluster()
     cluster.ask(0, "one", "two", "three")
     assert cluster.tokens == BURST - 2

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey, versions
 from protocol.codec import request_type, response_type
 from proxy.counters import Counters
+from proxy.rules.cluster_state import ClusterState
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.protocol.generate import messages
@@ -73,7 +74,7 @@ def closed(session: Session) -> bool:
 def test_errands_end_whatever_is_said(
     requests: list[tuple[Message, int]], release: tuple[int, ...] | None, data: st.DataObject
 ) -> None:
-    plans = Plans(Counters(), uplift=release is not None, strict_auto_creation=data.draw(st.booleans()))
+    plans = Plans(Counters(), uplift=release is not None, cluster=ClusterState(data.draw(st.booleans())))
     if release is not None and data.draw(st.booleans()):
         plans = plans.for_broker(broker_of(release))
     session = new_session(quotas=BrokerQuotas.create(TABLE), plans=plans, node_id=NODE)

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from protocol.api import ApiKey
+from protocol.error_codes import ErrorCode
 from protocol.messages import (
     ApiVersionsRequest,
     CreatePartitionsRequest,
@@ -372,6 +373,52 @@ def test_who_asks_another_than_the_controller_pays_nothing() -> None:
     cluster.controller.controller = True
     cluster.ask(0, Create((Topic("a", 4),)))
     assert cluster.tokens == BURST - 4
+
+
+def test_another_than_the_controller_is_asked_once_for_all_topics() -> None:
+    cluster = Cluster()
+    cluster.controller.controller = False
+    answer = cluster.ask(0, Create(tuple(Topic(f"t{number}", 12) for number in range(30))))
+    assert (set(answer.error_codes), answer.throttle_ms) == ({NOT_CONTROLLER}, 0)
+    assert len(cluster.mutations()) == 1
+    assert cluster.tokens == BURST
+
+
+def test_nothing_is_done_of_a_request_that_the_broker_s_version_cannot_say() -> None:
+    spoken = everything()
+    spoken[ApiKey.CREATE_TOPICS] = VersionRange(0, 3)
+    cluster = Cluster(spoken, uplift=True)
+    topics = (Topic("a", 2), Topic("b", 12, configs={"no": "such"}), Topic("c", -1))
+    assert set(cluster.ask(0, Create(topics, version=6)).error_codes) == {ErrorCode.UNSUPPORTED_VERSION}
+    assert (cluster.mutations(), cluster.tokens) == ([], BURST)
+
+
+def test_a_topic_that_grew_is_known_by_its_id_before_metadata_know() -> None:
+    cluster = Cluster()
+    cluster.ask(0, Create((Topic("t", 2),)))
+    cluster.ask(0, Grow((("t", 4),)))
+    topic_id = cluster.controller.topics["t"].topic_id
+    cluster.controller.lag.add("t")
+    cluster.ask(0, Delete((topic_id,)))
+    assert cluster.tokens == BURST - 4 - 4
+
+
+def test_unknown_ids_are_not_taken_for_topics_whose_ids_are_not_known() -> None:
+    cluster = Cluster(sizes={"t": 2})
+    cluster.ask(0, Grow((("t", 4),), version=2))
+    answer = cluster.ask(0, Delete((UUID(int=7),)))
+    assert answer.error_codes == (UNKNOWN_TOPIC_ID,)
+    assert cluster.tokens == BURST - 2
+
+
+def test_a_topic_of_the_default_size_is_charged_in_full_once_it_can_be_seen() -> None:
+    cluster = Cluster()
+    cluster.controller.tells_configs, cluster.controller.num_partitions = False, 6
+    cluster.controller.lag.add("a")
+    cluster.ask(0, Create((Topic("a", -1),), version=4))
+    cluster.controller.lag.clear()
+    cluster.ask(0, Create((Topic("b", 1),), version=4))
+    assert cluster.tokens == BURST - 6 - 1
 
 
 def test_a_topic_that_timed_out_is_charged_for_it_may_come() -> None:
