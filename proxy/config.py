@@ -101,6 +101,8 @@ IN_TABLES: Final = {
 }
 """Where keys may stand as well: `[quotas]` and `[quotas.controller]` in the configuration file."""
 
+_TABLES: Final = frozenset(place.rpartition(".")[0] for place in IN_TABLES)
+
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Settings, checked and in the types that the proxy uses."""
@@ -139,9 +141,8 @@ def _read_settings(path: Path) -> dict[str, object]:
 
 def _places(written: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yield what is written, and where; within tables that keys may stand in, as table.key."""
-    tables = {place.rpartition(".")[0] for place in IN_TABLES}
     for place, value in written.items():
-        if place in tables and isinstance(value, dict):
+        if place in _TABLES and isinstance(value, dict):
             yield from _places({f"{place}.{key}": inner for key, inner in value.items()})
         else:
             yield place, value
@@ -150,14 +151,23 @@ def _places(written: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 def _check_written(where: str, place: str, key: str, value: object) -> None:
     """Raises ConfigError if there is no such key, or if it cannot have this value."""
     if key not in _FIELDS:
-        close = get_close_matches(place, [*_FIELDS, *IN_TABLES], n=1)
-        advice = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
-        raise ConfigError(f"{where}unknown key {place}: {advice}")
+        raise ConfigError(f"{where}unknown key {place}: {_advice(place, value)}")
     try:
         msgspec.convert(value, _FIELDS[key].type)
     except msgspec.ValidationError:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         raise ConfigError(f"{where}{place} is {shown}, must be {_wanted(_FIELDS[key].type)}") from None
+
+
+def _advice(place: str, value: object) -> str:
+    """What may have been meant by an unknown key."""
+    table, _, name = place.rpartition(".")
+    if table and name in _FIELDS:
+        inside = [other for other, key in IN_TABLES.items() if key == name]
+        return f"did you mean {inside[0]}?" if inside else f"{name} stands above the tables"
+    tables = _TABLES if isinstance(value, dict) else ()
+    close = get_close_matches(place, [*_FIELDS, *IN_TABLES, *tables], n=1)
+    return f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
 
 
 def _wanted(kind: object) -> str:
@@ -172,12 +182,21 @@ _FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings
 
 
 def _read(path: Path) -> dict[str, object]:
+    text = ""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from None
+        advice = "; if `quotas` is a table, the file is `file` in it" if _quotas_is_both(text) else ""
+        raise ConfigError(f"{path}: not TOML: {error}{advice}") from None
+
+
+def _quotas_is_both(text: str) -> bool:
+    """Whether a file that is not TOML says quotas = "..." and has the table, too."""
+    is_file = re.search(r"^\s*quotas\s*=\s*[\"']", text, re.MULTILINE)
+    return bool(is_file and re.search(r"^\s*(\[\s*quotas\b|quotas\s*\.)", text, re.MULTILINE))
 
 
 def _check(settings: Settings) -> Config:

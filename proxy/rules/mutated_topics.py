@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol, TypeAlias
+from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from protocol.error_codes import ErrorCode
@@ -34,6 +34,7 @@ from proxy.rules.plan import Caller
 REFUSED: Final = "The throttling quota has been exceeded."
 """Kafka's own words for error 89; its brokers leave them to the client, Weir tells them to all."""
 
+Q = TypeVar("Q", bound=Message)
 Answer: TypeAlias = CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse
 Finder: TypeAlias = "Callable[[Topic], Result | None]"
 WouldRefuse: TypeAlias = Callable[[Sequence[int], int], bool]
@@ -72,16 +73,15 @@ class Result(Protocol):
         """What became of it."""
 
 
-class Mutation(ABC):
+class Mutation(ABC, Generic[Q]):
     """One request, and how to take it apart."""
 
     answer: ClassVar[type[Answer]]
-    caller: Caller
 
-    @property
-    @abstractmethod
-    def request(self) -> Message:
-        """The whole request."""
+    def __init__(self, request: Q, caller: Caller) -> None:
+        """Take a decoded request, and who asks."""
+        self.request = request
+        self.caller = caller
 
     @abstractmethod
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
@@ -122,24 +122,14 @@ class Mutation(ABC):
         """How many partitions a topic has after its mutation (None: not known), and its id if known."""
 
 
-class Creation(Mutation):
+class Creation(Mutation[CreateTopicsRequest]):
     """CreateTopics: a topic costs its partitions, not times its replicas."""
 
     answer = CreateTopicsResponse
 
-    def __init__(self, request: CreateTopicsRequest, caller: Caller) -> None:
-        """Take a decoded request."""
-        self._request = request
-        self.caller = caller
-
-    @property
-    def request(self) -> CreateTopicsRequest:
-        """The whole request."""
-        return self._request
-
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
         """Only if there may be no room for all is it looked which exist already."""
-        entries = self._request.topics
+        entries = self.request.topics
         default = None
         if any(_partitions(entry) == _DEFAULT for entry in entries):
             default = yield from inquiries.default_partitions(self.caller)
@@ -154,7 +144,7 @@ class Creation(Mutation):
 
     def part(self, topics: Sequence[Topic]) -> CreateTopicsRequest:
         """The same request for some of its topics."""
-        whole = self._request
+        whole = self.request
         return CreateTopicsRequest(
             topics=[topic.entry for topic in topics],  # type: ignore[misc]  # they are what was taken from it
             timeout_ms=whole.timeout_ms,
@@ -174,7 +164,7 @@ class Creation(Mutation):
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
         """As many as it costs, or as the answer tells (v5); it did not come by being asked for."""
         assert isinstance(result, CreateTopicsResponse.CreatableTopicResult)
-        if self._request.validate_only:
+        if self.request.validate_only:
             return None, ZERO_UUID
         self.caller.cluster.missing_topics.came(result.name)
         guess = None if topic.assumed else topic.late_cost
@@ -219,24 +209,14 @@ def _can_be_placed(entry: CreateTopicsRequest.CreatableTopic, brokers: set[int])
     return wanted <= brokers and entry.replication_factor <= len(brokers)
 
 
-class Growth(Mutation):
+class Growth(Mutation[CreatePartitionsRequest]):
     """CreatePartitions: a topic costs the partitions that it gets."""
 
     answer = CreatePartitionsResponse
 
-    def __init__(self, request: CreatePartitionsRequest, caller: Caller) -> None:
-        """Take a decoded request."""
-        self._request = request
-        self.caller = caller
-
-    @property
-    def request(self) -> CreatePartitionsRequest:
-        """The whole request."""
-        return self._request
-
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
         """How many partitions a topic has, only the broker knows."""
-        entries = self._request.topics
+        entries = self.request.topics
         times = Counter(entry.name for entry in entries)
         there = yield from inquiries.topics(self.caller, list(times))
         topics = [_growth(entry, times[entry.name] > 1, there) for entry in entries]
@@ -244,7 +224,7 @@ class Growth(Mutation):
 
     def part(self, topics: Sequence[Topic]) -> CreatePartitionsRequest:
         """The same request for some of its topics."""
-        whole = self._request
+        whole = self.request
         return CreatePartitionsRequest(
             topics=[topic.entry for topic in topics],  # type: ignore[misc]  # they are what was taken from it
             timeout_ms=whole.timeout_ms,
@@ -264,7 +244,7 @@ class Growth(Mutation):
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - the answer does not tell
         """As many as were asked for."""
         assert isinstance(topic.entry, CreatePartitionsRequest.CreatePartitionsTopic)
-        return (None if self._request.validate_only else topic.entry.count), topic.topic_id
+        return (None if self.request.validate_only else topic.entry.count), topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreatePartitionsResponse:
         """An answer of results from several."""
@@ -284,26 +264,16 @@ def _growth(
     return Topic(entry, entry.name, cost, topic_id, late_cost=late_cost, charged_errors=frozenset(charged))
 
 
-class Deletion(Mutation):
+class Deletion(Mutation[DeleteTopicsRequest]):
     """DeleteTopics: a topic costs its partitions, whether it is named or given by its id (v6)."""
 
     answer = DeleteTopicsResponse
 
-    def __init__(self, request: DeleteTopicsRequest, caller: Caller) -> None:
-        """Take a decoded request."""
-        self._request = request
-        self.caller = caller
-
-    @property
-    def request(self) -> DeleteTopicsRequest:
-        """The whole request."""
-        return self._request
-
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
         """How many partitions a topic has, only the broker knows."""
         state = DeleteTopicsRequest.DeleteTopicState
-        named = [state(name=name) for name in self._request.topic_names]
-        entries = self._request.topics or named
+        named = [state(name=name) for name in self.request.topic_names]
+        entries = self.request.topics or named
         names = {entry.name for entry in entries if entry.name is not None}
         ids = {entry.topic_id for entry in entries if entry.name is None}
         there = yield from inquiries.topics(self.caller, names, ids)
@@ -319,7 +289,7 @@ class Deletion(Mutation):
 
     def part(self, topics: Sequence[Topic]) -> DeleteTopicsRequest:
         """The same request for some of its topics."""
-        whole = self._request
+        whole = self.request
         if whole.topics:
             some = [topic.entry for topic in topics]
             return DeleteTopicsRequest(topics=some, timeout_ms=whole.timeout_ms)  # type: ignore[arg-type]  # taken from it

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from protocol.api import ApiKey
 from protocol.codec import codec
@@ -64,7 +64,7 @@ def plan_delete_topics(plan: Plan) -> None:
     _plan(plan, DeleteTopicsRequest, Deletion)
 
 
-def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation]) -> None:
+def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation[M]]) -> None:
     codec_ = codec(request, plan.version)
     flexible = plan.flexible_request
     without_quota = plan.admit
@@ -85,10 +85,10 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
     plan.admit, plan.whole = admit, True
 
 
-class _Enforcement:
+class _Enforcement(Generic[M]):
     """One request on its way through the quota."""
 
-    def __init__(self, caller: Caller, plan: Plan, budget: MutationBudget, mutation: Mutation) -> None:
+    def __init__(self, caller: Caller, plan: Plan, budget: MutationBudget, mutation: Mutation[M]) -> None:
         self._caller = caller
         self._plan = plan
         self._budget = budget
