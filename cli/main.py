@@ -23,6 +23,11 @@ weir.add_command(run)
 weir.add_command(demo)
 weir.add_command(versions)
 
+# `weir --help` cuts off first sentences that do not fit into 80 columns.
+run.short_help = "Run the proxy until SIGTERM or SIGINT."
+demo.short_help = "Run real clients through Weir, and compare their rates."
+versions.short_help = "Show what versions a broker speaks, and what Weir offers."
+
 
 def main() -> None:
     """Run the command line; exit code 0: done, 1: failed, 2: usage or configuration."""

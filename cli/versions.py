@@ -96,6 +96,8 @@ def versions(upstream: str, as_json: bool, no_uplift: bool, timeout_s: float) ->
     "hidden" are APIs of the broker that clients are not told of: Weir shares no version with it.
     """
     try:
+        if "," in upstream:
+            raise ConfigError(f"upstream is {upstream!r}, one broker only: each has versions of its own")
         address = parse_address(upstream, "upstream")
         if not timeout_s > 0:  # NaN is not
             raise ConfigError(f"timeout_s is {timeout_s:g}, must be greater than 0")

@@ -114,6 +114,23 @@ def test_what_cannot_run_says_why_in_one_line(arguments: list[str], words: list[
             "controller_quota_samples = 5\n[quotas.controller]\nsamples = 5",
             "quotas.controller.samples is controller_quota_samples once more: leave out one of them",
         ),
+        (
+            "quotas = 'q'\n[quotas.controller]\nsamples = 5",
+            "; if `quotas` is a table, the file is `file` in it",
+        ),
+        ("quotas = 'q'\n[quotas]\nfile = 'q'", "; if `quotas` is a table, the file is `file` in it"),
+        ("quotas = 'q'\nquotas.controller.samples = 5", "; if `quotas` is a table, the file is `file` in it"),
+        ("[controller]\nsamples = 5", "unknown key controller: did you mean quotas.controller?"),
+        ("[quotas]\nlisten = ':1'", "unknown key quotas.listen: listen stands above the tables"),
+        (
+            "[quotas.controller]\nadmin = ':1'",
+            "unknown key quotas.controller.admin: admin stands above the tables",
+        ),
+        ("[quotas]\nquotas = 'q'", "unknown key quotas.quotas: did you mean quotas.file?"),
+        (
+            "[quotas]\ncontroller_quota_samples = 5",
+            "unknown key quotas.controller_quota_samples: did you mean quotas.controller.samples?",
+        ),
         ("[upstream]\nhost = 'a'", "upstream is {'host': 'a'}, must be text in quotes"),
     ],
 )
@@ -245,6 +262,17 @@ def test_help_shows_every_key_and_examples_to_copy() -> None:
     assert "[default: uplift]" in result.output
     assert "weir run --upstream kafka-1:9092 --listen 0.0.0.0:19092 --quotas quotas.toml" in result.output
     assert "[[quota]]" in result.output
+
+
+def test_help_lists_the_commands_in_whole_sentences() -> None:
+    lines = (
+        CliRunner()
+        .invoke(weir, ["--help"], terminal_width=78)
+        .output.partition("Commands:\n")[2]
+        .splitlines()
+    )
+    assert [line.split()[0] for line in lines] == ["demo", "run", "versions"]
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 
 
 @pytest.mark.parametrize("option", ["--help", "-h", "--version"])
