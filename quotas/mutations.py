@@ -77,8 +77,8 @@ class MutationBudget:
         self._bucket = TokenBucket(_quota(limit), num_samples, 1000 * window_s, now_ms, tokens)
 
     def set_limit(self, limit: float) -> None:
-        """Replace the limit. What was taken stays; all the time since the last charge counts at the new
-        limit, as in Kafka.
+        """Replace the limit. What was taken stays; all the time since the bucket was last asked counts at the
+        new limit, as in Kafka.
         """
         self.limit = limit
         self._bucket.quota = _quota(limit)
