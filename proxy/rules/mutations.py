@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+import structlog
+
 from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
@@ -30,6 +32,8 @@ from proxy.rules.mutated_topics import REFUSED, Answer, Creation, Deletion, Grow
 from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
 from proxy.rules.uplift import check, forward, unsupported
 from quotas import MutationBudget
+
+log = structlog.get_logger("weir.mutations")
 
 M = TypeVar("M", bound=Message)
 
@@ -80,7 +84,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
         if body == INCOMPLETE:
             return WAIT
         asked = mutation(codec_.decode(data, body, end), caller)
-        return Admission(errand=_Enforcement(caller, plan, budget, asked).errand())
+        return Admission(errand=_Enforcement(caller, plan, budget, client_id, asked).errand())
 
     plan.admit, plan.whole = admit, True
 
@@ -88,10 +92,13 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
 class _Enforcement(Generic[M]):
     """One request on its way through the quota."""
 
-    def __init__(self, caller: Caller, plan: Plan, budget: MutationBudget, mutation: Mutation[M]) -> None:
+    def __init__(
+        self, caller: Caller, plan: Plan, budget: MutationBudget, client_id: str, mutation: Mutation[M]
+    ) -> None:
         self._caller = caller
         self._plan = plan
         self._budget = budget
+        self._client_id = client_id
         self._mutation = mutation
         self._strict = plan.version >= STRICT_FROM[plan.api_key]
         self._charge = budget.begin(strict=self._strict)
@@ -113,7 +120,22 @@ class _Enforcement(Generic[M]):
         if throttle_ms:
             self._caller.mute(throttle_ms)
         answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
+        self._say(answer, throttle_ms)
         return answer
+
+    def _say(self, answer: Answer, throttle_ms: int) -> None:
+        """Metrics know budgets, this line the clients that share them."""
+        results = self._mutation.results(answer)
+        log.debug(
+            "mutation",
+            request=type(self._mutation.request).__name__,
+            user=self._caller.user,
+            client_id=self._client_id,
+            topics=len(results),
+            refused=sum(result.error_code == _QUOTA for result in results),
+            throttle_ms=throttle_ms,
+            tokens=round(self._budget.tokens(self._caller.now_ms), 3),
+        )
 
     def _finish(self) -> int:
         """Count what was taken; return how long the client must wait."""

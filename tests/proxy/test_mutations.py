@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
@@ -373,6 +374,16 @@ def test_who_asks_another_than_the_controller_pays_nothing() -> None:
     cluster.controller.controller = True
     cluster.ask(0, Create((Topic("a", 4),)))
     assert cluster.tokens == BURST - 4
+
+
+def test_who_spends_a_bucket_is_logged() -> None:
+    cluster = Cluster()
+    with capture_logs() as logged:
+        cluster.ask(0, Create((Topic("large", 12), Topic("late", 1))))
+    (line,) = [line for line in logged if line["event"] == "mutation"]
+    assert (line["log_level"], line["request"]) == ("debug", "CreateTopicsRequest")
+    assert (line["user"], line["client_id"], line["topics"], line["refused"]) == ("ANONYMOUS", "app", 2, 1)
+    assert (line["throttle_ms"], line["tokens"]) == (2000, -2.0)
 
 
 def test_another_than_the_controller_is_asked_once_for_all_topics() -> None:
