@@ -125,11 +125,12 @@ class Teller:
     def _plain(self, value: Any) -> object:
         """Without throttle times and addresses, which are Weir's to say, and with names replaced.
 
-        Whether a list of configs is empty or null is not compared: old brokers do not tell a new topic's.
+        Whether a list of configs, or a message, is empty or null is not compared: old brokers do not tell
+        them, and what is not there is decoded as empty.
         """
         if isinstance(value, dict):
             left_out = {"throttle_time_ms", "host", "port", "client_host"}
-            left_out |= {"configs"} if not value.get("configs") else set()
+            left_out |= {key for key in ("configs", "error_message") if not value.get(key)}
             return {key: self._plain(each) for key, each in value.items() if key not in left_out}
         if isinstance(value, list | tuple):
             return sorted((self._plain(each) for each in value), key=repr)  # some brokers' order is of hashes
