@@ -9,6 +9,7 @@ from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.addresses import Address
 from proxy.cluster.question import QuestionError, ask
+from proxy.rules.api_versions import ranges
 
 API_VERSIONS_VERSION: Final = 0
 """Every broker from 0.10 to the newest has it, and it tells the same ranges as later ones."""
@@ -20,4 +21,4 @@ async def ask_versions(address: Address, timeout_s: float) -> dict[int, VersionR
     if answer.error_code != ErrorCode.NONE:
         text = f"{address}: it answers ApiVersions with error {answer.error_code}"
         raise QuestionError(text, reachable=True, foreign=False)
-    return {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}
+    return ranges(answer)

@@ -40,9 +40,9 @@ def plan_api_versions(plan: Plan) -> None:
             caller.meet_broker(broker)
             _tell(message, caller.dialect.offered())
             remembered = (bytes(data[body:end]), codec_.encode(message), broker)
-        _seen, answer, broker = remembered
-        caller.meet_broker(broker)
-        return Splice(body, end, answer)
+        else:
+            caller.meet_broker(remembered[2])
+        return Splice(body, end, remembered[1])
 
     plan.rewrite = rewrite
 

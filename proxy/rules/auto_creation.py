@@ -17,10 +17,10 @@ from typing import Final
 from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.heads import CLIENT_ID_OFFSET, INCOMPLETE, client_id_end, request_body
+from protocol.heads import CLIENT_ID_OFFSET, client_id_end
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.rules import inquiries
-from proxy.rules.errand import Errand
+from proxy.rules.errand import Errand, whole_request
 from proxy.rules.harmless_requests import Asked
 from proxy.rules.inquiries import NAMES_WITHOUT_CREATION, Asking, Topics, broker_versions, found_in
 from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Wait
@@ -51,10 +51,9 @@ def plan_metadata(plan: Plan) -> None:
             if unwatched is None:
                 caller.remember(plan, data, frame, client_id_end(data, frame, end), PASS)
             return pass_on(caller, data, frame, end, complete)
-        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
-        if body == INCOMPLETE:
+        request = whole_request(codec_, data, frame, end, complete, flexible=flexible)
+        if request is None:
             return WAIT
-        request = codec_.decode(data, body, end)
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
             return Admission(errand=_watched(caller, plan, budget, request, asked))
         caller.cluster.harmless_requests.add(asked, caller.now_ms)

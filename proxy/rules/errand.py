@@ -21,7 +21,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from protocol.api import request_header_version, response_header_version
-from protocol.codec import codec, response_type
+from protocol.codec import Codec, codec, response_type
 from protocol.errors import EncodeError, ProtocolError
 from protocol.heads import (
     CLIENT_ID_OFFSET,
@@ -31,6 +31,7 @@ from protocol.heads import (
     RESPONSE_HEAD,
     RESPONSE_HEAD_BYTES,
     client_id_end,
+    request_body,
     response_body,
 )
 from protocol.messages import Message
@@ -111,6 +112,17 @@ class Run:
         self._asked = (api_key, version)
         length = REQUEST_HEAD.size - LENGTH_BYTES + len(rest)
         return REQUEST_HEAD.pack(length, api_key, version, self.correlation_id) + rest
+
+
+def whole_request(
+    codec_: Codec[R], data: bytearray, frame: int, end: int, complete: bool, *, flexible: bool
+) -> R | None:
+    """Decode the request `data[frame:end]`; None if it is not here as a whole. Raises ProtocolError.
+
+    `flexible` is whether its header has tagged fields.
+    """
+    body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+    return None if body == INCOMPLETE else codec_.decode(data, body, end)
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from protocol.error_codes import ErrorCode
 from protocol.messages import (
     CreatePartitionsRequest,
@@ -87,9 +89,9 @@ class Mutation(ABC, Generic[Q]):
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
         """Its topics in order, with their costs."""
 
-    @abstractmethod
-    def part(self, topics: Sequence[Topic]) -> Message:
+    def part(self, topics: Sequence[Topic]) -> Q:
         """The same request for some of its topics."""
+        return replace(self.request, topics=[topic.entry for topic in topics], unknown_tagged_fields=())
 
     @abstractmethod
     def results(self, answer: Answer) -> Sequence[Result]:
@@ -141,15 +143,6 @@ class Creation(Mutation[CreateTopicsRequest]):
                 if entry.name in there.by_name or not _can_be_placed(entry, there.broker_ids):
                     topic.cost = 0
         return sorted(topics, key=lambda topic: times[topic.name or ""] > 1)  # a broker answers them last
-
-    def part(self, topics: Sequence[Topic]) -> CreateTopicsRequest:
-        """The same request for some of its topics."""
-        whole = self.request
-        return CreateTopicsRequest(
-            topics=[topic.entry for topic in topics],  # type: ignore[misc]  # they are what was taken from it
-            timeout_ms=whole.timeout_ms,
-            validate_only=whole.validate_only,
-        )
 
     def results(self, answer: Answer) -> Sequence[Result]:
         """What an answer says, topic by topic."""
@@ -222,15 +215,6 @@ class Growth(Mutation[CreatePartitionsRequest]):
         topics = [_growth(entry, times[entry.name] > 1, there) for entry in entries]
         return sorted(topics, key=lambda topic: times[topic.name or ""] == 1)  # a broker answers these first
 
-    def part(self, topics: Sequence[Topic]) -> CreatePartitionsRequest:
-        """The same request for some of its topics."""
-        whole = self.request
-        return CreatePartitionsRequest(
-            topics=[topic.entry for topic in topics],  # type: ignore[misc]  # they are what was taken from it
-            timeout_ms=whole.timeout_ms,
-            validate_only=whole.validate_only,
-        )
-
     def results(self, answer: Answer) -> Sequence[Result]:
         """What an answer says, topic by topic."""
         assert isinstance(answer, CreatePartitionsResponse)
@@ -289,12 +273,10 @@ class Deletion(Mutation[DeleteTopicsRequest]):
 
     def part(self, topics: Sequence[Topic]) -> DeleteTopicsRequest:
         """The same request for some of its topics."""
-        whole = self.request
-        if whole.topics:
-            some = [topic.entry for topic in topics]
-            return DeleteTopicsRequest(topics=some, timeout_ms=whole.timeout_ms)  # type: ignore[arg-type]  # taken from it
+        if self.request.topics:
+            return super().part(topics)
         names = [topic.name or "" for topic in topics]
-        return DeleteTopicsRequest(topic_names=names, timeout_ms=whole.timeout_ms)
+        return replace(self.request, topic_names=names, unknown_tagged_fields=())
 
     def results(self, answer: Answer) -> Sequence[Result]:
         """What an answer says, topic by topic."""

@@ -22,11 +22,10 @@ from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.heads import INCOMPLETE, request_body
 from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
 from proxy.rules import inquiries
 from proxy.rules.auto_creation import look_for_missed
-from proxy.rules.errand import Errand
+from proxy.rules.errand import Errand, whole_request
 from proxy.rules.inquiries import Asking
 from proxy.rules.mutated_topics import REFUSED, Answer, Creation, Deletion, Growth, Mutation, Result, Topic
 from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
@@ -80,11 +79,11 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
         budget = caller.quotas.mutations.budget(caller.user, client_id, caller.now_ms)
         if budget is None:
             return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
-        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
-        if body == INCOMPLETE:
+        asked = whole_request(codec_, data, frame, end, complete, flexible=flexible)
+        if asked is None:
             return WAIT
-        asked = mutation(codec_.decode(data, body, end), caller)
-        return Admission(errand=_Enforcement(caller, plan, budget, client_id, asked).errand())
+        enforcement = _Enforcement(caller, plan, budget, client_id, mutation(asked, caller))
+        return Admission(errand=enforcement.errand())
 
     plan.admit, plan.whole = admit, True
 

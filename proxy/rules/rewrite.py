@@ -49,7 +49,7 @@ def plan_find_coordinator(plan: Plan) -> None:
     if plan.version >= 4:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "coordinators", _edit_coordinators)
     else:
-        plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", edit_coordinator)
+        plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", _edit_coordinator)
         plan.edit = _edit_find_coordinator
 
 
@@ -177,15 +177,15 @@ def _edit_endpoints(
 
 def _edit_find_coordinator(message: Message, addresses: AdvertisedAddresses) -> None:
     if isinstance(message, FindCoordinatorResponse):
-        edit_coordinator(message, addresses)
+        _edit_coordinator(message, addresses)
 
 
 def _edit_coordinators(message: FindCoordinatorResponse, addresses: AdvertisedAddresses) -> None:
     for coordinator in message.coordinators:
-        edit_coordinator(coordinator, addresses)
+        _edit_coordinator(coordinator, addresses)
 
 
-def edit_coordinator(
+def _edit_coordinator(
     found: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator, addresses: AdvertisedAddresses
 ) -> None:
     """A coordinator that has no listener is not available to this client: it says so, and the client asks

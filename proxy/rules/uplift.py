@@ -17,7 +17,7 @@ from protocol.api import request_header_version
 from protocol.codec import codec, request_type, response_type
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.heads import INCOMPLETE, LENGTH_BYTES, request_body
+from protocol.heads import INCOMPLETE, LENGTH_BYTES
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -34,7 +34,7 @@ from protocol.messages import (
 from protocol.places import Place
 from protocol.steps import Position
 from proxy.rules.api_versions import ranges
-from proxy.rules.errand import Ask, Errand, ask
+from proxy.rules.errand import Ask, Errand, ask, whole_request
 from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Rewrite, Splice, Wait
 from proxy.rules.uplift_rule import Kind, Route, beyond
 
@@ -176,12 +176,8 @@ def _translate(plan: Plan) -> Admit:
     codec_ = codec(request_type(plan.api_key), plan.version)
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        if not complete:
-            return WAIT
-        body = request_body(data, frame, end, flexible=plan.flexible_request)
-        if body == INCOMPLETE:
-            return WAIT
-        return Admission(errand=_translated(caller, plan, codec_.decode(data, body, end)))
+        request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
+        return WAIT if request is None else Admission(errand=_translated(caller, plan, request))
 
     return admit
 
