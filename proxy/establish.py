@@ -20,6 +20,7 @@ from proxy.counters import Counters
 from proxy.listeners import OVERLOAD
 from proxy.reasons import CloseReason
 from proxy.repeats import Repeats
+from proxy.session.session import ANONYMOUS
 from proxy.transport import sockets
 
 log = structlog.get_logger("weir")
@@ -41,6 +42,8 @@ class Client(NamedTuple):
     peer: Address
     host: str
     """Where it has reached Weir."""
+    user: str = ANONYMOUS
+    """Who its certificate says it is."""
 
 
 StartRelay: TypeAlias = Callable[[Client, socket.socket, int | None], None]

@@ -21,6 +21,7 @@ from proxy.quota_book import QuotaBook
 from proxy.reasons import BY_PEERS, CloseReason
 from proxy.repeats import Repeats
 from proxy.rules.cluster_state import ClusterState
+from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plans import Plans
 from proxy.session.session import Session, SessionLimits
 from proxy.transport.reactor import BUFFER_BYTES, Reactor
@@ -37,6 +38,8 @@ class Server:
         self.config = config
         self.counters = Counters()
         self.quotas = quotas
+        self.management: Management = Unmanaged()
+        """Who may describe and alter quotas over the wire; set it before `serve`."""
         self.book = AddressBook(config.ports, self._open_broker_listener)
         self._reactor = reactor
         self._plans = Plans(
@@ -155,9 +158,11 @@ class Server:
                 self._run_soon(self._ended.set)
 
         host = self.config.settings.advertised_host or client.host
-        self._relays.add(Relay(self._reactor, client.sock, broker, self._session(node_id, host), ended))
+        self._relays.add(
+            Relay(self._reactor, client.sock, broker, self._session(node_id, host, client), ended)
+        )
 
-    def _session(self, node_id: int | None, host: str) -> Session:
+    def _session(self, node_id: int | None, host: str, client: Client) -> Session:
         return Session(
             plans=self._plans,
             quotas=self.quotas.of(node_id),
@@ -166,6 +171,9 @@ class Server:
             limits=self._limits,
             hold=self.config.settings.throttle_mode == "hold",
             node_id=node_id,
+            user=client.user,
+            peer=str(client.peer),
+            management=self.management,
         )
 
     def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:

@@ -9,7 +9,7 @@ their limits; a session asks these for its `Budget`, and charges it.
 """
 
 from quotas.budgets import BrokerQuotas, Budget, ClientQuotas, Payers
-from quotas.entities import DEFAULT, Entity, Tags
+from quotas.entities import DEFAULT, Entity, Prefix, Tags
 from quotas.mutations import MutationBudget, MutationCharge
 from quotas.quota_file import QuotaFileError, parse, render
 from quotas.table import QuotaKey, QuotaTable
@@ -23,6 +23,7 @@ __all__ = [
     "MutationBudget",
     "MutationCharge",
     "Payers",
+    "Prefix",
     "QuotaFileError",
     "QuotaKey",
     "QuotaTable",

@@ -36,23 +36,47 @@ Name: TypeAlias = str | Literal[Default.DEFAULT]
 """A name, not empty, or the default."""
 
 
+class Prefix(NamedTuple):
+    """Every client-id that begins with `start`: one budget for all of them. Weir's own, not Kafka's."""
+
+    start: str
+
+
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Whom a quota is set for. A part that is None is not part of the entity."""
+    """Whom a quota is set for. A part that is None is not part of the entity.
+
+    An IP address (of connections, KIP-612) and a topic (Weir's own) stand alone.
+    """
 
     user: Name | None = None
-    client_id: Name | None = None
+    client_id: Name | Prefix | None = None
+    ip: Name | None = None
+    topic: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError if there is no part, or an empty one."""
-        if self.user is None and self.client_id is None:
-            raise ValueError("an entity needs a user, a client-id, or both")
-        if "" in (self.user, self.client_id):
+        """Raise ValueError if there is no part, an empty one, or a combination that cannot be."""
+        client = [part for part in (self.user, self.client_id) if part is not None]
+        alone = [part for part in (self.ip, self.topic) if part is not None]
+        if not client and not alone:
+            raise ValueError("an entity needs a user, a client-id, or both; or an ip; or a topic")
+        if len(alone) > 1 or (alone and client):
+            raise ValueError("an ip, and a topic, stand alone")
+        if "" in (*client, *alone) or Prefix("") in client:
             raise ValueError("an entity's names must not be empty")
 
     def __str__(self) -> str:
         """Such as `user alice, client-id <default>`."""
-        parts = (("user", self.user), ("client-id", self.client_id))
+        parts: tuple[tuple[str, Name | None], ...]
+        if isinstance(self.client_id, Prefix):
+            parts = (("user", self.user), ("client-id prefix", self.client_id.start))
+        else:
+            parts = (
+                ("user", self.user),
+                ("client-id", self.client_id),
+                ("ip", self.ip),
+                ("topic", self.topic),
+            )
         return ", ".join(
             f"{kind} {part.value if isinstance(part, Default) else part}"
             for kind, part in parts
@@ -134,6 +158,8 @@ class Limits:
         """Take each entity's value."""
         values: dict[Level, dict[tuple[str, str], float]] = {level: {} for level in LEVELS}
         for entity, value in quotas:
+            if isinstance(entity.client_id, Prefix):
+                continue
             level = Level(Part.of(entity.user), Part.of(entity.client_id))
             values[level][_plain(entity.user), _plain(entity.client_id)] = value
         self._rungs = tuple(

@@ -28,7 +28,7 @@ import tomllib
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from quotas.entities import DEFAULT, Default, Entity, Name
+from quotas.entities import DEFAULT, Default, Entity, Name, Prefix
 from quotas.table import Quota, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _shown(value: object) -> str:
 def _lines(entity: Entity, rates: dict[QuotaKey, float]) -> Iterable[str]:
     yield f"[[{ENTRY}]]"
     for key, name in zip(NAME_KEYS, (entity.user, entity.client_id), strict=True):
-        if name is not None:
+        if name is not None and not isinstance(name, Prefix):
             yield f"{key} = {_quoted(_written(key, name))}"
     for quota_key, rate in rates.items():
         if quota_key not in QUOTA_KEYS.values():

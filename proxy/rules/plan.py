@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
+from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Errand
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from proxy.addresses import AdvertisedAddresses
     from proxy.reasons import CloseReason
     from proxy.rules.cluster_state import ClusterState
+    from proxy.rules.management import Management
     from quotas import BrokerQuotas, Budget, Payers
 
 
@@ -66,7 +68,18 @@ class Caller(Protocol):
 
     @property
     def user(self) -> str:
-        """The name of its principal."""
+        """The name of its principal: of what the broker, or the check of a certificate, has accepted."""
+
+    def become(self, user: str) -> None:
+        """Go on as another principal; what was looked up for the old one is forgotten."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address, for people."""
+
+    @property
+    def management(self) -> Management:
+        """Who may see and change the quotas, and how that is done."""
 
     @property
     def quotas(self) -> BrokerQuotas:
@@ -128,6 +141,8 @@ class Admission(NamedTuple):
     """
     reply: bytes | None = None
     """A whole response frame of Weir's own; the request, which must be complete, is not forwarded."""
+    deferred: Deferred | None = None
+    """A response of Weir's own that comes later; the request, which must be complete, is not forwarded."""
     errand: Errand | None = None
     """What to do before, or instead of, forwarding the request; its client-id must be here."""
     again: bool = False

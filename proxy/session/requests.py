@@ -73,7 +73,7 @@ class Requests:
                 plan.requests += 1
                 in_flight.append((correlation_id, plan, None, 0))
                 may_go = len(in_flight) < most
-            elif admission.reply is None and admission.errand is None:
+            elif admission.reply is None and admission.errand is None and admission.deferred is None:
                 self._arrived(correlation_id, plan, admission, length)
                 may_go = not session.blocked(now_ms)
             else:
@@ -119,8 +119,8 @@ class Requests:
                 session.alone = True
 
     def _instead(self, plan: Plan, admission: Admission, data: bytearray, frame: int, stop: int) -> int:
-        """Answer the request `data[frame:stop]` in the broker's place, or run an errand; return how far it is
-        consumed.
+        """Answer the request `data[frame:stop]` in the broker's place, now or later, or run an errand; return
+        how far it is consumed.
         """
         session = self._session
         if admission.errand is not None:
@@ -128,6 +128,9 @@ class Requests:
         elif admission.reply is not None:
             (*_rest, correlation_id) = _unpack(data, frame)
             session.reply(correlation_id, admission.reply)
+        elif admission.deferred is not None:
+            (*_rest, correlation_id) = _unpack(data, frame)
+            session.defer(correlation_id, admission.deferred)
         if admission.again:
             session.attention = True
             return frame

@@ -15,6 +15,7 @@ from protocol.heads import (
     response_body,
 )
 from proxy.reasons import CloseReason
+from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.plan import ERRAND, LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
 from quotas import Payers
@@ -76,17 +77,8 @@ class Responses:
         if position > start:
             session.to_client.append(view[start:position])
         if not session.response_rest_bytes:
-            self._answered()
+            session.answered()
         return position
-
-    def _answered(self) -> None:
-        """What came from the broker ends with a whole frame: what waited for that may go on."""
-        session = self._session
-        session.send_local()
-        if not session.in_flight:
-            session.alone = False
-            if session.draining:
-                session.attention = True
 
     def _finish_response(self, data: bytearray, view: memoryview, end: int) -> int:
         """Pass on the rest, or more of it, of a response that is being streamed, and own replies that waited
@@ -159,7 +151,9 @@ class Responses:
             self._session.violate(CloseReason.RESPONSE_MALFORMED, "the response ends within a field")
         return WAIT
 
-    def _settle(self, plan: Plan, payers: Payers | bytes | Run | None, until_ms: int, length: int) -> int:
+    def _settle(
+        self, plan: Plan, payers: Payers | bytes | Deferred | Run | None, until_ms: int, length: int
+    ) -> int:
         """Charge what the response costs; return the throttle time to report, in ms."""
         session = self._session
         if payers is not None:

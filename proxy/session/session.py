@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
 from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
+from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
+from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import ERRAND, LOCAL, Admission, Plan
 from quotas import Payers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
@@ -45,7 +47,7 @@ NOBODY: Final = Payers(None, None)
 REMEMBERED_BYTES_MAX: Final = 1024
 """Names are rarely longer, and each session keeps them: a client-id may have 32 KB."""
 
-InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | Run | None, int]
+InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | Deferred | Run | None, int]
 """(correlation id, plan, payers; for a LOCAL plan the reply, for ERRAND its run; end of the throttle in ms or
 0).
 """
@@ -107,10 +109,13 @@ class Session:
         "hold",
         "in_flight",
         "limits",
+        "management",
         "muted_until_ms",
         "node_id",
         "now_ms",
+        "on_wake",
         "payers",
+        "peer",
         "plans",
         "postponed",
         "precedent",
@@ -134,16 +139,23 @@ class Session:
         limits: SessionLimits,
         hold: bool = False,
         node_id: int | None = None,
+        user: str = ANONYMOUS,
+        peer: str = "",
+        management: Management | None = None,
     ) -> None:
         """Make the session of a new connection.
 
         `quotas` are those of the broker behind it, `node_id` its id if known, `addresses` what this client is
         told about brokers' addresses, `hold` delays throttled responses instead of muting after them (as
-        brokers did before KIP-219).
+        brokers did before KIP-219), `user` is who the client's certificate says it is, `peer` its address.
         """
         self.addresses = addresses
         self.node_id = node_id
-        self.user = ANONYMOUS
+        self.user = user
+        self.peer = peer
+        self.management = management or Unmanaged()
+        self.on_wake: Callable[[], None] | None = None
+        """Called when something has come to be sent though nothing was read."""
         self.to_broker: list[memoryview | bytes] = []
         self.to_client: list[memoryview | bytes] = []
         self.muted_until_ms = 0
@@ -282,6 +294,33 @@ class Session:
         self.in_flight.append((correlation_id, LOCAL, frame, 0))
         self.send_local()
 
+    def defer(self, correlation_id: int, deferred: Deferred) -> None:
+        """Answer a request in the broker's place, once the answer is there; take no request meanwhile."""
+        deferred.on_arrival(self.wake)
+        self.in_flight.append((correlation_id, LOCAL, deferred, 0))
+        self.alone = True
+
+    def wake(self) -> None:
+        """Something that was waited for elsewhere is here: have it sent, and go on."""
+        self.answered()
+        self.attention = True
+        if self.on_wake is not None:
+            self.on_wake()
+
+    def answered(self) -> None:
+        """What came from the broker ends with a whole frame: what waited for that may go on."""
+        self.send_local()
+        if not self.in_flight:
+            self.alone = False
+            if self.draining:
+                self.attention = True
+
+    def become(self, user: str) -> None:
+        """Go on as another principal; what was looked up for the old one is forgotten."""
+        self.user = user
+        self.precedent = None
+        self._client_id, self._generation = b"", -1
+
     def begin(self, run: Run) -> None:
         """Ask an errand's first question, behind what `to_broker` holds; no request is taken meanwhile."""
         question = run.begin()
@@ -307,8 +346,13 @@ class Session:
         """Move replies of our own that have become the oldest outstanding response to the client's output."""
         in_flight = self.in_flight
         while in_flight and in_flight[0][1] is LOCAL and not self.response_rest_bytes:
-            reply = in_flight.popleft()[2]
+            reply = in_flight[0][2]
+            if isinstance(reply, Deferred):
+                reply = reply.frame
+                if reply is None:
+                    return
             assert isinstance(reply, bytes)
+            in_flight.popleft()
             self.to_client.append(reply)
 
     def violate(self, reason: CloseReason, detail: str) -> None:

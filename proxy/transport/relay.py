@@ -67,6 +67,7 @@ class Relay:
         self._linger_until_ms = 0
         self._timer: Timer | None = None
         self._timer_ms = 0
+        session.on_wake = self._woken
         reactor.register(self._client.fd, READ, self._client_ready)
         reactor.register(self._broker.fd, READ, self._broker_ready)
 
@@ -92,6 +93,17 @@ class Relay:
             side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
         self._on_end(self, reason, detail)
+
+    def _woken(self) -> None:
+        """The session has something to send though nothing was read."""
+        if self._closed:
+            return
+        try:
+            self._flush()
+        except Exception as error:  # noqa: BLE001  # see _failed
+            self._failed(error)
+            return
+        self._settle()
 
     # Readiness
 
@@ -219,6 +231,10 @@ class Relay:
         else:
             side.kept = bytes(view[consumed:end]) if consumed < end else b""
             side.own = None
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what the session says is to be sent."""
         session = self.session
         if session.to_broker:
             segments, session.to_broker = session.to_broker, []

@@ -1,0 +1,31 @@
+"""A quota store: where the table comes from, where changes go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from proxy.rules.management import Changes
+from quotas import QuotaTable
+
+
+class StoreError(Exception):
+    """The store cannot be read or written now; its text is one line that says why and what to do."""
+
+
+class QuotaStore(Protocol):
+    """Where quotas live. Its methods are awaited in Trio tasks; slow work is theirs to put into threads."""
+
+    name: str
+    """For logs and metrics, such as `file`."""
+
+    async def load(self) -> QuotaTable:
+        """Return all that is stored. Raises StoreError."""
+
+    async def alter(self, changes: Changes) -> QuotaTable:
+        """Store the changes, durably, and return all that is stored then. Raises StoreError."""
+
+    async def follow(
+        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
+    ) -> None:
+        """Call `changed` with each new table until cancelled, and `failed` while there is none to be had."""
