@@ -16,16 +16,11 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from proxy.addresses import Address, PortRange
+from proxy.config_error import ConfigError as ConfigError
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 BROKER_PORTS = 100
 """How many ports brokers are given when --broker-ports does not say."""
-
-
-class ConfigError(Exception):
-    """Configuration or surroundings that Weir cannot start with; its text is one line that says what to
-    do.
-    """
 
 
 def _key(description: str) -> msgspec.Meta:

@@ -1,0 +1,28 @@
+"""Principals as configuration names them: `User:alice;User:bob`, as in Kafka's `super.users`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.config_error import ConfigError
+
+_TYPE: Final = "User:"
+
+
+def parse_principals(text: str, key: str) -> frozenset[str]:
+    """Return the names, without type, of principals separated by `;`. Raises ConfigError naming `key`.
+
+    A name is taken as it is: it may contain commas, as a certificate's subject does, and colons.
+
+    >>> sorted(parse_principals("User:admin; User:CN=a,O=b", "admins"))
+    ['CN=a,O=b', 'admin']
+    """
+    principals = [part.strip() for part in text.split(";")]
+    return frozenset(_name(principal, key) for principal in principals if principal)
+
+
+def _name(principal: str, key: str) -> str:
+    name = principal.removeprefix(_TYPE)
+    if name == principal or not name:
+        raise ConfigError(f"{key} has {principal!r}, must be User:NAME, several separated by ;")
+    return name
