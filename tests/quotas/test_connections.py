@@ -1,0 +1,128 @@
+"""Connection rates and counts (KIP-612): numbers from kafka-quotas.md 8.4 and by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.connections import ConnectionCounts, ConnectionQuotas
+
+RATE = QuotaKey.CONNECTION_CREATION_RATE
+
+
+def table(**rates: float) -> QuotaTable:
+    """IP rates by address, underscores for dots; `default` for every other address."""
+    named = {DEFAULT if name == "default" else name[1:].replace("_", "."): v for name, v in rates.items()}
+    return QuotaTable({(Entity(ip=ip), RATE): value for ip, value in named.items()})
+
+
+def admitted(quotas: ConnectionQuotas, ip: str, count: int, now_ms: int, listener: int | None = 1) -> int:
+    """How many of so many attempts at one moment are admitted."""
+    return [quotas.admit(listener, ip, now_ms) for _ in range(count)].count(0)
+
+
+def test_five_per_second_are_fifty_at_once_and_the_next_waits_200_ms() -> None:
+    quotas = ConnectionQuotas(table(_10_0_0_1=5))
+    assert admitted(quotas, "10.0.0.1", 50, 0) == 50
+    assert quotas.admit(1, "10.0.0.1", 0) == 200  # rate 5.1 over 10 s
+
+
+def test_who_is_not_admitted_does_not_count() -> None:
+    quotas = ConnectionQuotas(table(default=5))
+    assert admitted(quotas, "10.0.0.1", 1000, 0) == 50
+    assert quotas.ips(1).budget("", "10.0.0.1", 0).charged == 50  # type: ignore[union-attr]  # it was made
+
+
+def test_an_address_that_is_not_admitted_leaves_the_listener_to_others() -> None:
+    quotas = ConnectionQuotas(table(default=1), total_rate=100, listener_rate=100)
+    for _ in range(1000):
+        quotas.arrive(1, 0)
+        quotas.admit(1, "10.0.0.1", 0)
+    budget = quotas.total
+    assert budget is not None
+    assert budget.charged == 10
+    assert dict(quotas.listeners())[1].charged == 10
+
+
+def test_a_named_address_beats_the_default_and_others_have_a_budget_each() -> None:
+    quotas = ConnectionQuotas(table(default=1, _10_0_0_1=5))
+    assert admitted(quotas, "10.0.0.1", 100, 0) == 50
+    assert admitted(quotas, "10.0.0.2", 100, 0) == 10
+    assert admitted(quotas, "::1", 100, 0) == 10
+
+
+def test_a_listener_is_a_broker_with_rates_of_its_own() -> None:
+    quotas = ConnectionQuotas(table(default=1))
+    assert admitted(quotas, "10.0.0.1", 100, 0, listener=1) == 10
+    assert admitted(quotas, "10.0.0.1", 100, 0, listener=2) == 10
+    assert admitted(quotas, "10.0.0.1", 100, 0, listener=None) == 10
+
+
+def test_without_limits_everybody_is_admitted_at_once() -> None:
+    quotas = ConnectionQuotas()
+    assert admitted(quotas, "10.0.0.1", 10_000, 0) == 10_000
+    assert {quotas.arrive(1, 0) for _ in range(10_000)} == {0}
+
+
+def test_the_longer_of_both_waits_counts_and_none_is_longer_than_a_window() -> None:
+    quotas = ConnectionQuotas(total_rate=10, listener_rate=5)
+    assert [quotas.arrive(1, 0) for _ in range(51)][-1] == 200  # of the listener: 51 / 5 - 10 s
+    waits = [quotas.arrive(1, 0) for _ in range(1000)]
+    assert waits[-1] == 1000
+    assert quotas.arrive(2, 0) == 1000  # the process is over its limit, this listener is not
+
+
+def test_a_changed_rate_counts_what_was_used() -> None:
+    quotas = ConnectionQuotas(table(default=5))
+    assert admitted(quotas, "10.0.0.1", 40, 0) == 40
+    quotas.update(table(default=2))
+    assert quotas.admit(1, "10.0.0.1", 0) == 1000  # 41 / 2 - 10 s, but a window at most
+    quotas.update(QuotaTable())
+    assert admitted(quotas, "10.0.0.1", 1000, 0) == 1000
+
+
+def test_client_quotas_are_no_connection_quotas() -> None:
+    other = QuotaTable({(Entity(client_id=DEFAULT), QuotaKey.PRODUCER_BYTE_RATE): 1})
+    assert admitted(ConnectionQuotas(other), "10.0.0.1", 1000, 0) == 1000
+
+
+@given(
+    rate=st.integers(1, 50),
+    gaps_ms=st.lists(st.integers(0, 3000), min_size=1, max_size=300),
+)
+def test_no_address_gets_more_than_its_rate_and_its_burst(rate: int, gaps_ms: list[int]) -> None:
+    quotas = ConnectionQuotas(table(default=rate))
+    now_ms, let_in = 0, []
+    for gap_ms in gaps_ms:
+        now_ms += gap_ms
+        if not quotas.admit(1, "10.0.0.1", now_ms):
+            let_in.append(now_ms)
+    for end_ms in let_in:
+        within = sum(1 for at_ms in let_in if end_ms - 10_000 < at_ms <= end_ms)
+        assert within <= rate * 11  # the window is 10 to 11 s long
+
+
+def test_counts_per_address_with_overrides() -> None:
+    counts = ConnectionCounts(2, {"::1": 1, "10.0.0.9": 0})
+    assert [counts.open("10.0.0.1") for _ in range(3)] == [True, True, False]
+    assert [counts.open("::1") for _ in range(2)] == [True, False]
+    assert not counts.open("10.0.0.9")
+    counts.close("10.0.0.1")
+    assert counts.of("10.0.0.1") == 1
+    assert counts.open("10.0.0.1")
+
+
+def test_without_a_number_there_is_no_limit_but_that_of_an_override() -> None:
+    counts = ConnectionCounts(overrides={"10.0.0.1": 1})
+    assert all(counts.open("10.0.0.2") for _ in range(100))
+    assert [counts.open("10.0.0.1") for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.1", "::1"])
+def test_an_address_without_connections_is_not_remembered(ip: str) -> None:
+    counts = ConnectionCounts(1)
+    counts.open(ip)
+    counts.close(ip)
+    assert not counts._open  # memory is the point
