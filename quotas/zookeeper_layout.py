@@ -1,0 +1,172 @@
+"""Quotas as brokers up to 3.9 keep them in ZooKeeper: znodes in, quotas out (KIP-55, KIP-124, KIP-612).
+
+    /config/users/<user>                        a user's
+    /config/users/<user>/clients/<client-id>    a client-id's of that user
+    /config/clients/<client-id>                 a client-id's, whoever the user is
+    /config/ips/<ip>                            an address's
+
+Names are percent-encoded (`Sanitizer`); `<default>` is the default. A node holds
+`{"version": 1, "config": {"producer_byte_rate": "1024"}}`, its values strings.
+
+Users' SCRAM credentials stand in the same nodes (`SCRAM-SHA-256`, `SCRAM-SHA-512`). They are counted, and
+not even decoded; no value that is not a quota's gets into a reason.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from quotas.entities import DEFAULT, Entity, Name
+from quotas.imported import Imported
+from quotas.names import sanitize
+from quotas.table import QuotaKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CONFIG: Final = "/config"
+USERS: Final = f"{CONFIG}/users"
+CLIENTS: Final = f"{CONFIG}/clients"
+IPS: Final = f"{CONFIG}/ips"
+OF_A_USER: Final = "clients"
+"""The child of a user's node whose children are client-ids of that user."""
+
+Node: TypeAlias = tuple[str, bytes | None]
+"""A znode's path, below Kafka's chroot, and what it holds."""
+
+_QUOTA_KEYS: Final = frozenset(key.value for key in QuotaKey)
+_CREDENTIALS: Final = "SCRAM-"
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_ESCAPES: Final = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*")
+_SHOWN_MAX: Final = 60
+
+
+class _NodeError(ValueError):
+    """Why a node, or a value, cannot be read."""
+
+
+class _Content(msgspec.Struct):
+    """What a node holds; its values undecoded."""
+
+    config: dict[str, msgspec.Raw] = {}
+
+
+class ZooKeeperQuotas(Imported):
+    """Quotas out of znodes."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        super().__init__()
+        self.nodes = 0
+        """How many were read."""
+        self.credentials = 0
+        """How many SCRAM credentials stood in them."""
+        for path, content in nodes:
+            self.read(path, content)
+
+    def read(self, path: str, content: bytes | None) -> None:
+        """Take the quotas of one node."""
+        self.nodes += 1
+        try:
+            entity = entity_at(path)
+            config = _config(content)
+        except _NodeError as error:
+            self.skip(path, None, str(error))
+            return
+        for key, written in config.items():
+            self._read(path, entity, key, written)
+
+    def _read(self, path: str, entity: Entity, key: str, written: msgspec.Raw) -> None:
+        if key.upper().startswith(_CREDENTIALS):
+            self.credentials += 1
+        elif key not in _QUOTA_KEYS:
+            self.skip(path, _shown(key), "no quota that Weir knows")
+        elif (key == QuotaKey.CONNECTION_CREATION_RATE.value) != (entity.ip is not None):
+            self.skip(
+                path, key, f"no quota of {'an ip' if entity.ip is not None else 'users and client-ids'}"
+            )
+        else:
+            try:
+                self.take(path, entity, key, _number(written))
+            except _NodeError as error:
+                self.skip(path, key, str(error))
+
+
+def entity_at(path: str) -> Entity:
+    """Whose quotas a node holds. Raises ValueError if it is no such node, or none that brokers heed."""
+    match path.split("/"):
+        case ["", "config", "users", user]:
+            return Entity(user=_user(user))
+        case ["", "config", "users", user, "clients", client_id]:
+            return Entity(user=_user(user), client_id=_name(client_id))
+        case ["", "config", "clients", client_id]:
+            return Entity(client_id=_name(client_id))
+        case ["", "config", "ips", ip]:
+            return Entity(ip=_ip(ip))
+        case _:
+            raise _NodeError("no node of a user, a client-id or an ip")
+
+
+def _user(written: str) -> Name:
+    """Brokers compare users by what is written in the path: only Kafka's own way to write a name counts."""
+    name = _name(written)
+    if name is not DEFAULT and sanitize(name) != written:
+        raise _NodeError(f"brokers do not heed this node: they write this user as {sanitize(name)}")
+    return name
+
+
+def _ip(written: str) -> Name:
+    name = _name(written)
+    if name is DEFAULT:
+        return name
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        raise _NodeError("no IP address: set this quota for the addresses of that host") from None
+
+
+def _name(written: str) -> Name:
+    """A name as Java's URLDecoder reads it."""
+    if written == DEFAULT.value:
+        return DEFAULT
+    if not written:
+        raise _NodeError("its name is empty")
+    if not _ESCAPES.fullmatch(written):
+        raise _NodeError("its name is not percent-encoded: after % come two hexadecimal digits")
+    try:
+        return unquote_plus(written, errors="strict")
+    except UnicodeDecodeError:
+        raise _NodeError("its name is not percent-encoded UTF-8") from None
+
+
+def _config(content: bytes | None) -> dict[str, msgspec.Raw]:
+    if not content:
+        return {}
+    try:
+        return msgspec.json.decode(content, type=_Content).config
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # neither tells what stands there
+        what = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise _NodeError(f"cannot be read: {what}") from None
+
+
+def _number(written: msgspec.Raw) -> float:
+    """A quota's value: a string; a number as well, where a person wrote it."""
+    try:
+        value = msgspec.json.decode(written, type=str | int | float)
+    except msgspec.DecodeError:
+        raise _NodeError("neither a number nor a string with one") from None
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        raise _NodeError(f"{_shown(value)!a} is no number")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."

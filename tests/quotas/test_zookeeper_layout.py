@@ -1,0 +1,196 @@
+"""Znodes of quotas: what they say by Kafka's layout is imported, what cannot be is listed with its path.
+
+Layout and names are written here by hand, from KIP-55, KIP-124, KIP-612 and `/config` of a real 2.8.2 cluster
+(tests/integration/test_import.py compares with that one).
+"""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.entities import Default, Name
+from quotas.zookeeper_layout import ZooKeeperQuotas
+
+PRODUCE, FETCH, MUTATE = (
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.CONTROLLER_MUTATION_RATE,
+)
+
+
+def node(**config: object) -> bytes:
+    return json.dumps({"version": 1, "config": config}).encode()
+
+
+def found(path: str, content: bytes | None) -> dict[tuple[Entity, QuotaKey], float]:
+    """What one node says, with nothing skipped."""
+    quotas = ZooKeeperQuotas([(path, content)])
+    assert quotas.skipped == []
+    return quotas.values
+
+
+def refused(path: str, content: bytes | None) -> str:
+    """The one line that says why a node, or what it holds, is left out."""
+    quotas = ZooKeeperQuotas([(path, content)])
+    assert quotas.values == {}
+    (line,) = map(str, quotas.skipped)
+    assert line.startswith(f"{path}: ")
+    return line.removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "entity"),
+    [
+        ("/config/users/alice", Entity(user="alice")),
+        ("/config/users/%3Cdefault%3E/clients/a", None),
+        ("/config/users/<default>", Entity(user=DEFAULT)),
+        ("/config/users/alice/clients/app", Entity(user="alice", client_id="app")),
+        ("/config/users/alice/clients/<default>", Entity(user="alice", client_id=DEFAULT)),
+        ("/config/users/<default>/clients/app", Entity(user=DEFAULT, client_id="app")),
+        ("/config/users/<default>/clients/<default>", Entity(user=DEFAULT, client_id=DEFAULT)),
+        ("/config/clients/app", Entity(client_id="app")),
+        ("/config/clients/<default>", Entity(client_id=DEFAULT)),
+        ("/config/users/CN%3Da%2CO%3Db%20c", Entity(user="CN=a,O=b c")),
+        ("/config/users/%7E%2A%C3%BC", Entity(user="~*ü")),
+        ("/config/clients/a%2Fb", Entity(client_id="a/b")),
+        ("/config/clients/a+b%3d", Entity(client_id="a b=")),
+    ],
+)
+def test_paths(path: str, entity: Entity | None) -> None:
+    content = node(producer_byte_rate="1024")
+    if entity is None:
+        assert "cannot be told from the default" in refused(path, content)
+    else:
+        assert found(path, content) == {(entity, PRODUCE): 1024.0}
+
+
+def test_each_key_and_how_numbers_are_written() -> None:
+    written = node(producer_byte_rate=" 1024 ", consumer_byte_rate=2048, controller_mutation_rate="5.50")
+    entity = Entity(user="alice")
+    assert found("/config/users/alice", written) == {
+        (entity, PRODUCE): 1024.0,
+        (entity, FETCH): 2048.0,
+        (entity, MUTATE): 5.5,
+    }
+
+
+def test_the_largest_long_stays_an_entry() -> None:
+    values = found("/config/clients/app", node(producer_byte_rate="9223372036854775807"))
+    assert values == {(Entity(client_id="app"), PRODUCE): float(2**63 - 1)}
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"version":1,"config":{}}', b'{"version":1}'])
+def test_nodes_without_quotas(content: bytes | None) -> None:
+    assert found("/config/users/alice", content) == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "words"),
+    [
+        ("/config/users/alice", b"{", "cannot be read: Input data was truncated"),
+        ("/config/users/alice", b"[1]", "cannot be read: Expected `object`, got `array`"),
+        ("/config/users/alice", b'{"config": 3}', "cannot be read: Expected `object`, got `int`"),
+        ("/config/users/alice", b'{"config": {"\xff": "1"}}', "cannot be read: "),
+        ("/config/users/alice", node(producer_byte_rate="many"), "producer_byte_rate: 'many' is no number"),
+        ("/config/users/alice", node(producer_byte_rate="1_000"), "producer_byte_rate: '1_000' is no number"),
+        ("/config/users/alice", node(producer_byte_rate="nan"), "producer_byte_rate: 'nan' is no number"),
+        ("/config/users/alice", node(producer_byte_rate=["1"]), "producer_byte_rate: neither a number nor"),
+        ("/config/users/alice", node(producer_byte_rate="0"), "must be a finite number above 0"),
+        ("/config/users/alice", node(producer_byte_rate="-1"), "must be a finite number above 0"),
+        ("/config/users/alice", node(controller_mutation_rate="1e999"), "must be a finite number above 0"),
+        ("/config/users/alice", node(consumer_byte_rate=10**400), "consumer_byte_rate: "),
+        ("/config/users/alice", node(consumer_byte_rate="1.5"), "it must be a whole number of bytes/s"),
+        ("/config/users/alice", node(bytes="1"), "bytes: no quota that Weir knows"),
+        ("/config/users/alice", node(connection_creation_rate="1"), "no quota of users and client-ids"),
+        ("/config/ips/10.0.0.1", node(producer_byte_rate="1"), "no quota of an ip"),
+        ("/config/ips/kafka-client.example", node(connection_creation_rate="1"), "no IP address"),
+        ("/config/users/", node(), "its name is empty"),
+        ("/config/users/100%", node(), "its name is not percent-encoded: "),
+        ("/config/clients/%FF", node(), "its name is not percent-encoded UTF-8"),
+        ("/config/users/a%3db", node(), "brokers do not heed this node: they write this user as a%3Db"),
+        ("/config/users/alice/brokers/1", node(), "no node of a user, a client-id or an ip"),
+        ("/config/topics/alice", node(), "no node of a user, a client-id or an ip"),
+    ],
+)
+def test_what_cannot_be_imported_is_listed(path: str, content: bytes, words: str) -> None:
+    assert words in refused(path, content)
+
+
+def test_what_weir_does_not_enforce_yet_is_listed_and_the_rest_imported() -> None:
+    quotas = ZooKeeperQuotas([("/config/clients/app", node(request_percentage="50", producer_byte_rate="7"))])
+    assert [str(line) for line in quotas.skipped] == [
+        "/config/clients/app: request_percentage: not enforced by Weir yet"
+    ]
+    assert quotas.table == QuotaTable({(Entity(client_id="app"), PRODUCE): 7.0})
+
+
+def test_two_nodes_of_one_entity() -> None:
+    quotas = ZooKeeperQuotas(
+        [
+            ("/config/clients/a%3Db", node(producer_byte_rate="1")),
+            ("/config/clients/a%3db", node(producer_byte_rate="2")),
+        ]
+    )
+    assert quotas.values == {(Entity(client_id="a=b"), PRODUCE): 1.0}
+    assert [line.reason for line in quotas.skipped] == ["there is one for client-id a=b already"]
+
+
+def test_credentials_are_counted_and_appear_nowhere() -> None:
+    scram = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
+    config = {"SCRAM-SHA-256": scram, "SCRAM-SHA-512": scram, "producer_byte_rate": "1024"}
+    nodes = [
+        ("/config/users/alice", node(**config)),
+        ("/config/users/bob", node(**config | {"producer_byte_rate": [scram]})),
+        ("/config/users/carol", node(**config)[:-3]),
+    ]
+    quotas = ZooKeeperQuotas(nodes)
+    assert quotas.values == {(Entity(user="alice"), PRODUCE): 1024.0}
+    assert quotas.credentials == 4, "the third node cannot be read"
+    assert len(quotas.skipped) == 2
+    assert not any("key=" in str(line) or "SCRAM" in str(line) for line in quotas.skipped)
+
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name != "<default>")
+PARTS: st.SearchStrategy[Name] = st.just(DEFAULT) | NAMES
+ENTITIES = st.builds(Entity, user=PARTS, client_id=PARTS | st.none()) | st.builds(Entity, client_id=PARTS)
+VALUES = st.one_of(
+    st.tuples(st.sampled_from([PRODUCE, FETCH]), st.integers(1, 2**53).map(float)),
+    st.tuples(st.just(MUTATE), st.floats(0, 2.0**62, exclude_min=True)),
+)
+
+
+def written(name: Name) -> str:
+    """`Sanitizer.sanitize`: a form's encoding, two of its characters changed."""
+    if isinstance(name, Default):
+        return "<default>"
+    return quote_plus(name, safe="").replace("~", "%7E").replace("+", "%20").replace("*", "%2A")
+
+
+def path_of(entity: Entity) -> str:
+    client_id = "" if entity.client_id is None else f"/clients/{written(name_of(entity.client_id))}"
+    return f"/config/users/{written(entity.user)}{client_id}" if entity.user else f"/config{client_id}"
+
+
+def name_of(part: object) -> Name:
+    assert isinstance(part, str | Default)
+    return part
+
+
+@given(st.dictionaries(ENTITIES, st.dictionaries(st.sampled_from([PRODUCE, FETCH, MUTATE]), VALUES)))
+def test_a_table_comes_back_from_its_znodes(
+    drawn: dict[Entity, dict[QuotaKey, tuple[QuotaKey, float]]],
+) -> None:
+    table = {(entity, key): value for entity, values in drawn.items() for key, value in values.values()}
+    nodes: dict[str, dict[str, str]] = {}
+    for (entity, key), value in table.items():
+        text = str(int(value)) if value.is_integer() else repr(value)
+        nodes.setdefault(path_of(entity), {})[key.value] = text
+    quotas = ZooKeeperQuotas((path, node(**config)) for path, config in nodes.items())
+    assert quotas.skipped == []
+    assert quotas.table == QuotaTable(table)
