@@ -17,6 +17,7 @@ import msgspec
 
 from proxy.addresses import Address, PortRange
 from proxy.config_error import ConfigError as ConfigError
+from proxy.connection_gate import ConnectionRules, connection_rules
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 BROKER_PORTS = 100
@@ -252,6 +253,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ports: PortRange
     quota_file: Path | None
     admin: Address | None
+    connections: ConnectionRules
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
@@ -363,6 +365,7 @@ def _check(settings: Settings) -> Config:
         ports=ports,
         quota_file=Path(settings.quotas) if settings.quotas else None,
         admin=_parse_admin(settings.admin, listen, ports),
+        connections=connection_rules(settings),
     )
 
 

@@ -16,6 +16,7 @@ import trio
 
 from proxy.addresses import Address, AddressBook
 from proxy.config import Config
+from proxy.connection_gate import ConnectionGate
 from proxy.counters import Counters
 from proxy.listeners import OVERLOAD
 from proxy.reasons import CloseReason
@@ -53,9 +54,10 @@ StartRelay: TypeAlias = Callable[[Client, socket.socket, int | None], None]
 class RefusalError(Exception):
     """The client cannot be served."""
 
-    def __init__(self, reason: CloseReason, detail: str) -> None:
+    def __init__(self, reason: CloseReason, detail: str, hold_s: float | None = None) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.hold_s = HOLD_S if hold_s is None else hold_s
 
 
 class Establisher:
@@ -65,6 +67,7 @@ class Establisher:
         self,
         config: Config,
         book: AddressBook,
+        gate: ConnectionGate,
         counters: Counters,
         repeats: Repeats,
         start_relay: StartRelay,
@@ -72,6 +75,7 @@ class Establisher:
         """Share the server's book and counters."""
         self._config = config
         self._book = book
+        self._gate = gate
         self._counters = counters
         self._repeats = repeats
         self._start_relay = start_relay
@@ -83,7 +87,7 @@ class Establisher:
             await self._relay(sock, node_id, peer)
         except RefusalError as refusal:
             self._note(refusal, node_id, peer)
-            await self._close_later(sock)
+            await self._close_later(sock, refusal.hold_s)
         except Exception as error:  # a bug of ours must end nothing but its client
             sock.close()
             self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
@@ -98,6 +102,9 @@ class Establisher:
         counters = self._counters
         if counters.sessions_open >= self._config.settings.connections_max:
             raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
+        denial = self._gate.enter(node_id, peer.host)
+        if denial is not None:
+            raise RefusalError(*denial)
         counters.sessions_open += 1
         relayed = False
         try:
@@ -108,6 +115,7 @@ class Establisher:
         finally:
             if not relayed:
                 counters.sessions_open -= 1
+                self._gate.leave(peer.host)
 
     async def _connect(self, node_id: int | None) -> tuple[socket.socket, int | None]:
         """Connect to a broker, for the bootstrap listener to any. Raises RefusalError."""
@@ -146,12 +154,12 @@ class Establisher:
         }
         self._repeats.note(("refused", node_id, refusal.reason), _refused, details)
 
-    async def _close_later(self, sock: socket.socket) -> None:
+    async def _close_later(self, sock: socket.socket, hold_s: float) -> None:
         with sock:
             if self._held < HELD_MAX:
                 self._held += 1
                 try:
-                    await trio.sleep(HOLD_S)
+                    await trio.sleep(hold_s)
                 finally:
                     self._held -= 1
 

@@ -12,6 +12,7 @@ import structlog
 import trio
 
 from proxy.addresses import Address
+from proxy.connection_gate import ConnectionGate
 from proxy.repeats import Repeats
 from proxy.transport import sockets
 
@@ -29,8 +30,9 @@ RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
 class Listeners:
     """All listening sockets of one server."""
 
-    def __init__(self, repeats: Repeats, run_soon: RunSoon) -> None:
+    def __init__(self, gate: ConnectionGate, repeats: Repeats, run_soon: RunSoon) -> None:
         """`run_soon` has Trio make a call; it is called in the reactor's turns too."""
+        self._gate = gate
         self._repeats = repeats
         self._run_soon = run_soon
         self._sockets: list[socket.socket] = []
@@ -67,11 +69,19 @@ class Listeners:
                 except OSError as error:
                     await self._failed(error)
                 else:
+                    await self._wait_at_gate(client, node_id)
                     nursery.start_soon(receive, client, node_id, Address(peer[0], peer[1]))
-                    await trio.lowlevel.checkpoint()
         finally:
             trio.lowlevel.notify_closing(listening)
             listening.close()
+
+    async def _wait_at_gate(self, client: socket.socket, node_id: int | None) -> None:
+        """Take up a connection above its listener's rate late; those behind it wait in the kernel."""
+        try:
+            await trio.sleep(self._gate.delay_s(node_id))
+        except trio.Cancelled:
+            client.close()
+            raise
 
     async def _failed(self, error: OSError) -> None:
         if error.errno not in OVERLOAD:  # the client gave up before we came: nobody to serve

@@ -6,6 +6,7 @@ Mutations are per cluster, for its controller limits them: one budget, whichever
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -40,6 +41,8 @@ class QuotaBook:
         self.mutations = mutation_rates(controller_num_samples, controller_window_s)
         """The budgets of partition mutations, shared by all brokers."""
         self.mutations.update(table)
+        self.on_update: list[Callable[[QuotaTable], None]] = []
+        """Called with each further table."""
         self.changes = 0
         """How often another table came into force."""
 
@@ -69,6 +72,8 @@ class QuotaBook:
         self.mutations.update(table)
         for quotas in self._brokers.values():
             quotas.update(table)
+        for call in self.on_update:
+            call(table)
 
     def expire(self, now_ms: int) -> int:
         """Forget budgets that were not used for an hour; return how many."""

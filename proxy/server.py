@@ -13,6 +13,7 @@ import trio
 
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.config import Config, ConfigError
+from proxy.connection_gate import ConnectionGate
 from proxy.counters import Counters
 from proxy.establish import Client, Establisher
 from proxy.housekeeping import expire_forever, first_brokers, refresh_forever
@@ -53,8 +54,12 @@ class Server:
             stream_above_bytes=BUFFER_BYTES,
         )
         self._repeats = Repeats(reactor)
-        self._listeners = Listeners(self._repeats, self._run_soon)
-        self._establisher = Establisher(config, self.book, self.counters, self._repeats, self._relay)
+        self.gate = ConnectionGate(config.connections, quotas.table, lambda: reactor.now_ms)
+        quotas.on_update.append(self.gate.quotas.update)
+        self._listeners = Listeners(self.gate, self._repeats, self._run_soon)
+        self._establisher = Establisher(
+            config, self.book, self.gate, self.counters, self._repeats, self._relay
+        )
         self._relays: set[Relay] = set()
         self._stop = trio.Event()
         self._ended = trio.Event()
@@ -152,6 +157,7 @@ class Server:
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
             self._relays.discard(relay)
+            self.gate.leave(client.peer.host)
             self.counters.note_ended(reason, *relay.received_bytes)
             self._say_ended(node_id, client.peer, reason, detail)
             if self._draining and not self._relays:

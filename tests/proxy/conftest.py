@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 from hypothesis import settings
 
+from proxy.run import _single
+from proxy.transport.drivers import monotonic_ms, run_hosting_trio
+from proxy.transport.reactor import Reactor
 from tests.proxy.rigs import Rig, open_descriptors
+from tests.proxy.stage import Script, set_stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,3 +36,24 @@ def new_rig(request: pytest.FixtureRequest) -> Iterator[Callable[..., Rig]]:
         rig.close()
         assert len(rig.ends) == 1
     assert open_descriptors() == before
+
+
+@pytest.fixture(params=["hosting", "in trio"])
+def play(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Runs a script on a stage, driven either way; no descriptor may be left open."""
+
+    def run(script: Script | None, brokers: tuple[int, ...] = (0,), **options: Any) -> None:
+        before = open_descriptors()
+        reactor = Reactor(monotonic_ms)
+        try:
+            if request.param == "hosting":
+                run_hosting_trio(reactor, lambda: set_stage(reactor, script, brokers, options, drive=False))
+            else:
+                trio.run(lambda: set_stage(reactor, script, brokers, options, drive=True))
+        except BaseExceptionGroup as group:
+            raise _single(group) from None
+        finally:
+            reactor.close()
+        assert open_descriptors() <= before
+
+    return run

@@ -36,7 +36,7 @@ from tests.cli.test_run import refused as refused_start
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors
-from tests.proxy.test_server import LONG_S, PING, PONG, until
+from tests.proxy.stage import LONG_S, PING, PONG, until
 from tests.proxy.wire import quota_table
 
 if TYPE_CHECKING:

@@ -6,9 +6,7 @@ import errno
 import math
 import os
 import socket
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,140 +16,24 @@ from structlog.testing import capture_logs
 
 from protocol.messages import (
     FetchRequest,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    MetadataRequest,
-    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
 )
 from proxy import config, establish
 from proxy.addresses import Address
-from proxy.quota_book import QuotaBook, reload_quota_file
+from proxy.quota_book import reload_quota_file
 from proxy.reasons import CloseReason
-from proxy.run import _single
-from proxy.server import Server
 from proxy.transport import sockets
-from proxy.transport.drivers import monotonic_ms, run_hosting_trio, run_in_trio
-from proxy.transport.reactor import Reactor
-from quotas import QuotaTable
+from proxy.transport.drivers import monotonic_ms
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
-from tests.proxy.frames import body_of, framed, request, response
+from tests.proxy.frames import body_of, framed, request
 from tests.proxy.rigs import open_descriptors
+from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.proxy.wire import quota_table
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-METADATA = request(MetadataRequest(topics=None), 9)
-PING, PONG = request(HeartbeatRequest(), 4), response(HeartbeatResponse(), 4)
-LONG_S = 20
-"""No step of a test may take so long."""
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what is only counted; the time limit is the stage's."""
-    while not condition():  # noqa: ASYNC110  # the server has no event for each of its integers
-        await trio.sleep(0.005)
-
-
-@dataclass
-class Stage:
-    """A server, its brokers, and a nursery for more of them."""
-
-    server: Server
-    cluster: FakeCluster
-    nursery: trio.Nursery
-    first_port: int
-    brokers: dict[int, trio.CancelScope]
-    clients: list[Connection] = field(default_factory=list)
-
-    async def connect(self, node_id: int | None = None) -> Connection:
-        """A client of the bootstrap listener, or of a broker's."""
-        port = self.first_port if node_id is None else self.first_port + 1 + node_id
-        self.clients.append(Connection(await trio.open_tcp_stream(HOST, port)))
-        return self.clients[-1]
-
-    async def told(self) -> dict[int, Address]:
-        """What a client's Metadata request is answered."""
-        client = await self.connect()
-        answer = await client.ask(METADATA)
-        await client.stream.aclose()
-        assert answer is not None
-        return {b.node_id: Address(b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
-
-    def port(self, node_id: int) -> Address:
-        """Where clients find a broker."""
-        return Address(HOST, self.first_port + 1 + node_id)
-
-    async def closed(self, reason: CloseReason, times: int = 1) -> None:
-        """Wait until so many connections have ended for this reason."""
-        await until(lambda: self.server.counters.closed[reason] >= times)
-
-
-Script = Callable[[Stage], Awaitable[None]]
-
-
-@pytest.fixture(params=["hosting", "in trio"])
-def play(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Runs a script on a stage, driven either way; no descriptor may be left open."""
-
-    def run(script: Script | None, brokers: tuple[int, ...] = (0,), **options: Any) -> None:
-        before = open_descriptors()
-        reactor = Reactor(monotonic_ms)
-        try:
-            if request.param == "hosting":
-                run_hosting_trio(reactor, lambda: _stage(reactor, script, brokers, options, drive=False))
-            else:
-                trio.run(lambda: _stage(reactor, script, brokers, options, drive=True))
-        except BaseExceptionGroup as group:
-            raise _single(group) from None
-        finally:
-            reactor.close()
-        assert open_descriptors() <= before
-
-    return run
-
-
-async def _stage(
-    reactor: Reactor,
-    script: Script | None,
-    brokers: tuple[int, ...],
-    options: dict[str, Any],
-    *,
-    drive: bool,
-) -> None:
-    with trio.fail_after(LONG_S):
-        async with trio.open_nursery() as nursery:
-            if drive:
-                nursery.start_soon(run_in_trio, reactor)
-            cluster: FakeCluster = options.pop("cluster", None) or FakeCluster()
-            cluster.may_answer.set()
-            scopes = {node_id: await nursery.start(cluster.serve, node_id) for node_id in brokers}
-            first_port = options.pop("first_port", None) or free_range(12)
-            table = options.pop("table", QuotaTable())
-            upstream = ",".join(map(str, cluster.nodes.values())) or f"{HOST}:1"
-            given = {
-                "upstream": upstream,
-                "listen": f"{HOST}:{first_port}",
-                "broker_ports": f"{first_port + 1}-{first_port + 10}",
-                **options,
-            }
-            server = Server(config.load(None, given), reactor, QuotaBook(table))
-            await nursery.start(server.serve)
-            assert script is not None, "the server should not have started"
-            stage = Stage(server, cluster, nursery, first_port, scopes)
-            try:
-                await script(stage)
-            finally:
-                for client in stage.clients:
-                    client.stream.socket.close()
-            nursery.cancel_scope.cancel()
-
-
-Play = Callable[..., None]
-
 
 # Clients and brokers
 

@@ -1,0 +1,112 @@
+"""A whole server between real sockets, in front of fake brokers: where tests of the server play."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataRequest, MetadataResponse
+from proxy import config
+from proxy.addresses import Address
+from proxy.quota_book import QuotaBook
+from proxy.reasons import CloseReason
+from proxy.server import Server
+from proxy.transport.drivers import run_in_trio
+from proxy.transport.reactor import Reactor
+from quotas import QuotaTable
+from tests.kafka.ports import free_range
+from tests.proxy.fake_broker import HOST, Connection, FakeCluster
+from tests.proxy.frames import body_of, request, response
+
+METADATA = request(MetadataRequest(topics=None), 9)
+PING, PONG = request(HeartbeatRequest(), 4), response(HeartbeatResponse(), 4)
+LONG_S = 20
+"""No step of a test may take so long."""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what is only counted; the time limit is the stage's."""
+    while not condition():  # noqa: ASYNC110  # the server has no event for each of its integers
+        await trio.sleep(0.005)
+
+
+@dataclass
+class Stage:
+    """A server, its brokers, and a nursery for more of them."""
+
+    server: Server
+    cluster: FakeCluster
+    nursery: trio.Nursery
+    first_port: int
+    brokers: dict[int, trio.CancelScope]
+    clients: list[Connection] = field(default_factory=list)
+
+    async def connect(self, node_id: int | None = None) -> Connection:
+        """A client of the bootstrap listener, or of a broker's."""
+        port = self.first_port if node_id is None else self.first_port + 1 + node_id
+        self.clients.append(Connection(await trio.open_tcp_stream(HOST, port)))
+        return self.clients[-1]
+
+    async def told(self) -> dict[int, Address]:
+        """What a client's Metadata request is answered."""
+        client = await self.connect()
+        answer = await client.ask(METADATA)
+        await client.stream.aclose()
+        assert answer is not None
+        return {b.node_id: Address(b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
+
+    def port(self, node_id: int) -> Address:
+        """Where clients find a broker."""
+        return Address(HOST, self.first_port + 1 + node_id)
+
+    async def closed(self, reason: CloseReason, times: int = 1) -> None:
+        """Wait until so many connections have ended for this reason."""
+        await until(lambda: self.server.counters.closed[reason] >= times)
+
+
+Script = Callable[[Stage], Awaitable[None]]
+"""What a test does on it."""
+
+
+async def set_stage(
+    reactor: Reactor,
+    script: Script | None,
+    brokers: tuple[int, ...],
+    options: dict[str, Any],
+    *,
+    drive: bool,
+) -> None:
+    """Open the curtain, let the script play, clear everything away."""
+    with trio.fail_after(LONG_S):
+        async with trio.open_nursery() as nursery:
+            if drive:
+                nursery.start_soon(run_in_trio, reactor)
+            cluster: FakeCluster = options.pop("cluster", None) or FakeCluster()
+            cluster.may_answer.set()
+            scopes = {node_id: await nursery.start(cluster.serve, node_id) for node_id in brokers}
+            first_port = options.pop("first_port", None) or free_range(12)
+            table = options.pop("table", QuotaTable())
+            upstream = ",".join(map(str, cluster.nodes.values())) or f"{HOST}:1"
+            given = {
+                "upstream": upstream,
+                "listen": f"{HOST}:{first_port}",
+                "broker_ports": f"{first_port + 1}-{first_port + 10}",
+                **options,
+            }
+            server = Server(config.load(None, given), reactor, QuotaBook(table))
+            await nursery.start(server.serve)
+            assert script is not None, "the server should not have started"
+            stage = Stage(server, cluster, nursery, first_port, scopes)
+            try:
+                await script(stage)
+            finally:
+                for client in stage.clients:
+                    client.stream.socket.close()
+            nursery.cancel_scope.cancel()
+
+
+Play = Callable[..., None]
+"""(script, brokers=(0,), **options of the configuration): runs it."""

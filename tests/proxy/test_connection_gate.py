@@ -1,0 +1,148 @@
+"""The gate: connections late, refused, and counted per address; what the configuration says of it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from proxy import config
+from proxy.config import ConfigError
+from proxy.connection_gate import ConnectionGate, connection_rules, plain_ip
+from proxy.reasons import CloseReason
+from proxy.transport.drivers import monotonic_ms
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from tests.proxy.fake_broker import HOST
+from tests.proxy.stage import PING, PONG, Play, Stage
+
+RATE = QuotaKey.CONNECTION_CREATION_RATE
+
+
+def ip_table(rate: float, ip: str | None = None) -> QuotaTable:
+    return QuotaTable({(Entity(ip=ip or DEFAULT), RATE): rate})
+
+
+def gate(table: QuotaTable | None = None, **settings: object) -> ConnectionGate:
+    rules = connection_rules(config.load(None, {"upstream": "broker:9092", **settings}).settings)
+    return ConnectionGate(rules, table or QuotaTable(), lambda: 0)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("FE80::1%eth0", "fe80::1"),
+    ],
+)
+def test_an_address_has_one_spelling(written: str, meant: str) -> None:
+    assert plain_ip(written) == meant
+
+
+def test_an_ipv4_client_of_a_dual_stack_listener_is_that_ipv4_address() -> None:
+    at = gate(ip_table(1, "10.0.0.1"))
+    denials = [at.enter(None, "::ffff:10.0.0.1") for _ in range(11)]
+    assert denials[:10] == [None] * 10
+    assert denials[10] == (CloseReason.CONNECTION_RATE, "connection_creation_rate of 10.0.0.1", 1.0)
+
+
+def test_a_refused_connection_of_one_too_many_is_said_by_name() -> None:
+    at = gate(max_connections_per_ip=1, max_connections_per_ip_overrides="[::1]:2, 10.0.0.9:0")
+    assert at.enter(None, "10.0.0.1") is None
+    denial = at.enter(1, "10.0.0.1")
+    assert denial is not None
+    assert denial.reason is CloseReason.CONNECTIONS_PER_IP
+    assert [at.enter(None, "::1") is None for _ in range(3)] == [True, True, False]
+    assert at.enter(None, "10.0.0.9") is not None
+    at.leave("10.0.0.1")
+    assert at.enter(1, "10.0.0.1") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max_connection_creation_rate", -1),
+        ("listener_max_connection_creation_rate", -1),
+        ("max_connections_per_ip", -1),
+        ("max_connections_per_ip_overrides", "10.0.0.1"),
+        ("max_connections_per_ip_overrides", "kafka-1:5"),
+        ("max_connections_per_ip_overrides", "::1:5"),
+        ("max_connections_per_ip_overrides", "10.0.0.1:-5"),
+    ],
+)
+def test_bad_configuration_is_one_line_that_names_the_key(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"^{key} .*must") as raised:
+        config.load(None, {"upstream": "broker:9092", key: value})
+    assert "\n" not in str(raised.value)
+
+
+def test_an_address_over_its_rate_is_kept_unread_and_closed(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        for _ in range(10):
+            client = await stage.connect(0)
+            assert await client.ask(PING) == PONG
+        started_ms = monotonic_ms()
+        refused = await stage.connect(0)
+        assert await refused.ask(PING) is None
+        assert monotonic_ms() - started_ms >= 990  # 11 in 10 s at 1 per second: the whole window
+        assert stage.server.counters.closed[CloseReason.CONNECTION_RATE] == 1
+        other = await stage.connect(None)
+        assert await other.ask(PING) == PONG  # the bootstrap listener has a rate of its own
+
+    play(script, table=ip_table(1))
+
+
+def test_a_listener_over_its_rate_takes_connections_late_and_all_of_them(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        started_ms = monotonic_ms()
+        for _ in range(10):
+            assert await (await stage.connect(0)).ask(PING) == PONG
+        assert monotonic_ms() - started_ms < 900
+        assert await (await stage.connect(0)).ask(PING) == PONG
+        assert monotonic_ms() - started_ms >= 990
+
+    play(script, listener_max_connection_creation_rate=1)
+
+
+def test_a_place_is_free_again_when_a_connection_has_ended(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        first = await stage.connect(0)
+        assert await first.ask(PING) == PONG
+        assert await (await stage.connect(0)).ask(PING) is None
+        assert stage.server.counters.closed[CloseReason.CONNECTIONS_PER_IP] == 1
+        await first.stream.aclose()
+        await stage.closed(CloseReason.CLIENT_CLOSED)
+        assert await (await stage.connect(0)).ask(PING) == PONG
+
+    play(script, max_connections_per_ip=1)
+
+
+def test_a_client_whose_broker_is_away_does_not_keep_its_place(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        stage.brokers[1].cancel()
+        for times in (1, 2, 3):
+            await stage.connect(1)
+            await stage.closed(CloseReason.BROKER_UNREACHABLE, times)
+        assert await (await stage.connect(0)).ask(PING) == PONG
+
+    play(script, brokers=(0, 1), max_connections_per_ip=1)
+
+
+def test_another_table_holds_for_the_next_connection(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        for _ in range(15):
+            assert await (await stage.connect(0)).ask(PING) == PONG
+        stage.server.quotas.update(ip_table(1, HOST))
+        assert await (await stage.connect(0)).ask(PING) is None
+        stage.server.quotas.update(QuotaTable())
+        assert await (await stage.connect(0)).ask(PING) == PONG
+
+    play(script, table=ip_table(2))
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_ipv6_and_ipv4_clients_of_one_listener_are_told_apart() -> None:
+    at = gate(ip_table(1, "::1"))
+    assert [at.enter(None, "::1") for _ in range(11)][-1] is not None
+    assert all(at.enter(None, "::ffff:127.0.0.1") is None for _ in range(100))
