@@ -10,6 +10,7 @@ their limits; a session asks these for its `Budget`, and charges it.
 
 from quotas.budgets import BrokerQuotas, Budget, ClientQuotas, Payers
 from quotas.entities import DEFAULT, Entity, Prefix, Tags
+from quotas.limits import Limit, Limits
 from quotas.mutations import MutationBudget, MutationCharge
 from quotas.quota_file import QuotaFileError, parse, render
 from quotas.table import QuotaKey, QuotaTable
@@ -20,6 +21,8 @@ __all__ = [
     "Budget",
     "ClientQuotas",
     "Entity",
+    "Limit",
+    "Limits",
     "MutationBudget",
     "MutationCharge",
     "Payers",

@@ -1,11 +1,16 @@
 """Entities: whom a quota is set for, which of several quotas wins, and who shares a budget (KIP-55).
 
 An entity is a user, a client-id, or a client-id of a user. Each part is a name or the default, which stands
-for every name that has no quota of its own. There are eight such *levels*; the first that has a quota for a
-client decides, and it decides two things at once: the limit, and with whom it is shared. Everyone with equal
-`Tags` draws on one budget.
+for every name that has no quota of its own. A client-id may also be a prefix, which is Weir's own. There are
+eleven such *levels*, Kafka's eight among them; the first that has a quota for a client decides, and it
+decides two things at once: the limit, and with whom it is shared. Everyone with equal `Tags` draws on one
+budget.
 
-A default is a value, never a common pot: clients under the default user's quota have a budget each.
+A default is a value, never a common pot: clients under the default user's quota have a budget each. A prefix
+is a pot: all client-ids that match share one budget. Of several prefixes that match, the longest counts.
+
+A topic's quota is no level: it holds in addition, for all clients of the topic together. Nor is an IP
+address's, which is of connections.
 
 An empty client-id is no client-id. No quota can name it and no default means it: only the levels without a
 client-id apply, whatever else is configured.
@@ -15,12 +20,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from quotas.names import sanitize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Default(Enum):
@@ -85,10 +87,20 @@ class Entity:
 
 
 class Tags(NamedTuple):
-    """Who shares a budget: the names as clients give them; "" where the quota does not distinguish."""
+    """Who shares a budget: the names as clients give them; "" where the quota does not distinguish.
+
+    A prefix has a field of its own: a client-id may be any string, so no spelling of a prefix as a client-id
+    is safe from being one.
+    """
 
     user: str
     client_id: str
+    client_id_prefix: str = ""
+    """The prefix, as the quota table gives it, of all client-ids that share. Then `client_id` is ""."""
+    topic: str = ""
+    """The topic, of a topic's budget. Then all else is ""."""
+    ip: str = ""
+    """The address, of the connections from one. Then all else is ""."""
 
     @property
     def sanitized_user(self) -> str:
@@ -96,127 +108,48 @@ class Tags(NamedTuple):
         return sanitize(self.user)
 
 
-class Limit(NamedTuple):
-    """What applies to a client: a value, and who shares it."""
-
-    value: float
-    tags: Tags
-
-
 class Part(Enum):
     """What a level says about the user, or about the client-id."""
 
     NAMED = "named"
+    PREFIX = "prefix"
+    """Of client-ids only."""
     DEFAULT = "default"
     ABSENT = "absent"
 
     @classmethod
-    def of(cls, name: Name | None) -> Part:
+    def of(cls, name: Name | Prefix | None) -> Part:
         """The part that `name` is in its entity."""
         if name is None:
             return cls.ABSENT
+        if isinstance(name, Prefix):
+            return cls.PREFIX
         return cls.DEFAULT if name is DEFAULT else cls.NAMED
 
 
 class Level(NamedTuple):
-    """A kind of entity. A budget is per name of each part that is not absent."""
+    """A kind of entity. A budget is per name of each part that is not absent, or per prefix."""
 
     user: Part
     client_id: Part
 
+    @classmethod
+    def of(cls, entity: Entity) -> Level:
+        """The level of an entity of clients."""
+        return cls(Part.of(entity.user), Part.of(entity.client_id))
+
 
 LEVELS: Final = (
     Level(Part.NAMED, Part.NAMED),
+    Level(Part.NAMED, Part.PREFIX),
     Level(Part.NAMED, Part.DEFAULT),
     Level(Part.NAMED, Part.ABSENT),
     Level(Part.DEFAULT, Part.NAMED),
+    Level(Part.DEFAULT, Part.PREFIX),
     Level(Part.DEFAULT, Part.DEFAULT),
     Level(Part.DEFAULT, Part.ABSENT),
     Level(Part.ABSENT, Part.NAMED),
+    Level(Part.ABSENT, Part.PREFIX),
     Level(Part.ABSENT, Part.DEFAULT),
 )
-"""In order of precedence."""
-
-
-class _Rung(NamedTuple):
-    """A level that has quotas, made ready for lookup."""
-
-    per_user: bool
-    per_client_id: bool
-    names_user: bool
-    names_client_id: bool
-    values: dict[tuple[str, str], float]
-    """By (user, client-id), "" for a part that is not named."""
-
-
-class Limits:
-    """The limits of one quota key. Immutable; a lookup costs one dict access per level in use."""
-
-    __slots__ = ("_rungs",)
-
-    def __init__(self, quotas: Iterable[tuple[Entity, float]] = ()) -> None:
-        """Take each entity's value."""
-        values: dict[Level, dict[tuple[str, str], float]] = {level: {} for level in LEVELS}
-        for entity, value in quotas:
-            if isinstance(entity.client_id, Prefix):
-                continue
-            level = Level(Part.of(entity.user), Part.of(entity.client_id))
-            values[level][_plain(entity.user), _plain(entity.client_id)] = value
-        self._rungs = tuple(
-            _Rung(
-                level.user is not Part.ABSENT,
-                level.client_id is not Part.ABSENT,
-                level.user is Part.NAMED,
-                level.client_id is Part.NAMED,
-                values[level],
-            )
-            for level in LEVELS
-            if values[level]
-        )
-
-    def resolve(self, user: str, client_id: str) -> Limit | None:
-        """What applies to a client; None if nothing does.
-
-        `user` is the name of its principal, without type; a null client-id is the empty one.
-        """
-        found = self._find(user, client_id)
-        if found is None:
-            return None
-        (per_user, per_client_id, *_), value = found
-        return Limit(value, Tags(user if per_user else "", client_id if per_client_id else ""))
-
-    def named(self, user: str, client_id: str) -> Tags:
-        """The names that the quota which applies gives itself; "" for a part that it leaves to the client."""
-        found = self._find(user, client_id)
-        if found is None:
-            return Tags("", "")
-        rung = found[0]
-        return Tags(user if rung.names_user else "", client_id if rung.names_client_id else "")
-
-    def _find(self, user: str, client_id: str) -> tuple[_Rung, float] | None:
-        for rung in self._rungs:
-            per_user, per_client_id, names_user, names_client_id, values = rung
-            if (per_client_id and not client_id) or (per_user and not user):
-                continue
-            value = values.get((user if names_user else "", client_id if names_client_id else ""))
-            if value is not None:
-                return rung, value
-        return None
-
-    def of(self, tags: Tags) -> float | None:
-        """The value that holds for those who share `tags`; None if no level that shares so has one."""
-        user, client_id = tags
-        for per_user, per_client_id, names_user, names_client_id, values in self._rungs:
-            if per_user == bool(user) and per_client_id == bool(client_id):
-                value = values.get((user if names_user else "", client_id if names_client_id else ""))
-                if value is not None:
-                    return value
-        return None
-
-    def same_as(self, other: Limits) -> bool:
-        """Whether both have the same values for the same entities."""
-        return self._rungs == other._rungs
-
-
-def _plain(name: Name | None) -> str:
-    return name if isinstance(name, str) else ""
+"""In order of precedence. Without the prefixes, they are Kafka's."""

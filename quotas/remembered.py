@@ -1,16 +1,17 @@
 """Under which names a budget is remembered, so that nothing a client names makes memory grow without bound.
 
-Names that the quota table gives are few, and kept as they are. A default quota applies to whatever name a
-client gives: of a long one only its start and its digest are kept, and when there is no room for one budget
-more, all that come without one share the budget of `OTHERS`.
+Names that the quota table gives are few, and kept as they are: prefixes and topics always. A default quota
+applies to whatever name a client gives: of a long one only its start and its digest are kept, and when there
+is no room for one budget more, all that come without one share the budget of `OTHERS`.
 """
 
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from quotas.entities import Tags
+if TYPE_CHECKING:
+    from quotas.entities import Tags
 
 NAME_CHARS_MAX: Final = 255
 """Longer names are shortened. Names that people give are shorter (Kafka allows a topic 249 characters); a
@@ -31,14 +32,18 @@ def names_kept(tags: Tags, named: Tags) -> Tags:
 
     `named` are those of the names in `tags` that the quota table gives.
     """
-    return Tags(named.user or shortened(tags.user), named.client_id or shortened(tags.client_id))
+    return tags._replace(
+        user=named.user or shortened(tags.user), client_id=named.client_id or shortened(tags.client_id)
+    )
 
 
 def names_of_crowd(tags: Tags, named: Tags) -> Tags:
     """Whose budget it is if there is no room for one more: one for all that the same entry of the quota table
     applies to. The same as `tags` if that entry gives all names itself.
     """
-    return Tags(named.user or (tags.user and OTHERS), named.client_id or (tags.client_id and OTHERS))
+    return tags._replace(
+        user=named.user or (tags.user and OTHERS), client_id=named.client_id or (tags.client_id and OTHERS)
+    )
 
 
 def shortened(name: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from enum import Enum
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from quotas.entities import Entity, Limits
+from quotas.entities import Entity
+from quotas.limits import NONE, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,55 +35,101 @@ Quota: TypeAlias = tuple[Entity, QuotaKey]
 
 
 class QuotaTable:
-    """An immutable set of configured quotas. Equal to a table with the same quotas, in whatever order."""
+    """An immutable set of configured quotas. Equal to a table with the same quotas, in whatever order.
 
-    __slots__ = ("_limits", "_values")
+    Enforced entries and shadow entries are independent: an entity may have either, or both. What is enforced
+    does not see the shadow entries. They are laid over the enforced ones to find what would happen if they
+    were enforced: that is counted, and nothing more.
+    """
 
-    def __init__(self, values: Mapping[Quota, float] | None = None) -> None:
+    __slots__ = ("_limits", "_shadow", "_shadow_limits", "_values")
+
+    def __init__(
+        self, values: Mapping[Quota, float] | None = None, shadow: Mapping[Quota, float] | None = None
+    ) -> None:
         """Take a value for each (entity, key). Raises ValueError if one is not a finite number above 0."""
         self._values = dict(values or {})
-        for (entity, key), value in self._values.items():
+        self._shadow = dict(shadow or {})
+        for (entity, key), value in chain(self._values.items(), self._shadow.items()):
             if not 0 < value < math.inf:
                 raise ValueError(f"{key.value} of {entity} must be a finite number above 0, not {value}")
         self._limits: dict[QuotaKey, Limits] = {}
+        self._shadow_limits: dict[QuotaKey, Limits] = {}
 
     @property
     def values(self) -> Mapping[Quota, float]:
-        """Read only: (entity, key) -> value, in the order in which they were configured."""
+        """What is enforced. Read only: (entity, key) -> value, in the order in which they were configured."""
         return MappingProxyType(self._values)
 
+    @property
+    def shadow(self) -> Mapping[Quota, float]:
+        """What is only counted; as `values`."""
+        return MappingProxyType(self._shadow)
+
     def entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
-        """Each entity once, with its values."""
-        grouped: dict[Entity, dict[QuotaKey, float]] = {}
-        for (entity, key), value in self._values.items():
-            grouped.setdefault(entity, {})[key] = value
-        return iter(grouped.items())
+        """Each entity with enforced values once, with these."""
+        return _grouped(self._values)
+
+    def shadow_entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
+        """Each entity with shadow values once, with these."""
+        return _grouped(self._shadow)
 
     def limits(self, key: QuotaKey) -> Limits:
-        """The limits of one key, made ready for lookup (once)."""
+        """The limits of one key that are enforced, made ready for lookup (once)."""
         limits = self._limits.get(key)
         if limits is None:
-            chosen = ((entity, value) for (entity, its_key), value in self._values.items() if its_key is key)
-            limits = self._limits[key] = Limits(chosen)
+            limits = self._limits[key] = Limits(_chosen(self._values, key))
         return limits
 
-    def altered(self, changes: Mapping[Quota, float | None]) -> QuotaTable:
-        """A table with these values instead, None to remove one. Raises ValueError for a bad value."""
-        merged = {**self._values, **changes}
-        return QuotaTable({quota: value for quota, value in merged.items() if value is not None})
+    def shadow_limits(self, key: QuotaKey) -> Limits:
+        """The limits of one key as if the shadow entries were enforced too, over the others; made ready once.
+
+        Only a `Limit` with `is_shadow` counts. Nobody is limited if the key has no shadow entry.
+        """
+        limits = self._shadow_limits.get(key)
+        if limits is None:
+            shadow = list(_chosen(self._shadow, key))
+            limits = Limits(_chosen(self._values, key), shadow) if shadow else NONE
+            self._shadow_limits[key] = limits
+        return limits
+
+    def altered(self, changes: Mapping[Quota, float | None], *, shadow: bool = False) -> QuotaTable:
+        """A table with these values instead, None to remove one; of the enforced entries, or of the shadow
+        entries. Raises ValueError for a bad value.
+        """
+        merged = {**(self._shadow if shadow else self._values), **changes}
+        kept = {quota: value for quota, value in merged.items() if value is not None}
+        return QuotaTable(self._values, kept) if shadow else QuotaTable(kept, self._shadow)
+
+    def in_shadow(self) -> QuotaTable:
+        """A table in which every entry is a shadow entry. Where there are both, the shadow entry stays."""
+        return QuotaTable(None, {**self._values, **self._shadow})
 
     def __len__(self) -> int:
-        """How many values are configured."""
-        return len(self._values)
+        """How many values are configured, enforced or not."""
+        return len(self._values) + len(self._shadow)
 
     def __eq__(self, other: object) -> bool:
         """Whether both tables configure the same."""
-        return self._values == other._values if isinstance(other, QuotaTable) else NotImplemented
+        if not isinstance(other, QuotaTable):
+            return NotImplemented
+        return self._values == other._values and self._shadow == other._shadow
 
     def __hash__(self) -> int:
         """Equal tables hash equally."""
-        return hash(frozenset(self._values.items()))
+        return hash((frozenset(self._values.items()), frozenset(self._shadow.items())))
 
     def __repr__(self) -> str:
         """Name the values."""
-        return f"QuotaTable({self._values!r})"
+        return f"QuotaTable({self._values!r}, shadow={self._shadow!r})"
+
+
+def _chosen(values: Mapping[Quota, float], key: QuotaKey) -> Iterator[tuple[Entity, float]]:
+    return ((entity, value) for (entity, its_key), value in values.items() if its_key is key)
+
+
+def _grouped(values: Mapping[Quota, float]) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
+    grouped: dict[Entity, dict[QuotaKey, float]] = {}
+    for (entity, key), value in values.items():
+        grouped.setdefault(entity, {})[key] = value
+    return iter(grouped.items())

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.entities import DEFAULT, LEVELS, Entity, Level, Limits, Name, Part, Tags
+from quotas.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Tags
+from quotas.limits import Limit, Limits
 from quotas.names import sanitize
 from quotas.table import QuotaKey
 from tests.quotas.vectors import THROTTLE, Resolution, Sanitized, table
@@ -72,13 +73,14 @@ def test_precedence(lines: int) -> None:
     removed = {line[1] for line in STORY[:lines]}
     limits = Limits((entity, value) for entity, value in EVERYTHING.items() if entity not in removed)
     _reason, _removed, user, client_id, value, tags = STORY[lines - 1]
-    assert limits.resolve(user, client_id) == (None if value is None else (value, tags))
+    assert limits.resolve(user, client_id) == (None if value is None or tags is None else Limit(value, tags))
 
 
-def test_the_eight_levels_are_all_there_are() -> None:
-    every = {Level(user, client_id) for user in Part for client_id in Part}
+def test_kafkas_eight_levels_and_three_with_prefixes_are_all_there_are() -> None:
+    every = {Level(user, client_id) for user in Part if user is not Part.PREFIX for client_id in Part}
     assert set(LEVELS) == every - {Level(Part.ABSENT, Part.ABSENT)}
-    assert len(LEVELS) == 8
+    assert len([level for level in LEVELS if level.client_id is not Part.PREFIX]) == 8
+    assert len(LEVELS) == 11
 
 
 names = st.sampled_from(["alice", "bob", "<default>", "a:b", "User:alice"])
@@ -120,8 +122,8 @@ def test_limits_are_the_same_if_they_give_the_same_entities_the_same_values(
 
 def test_a_user_called_like_the_default_is_a_user() -> None:
     limits = Limits([(Entity("<default>"), 1.0), (Entity(DEFAULT), 2.0)])
-    assert limits.resolve("<default>", "") == (1.0, Tags("<default>", ""))
-    assert limits.resolve("anyone", "") == (2.0, Tags("anyone", ""))
+    assert limits.resolve("<default>", "") == Limit(1.0, Tags("<default>", ""))
+    assert limits.resolve("anyone", "") == Limit(2.0, Tags("anyone", ""))
     assert Tags("<default>", "").sanitized_user == "%3Cdefault%3E"
 
 
@@ -155,7 +157,7 @@ def calls_made(work: Callable[[], object]) -> int:
 def test_a_lookup_costs_the_same_among_100_000_entities() -> None:
     few = Limits(EVERYTHING.items())
     many = Limits([*((Entity(f"u{n}", f"c{n}"), 1.0) for n in range(100_000)), *EVERYTHING.items()])
-    assert many.resolve("u99999", "c99999") == (1.0, Tags("u99999", "c99999"))
+    assert many.resolve("u99999", "c99999") == Limit(1.0, Tags("u99999", "c99999"))
     costs = {calls_made(partial(limits.resolve, "nobody", "nothing")) for limits in (few, many)}
     assert len(costs) == 1
     assert costs.pop() < 20

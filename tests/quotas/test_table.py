@@ -5,6 +5,7 @@ import math
 import pytest
 
 from quotas.entities import DEFAULT, Entity, Tags
+from quotas.limits import Limit
 from quotas.table import QuotaKey, QuotaTable
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -13,8 +14,8 @@ ALICE, APP = Entity("alice"), Entity(client_id="app")
 
 def test_each_key_has_its_own_limits() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 10.0, (APP, FETCH): 20.0})
-    assert table.limits(PRODUCE).resolve("alice", "app") == (10.0, ("alice", ""))
-    assert table.limits(FETCH).resolve("alice", "app") == (20.0, ("", "app"))
+    assert table.limits(PRODUCE).resolve("alice", "app") == Limit(10.0, Tags("alice", ""))
+    assert table.limits(FETCH).resolve("alice", "app") == Limit(20.0, Tags("", "app"))
     assert table.limits(QuotaKey.REQUEST_PERCENTAGE).resolve("alice", "app") is None
 
 

@@ -1,0 +1,190 @@
+"""Limits: the quotas of one key, made ready for lookup. Which of them applies to a client, and who shares it.
+
+>>> limits = Limits([(Entity("alice"), 10.0), (Entity(client_id=Prefix("etl-")), 5.0)])
+>>> limits.resolve("alice", "etl-1") == Limit(10.0, Tags("alice", ""))
+True
+>>> limits.resolve("bob", "etl-1") == Limit(5.0, Tags("", "", client_id_prefix="etl-"))
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from quotas.entities import DEFAULT, LEVELS, Default, Entity, Level, Name, Part, Prefix, Tags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Limit(NamedTuple):
+    """What applies to a client, a topic or an address: a value, and who shares it."""
+
+    value: float
+    tags: Tags
+    is_shadow: bool = False
+    """It is counted, not enforced."""
+
+
+class _Rung(NamedTuple):
+    """A level that has quotas, made ready for lookup; of the prefixes of a level, those of one length."""
+
+    per_user: bool
+    per_client_id: bool
+    names_user: bool
+    names_client_id: bool
+    prefix_chars: int
+    """The length of the prefixes, 0 if the level has none."""
+    values: dict[tuple[str, str], float]
+    """By (user, client-id or prefix), "" for a part that is not named."""
+    shadows: set[tuple[str, str]]
+    """Those among them that are shadow entries."""
+
+    @classmethod
+    def of(cls, level: Level, prefix_chars: int) -> _Rung:
+        return cls(
+            level.user is not Part.ABSENT,
+            level.client_id is not Part.ABSENT,
+            level.user is Part.NAMED,
+            level.client_id is Part.NAMED,
+            prefix_chars,
+            {},
+            set(),
+        )
+
+
+class Limits:
+    """The limits of one quota key. Immutable; a lookup costs one dict access per level in use; of a level
+    with prefixes, one per length of them.
+    """
+
+    __slots__ = ("_alone", "_is_shadow", "_rungs", "_rungs_without_client_id")
+
+    def __init__(
+        self, quotas: Iterable[tuple[Entity, float]] = (), shadow: Iterable[tuple[Entity, float]] = ()
+    ) -> None:
+        """Take each entity's value. Of an entity that has both, the shadow entry counts."""
+        rungs: dict[tuple[int, int], _Rung] = {}
+        self._alone: dict[tuple[str, Name], tuple[float, bool]] = {}
+        """Of topics and addresses: the value, and whether it is a shadow entry."""
+        self._is_shadow = False
+        for entity, value in quotas:
+            self._add(rungs, entity, value, is_shadow=False)
+        for entity, value in shadow:
+            self._is_shadow = True
+            self._add(rungs, entity, value, is_shadow=True)
+        self._rungs = tuple(rung for _order, rung in sorted(rungs.items(), key=lambda item: item[0]))
+        self._rungs_without_client_id = tuple(rung for rung in self._rungs if not rung.per_client_id)
+
+    def _add(
+        self, rungs: dict[tuple[int, int], _Rung], entity: Entity, value: float, *, is_shadow: bool
+    ) -> None:
+        if entity.topic is not None:
+            self._alone[_TOPIC, entity.topic] = value, is_shadow
+            return
+        if entity.ip is not None:
+            self._alone[_IP, entity.ip] = value, is_shadow
+            return
+        level = Level.of(entity)
+        name = _plain(entity.client_id)
+        prefix_chars = len(name) if level.client_id is Part.PREFIX else 0
+        order = (_ORDER[level], -prefix_chars)
+        rung = rungs.get(order)
+        if rung is None:
+            rung = rungs[order] = _Rung.of(level, prefix_chars)
+        key = _plain(entity.user), name
+        rung.values[key] = value
+        if is_shadow:
+            rung.shadows.add(key)
+
+    def resolve(self, user: str, client_id: str) -> Limit | None:
+        """What applies to a client; None if nothing does.
+
+        `user` is the name of its principal, without type; a null client-id is the empty one.
+        """
+        found = self._find(user, client_id)
+        if found is None:
+            return None
+        rung, key, value = found
+        prefix = key[1] if rung.prefix_chars else ""
+        tags = Tags(
+            user if rung.per_user else "", client_id if rung.per_client_id and not prefix else "", prefix
+        )
+        return Limit(value, tags, key in rung.shadows)
+
+    def named(self, user: str, client_id: str) -> Tags:
+        """The names that the quota which applies gives itself; "" for a part that it leaves to the client."""
+        found = self._find(user, client_id)
+        if found is None:
+            return Tags("", "")
+        rung, (its_user, name), _value = found
+        return Tags(its_user, "", name) if rung.prefix_chars else Tags(its_user, name)
+
+    def _find(self, user: str, client_id: str) -> tuple[_Rung, tuple[str, str], float] | None:
+        for rung in self._rungs if client_id else self._rungs_without_client_id:
+            per_user, _per_client_id, names_user, names_client_id, prefix_chars, values, _shadows = rung
+            if per_user and not user:
+                continue
+            name = client_id if names_client_id else client_id[:prefix_chars] if prefix_chars else ""
+            key = (user if names_user else "", name)
+            value = values.get(key)
+            if value is not None:
+                return rung, key, value
+        return None
+
+    def resolve_topic(self, topic: str) -> Limit | None:
+        """What applies to a topic, in addition to what applies to the client; None if nothing does."""
+        found = self._alone.get((_TOPIC, topic))
+        return found and Limit(found[0], Tags("", "", topic=topic), found[1])
+
+    def resolve_ip(self, ip: str) -> Limit | None:
+        """What applies to the connections from an address, in its canonical form; None if nothing does."""
+        found = self._alone.get((_IP, ip)) or self._alone.get((_IP, DEFAULT))
+        return found and Limit(found[0], Tags("", "", ip=ip), found[1])
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether any topic has a quota."""
+        return any(kind == _TOPIC for kind, _name in self._alone)
+
+    def of(self, tags: Tags) -> float | None:
+        """The value that holds for those who share `tags`; None if no level that shares so has one.
+
+        Of limits with shadow entries, None too if the entry that wins is enforced: it counts nothing there.
+        """
+        if tags.topic or tags.ip:
+            limit = self.resolve_topic(tags.topic) if tags.topic else self.resolve_ip(tags.ip)
+            return None if limit is None or limit.is_shadow != self._is_shadow else limit.value
+        user, client_id, prefix, _topic, _ip = tags
+        prefix_chars = len(prefix)
+        has_client_id = bool(client_id or prefix)
+        for rung in self._rungs:
+            if (
+                rung.per_user == bool(user)
+                and rung.per_client_id == has_client_id
+                and rung.prefix_chars == prefix_chars
+            ):
+                name = client_id if rung.names_client_id else prefix
+                key = (user if rung.names_user else "", name)
+                value = rung.values.get(key)
+                if value is not None:
+                    return value if (key in rung.shadows) == self._is_shadow else None
+        return None
+
+    def same_as(self, other: Limits) -> bool:
+        """Whether both have the same values for the same entities."""
+        return self._rungs == other._rungs and self._alone == other._alone
+
+
+NONE: Final = Limits()
+"""Nobody is limited."""
+
+_ORDER: Final = {level: order for order, level in enumerate(LEVELS)}
+_TOPIC: Final = "topic"
+_IP: Final = "ip"
+
+
+def _plain(name: Name | Prefix | None) -> str:
+    if name is None or isinstance(name, Default):
+        return ""
+    return name.start if isinstance(name, Prefix) else name
