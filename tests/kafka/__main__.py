@@ -35,17 +35,35 @@ def main() -> None:
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="For server.properties; repeatable."
 )
+@click.option("--sasl", "with_sasl", is_flag=True, help="Add a listener with SASL; see tests/kafka/sasl.py.")
 @click.option("--heap", default="384m", show_default=True, help="Java heap of each broker.")
-def run(version: str, port: int, brokers: int, first_id: int, settings: tuple[str, ...], heap: str) -> None:
+def run(
+    version: str,
+    port: int,
+    brokers: int,
+    first_id: int,
+    settings: tuple[str, ...],
+    with_sasl: bool,
+    heap: str,
+) -> None:
     """Start a cluster; Ctrl-C or SIGTERM ends it and deletes its data."""
     signal.signal(signal.SIGTERM, _leave)
     began = time.monotonic()
     overrides = dict(map(_pair, settings))
     cluster = Cluster(
-        version, brokers=brokers, port=port, first_id=first_id, settings=overrides, heap=heap, say=_say
+        version,
+        brokers=brokers,
+        port=port,
+        first_id=first_id,
+        settings=overrides,
+        with_sasl=with_sasl,
+        heap=heap,
+        say=_say,
     )
     with cluster:
         _say(f"Kafka {version} is ready at {cluster.bootstrap} after {time.monotonic() - began:.1f} s")
+        if with_sasl:
+            _say(f"SASL at {cluster.sasl_bootstrap}")
         _say(f"logs: {cluster.logs}; Ctrl-C ends it and deletes everything")
         while True:
             cluster.check()

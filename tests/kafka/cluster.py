@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from tests.kafka import jars, ports, wire, zookeeper
+from tests.kafka import jars, ports, sasl, wire, zookeeper
 from tests.kafka.java import java_command
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST, Node, Topology, server_properties, zookeeper_properties
@@ -37,7 +37,8 @@ class Cluster:
     """Kafka `version` with `brokers` nodes, at 127.0.0.1 on `port`, `port` + 1, … (None: free ports).
 
     Up to 2.8 with ZooKeeper, from 3.0 on in KRaft mode. Node ids count from `first_id`. `settings` override
-    `server.properties`. Use it as a context manager, or call `start` and `stop`. Not thread-safe.
+    `server.properties`; `with_sasl` adds a listener as `sasl.py` tells. Use it as a context manager, or call
+    `start` and `stop`. Not thread-safe.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Cluster:
         port: int | None = None,
         first_id: int = 0,
         settings: Mapping[str, str] | None = None,
+        with_sasl: bool = False,
         heap: str = "384m",
         java: str | None = None,
         say: Callable[[str], None] = print,
@@ -62,6 +64,7 @@ class Cluster:
         self._brokers = brokers
         self._first_id = first_id
         self._settings = dict(settings or {})
+        self._with_sasl = with_sasl
         self._topology = Topology(version, (), 0)
         self._classpath: list[Path] = []
         self._processes: Processes | None = None
@@ -77,6 +80,16 @@ class Cluster:
     def bootstrap(self) -> str:
         """What clients take as bootstrap.servers."""
         return ",".join(f"{HOST}:{port}" for port in self.ports.values())
+
+    @property
+    def sasl_ports(self) -> dict[int, int]:
+        """Each broker's port for SASL by its node id; empty if there is none."""
+        return {node.node_id: node.sasl_port for node in self._topology.members if node.sasl_port}
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """What clients that authenticate take as bootstrap.servers."""
+        return ",".join(f"{HOST}:{port}" for port in self.sasl_ports.values())
 
     @property
     def alive(self) -> set[int]:
@@ -169,7 +182,8 @@ class Cluster:
 
     def add(self) -> int:
         """Start one more broker on a free port; return its node id when all know it. Raises ClusterError."""
-        node = Node(max(self.ports) + 1, ports.free_range(1), 0)
+        port = ports.free_range(2)
+        node = Node(max(self.ports) + 1, port, 0, port + 1 if self._with_sasl else 0)
         self._topology = replace(self._topology, joined=(*self._topology.joined, node))
         self._write_properties(node)
         if self._topology.kraft:
@@ -220,9 +234,15 @@ class Cluster:
         taken = [port for port in range(first_port, first_port + self._brokers) if not ports.is_free(port)]
         if taken:
             raise ClusterError(f"port {taken[0]} is in use: choose another, or end what listens there")
-        internal = ports.free_range(self._brokers + 1)
+        internal = ports.free_range(2 * self._brokers + 1)
+        with_sasl = internal + self._brokers + 1
         nodes = tuple(
-            Node(self._first_id + index, first_port + index, internal + index)
+            Node(
+                self._first_id + index,
+                first_port + index,
+                internal + index,
+                with_sasl + index if self._with_sasl else 0,
+            )
             for index in range(self._brokers)
         )
         return Topology(self.version, nodes, internal + self._brokers, self._settings)
@@ -234,9 +254,13 @@ class Cluster:
             self._format_storage(list(self.ports))
         else:
             self._start_zookeeper()
+            if self._with_sasl:
+                zookeeper.write(HOST, self._topology.zookeeper_port, sasl.zookeeper_nodes())
         for node_id in self.ports:
             self._start_broker(node_id)
         self.wait_until_ready()
+        if self._with_sasl and self._topology.kraft:
+            sasl.upsert_scram(self.bootstrap)
 
     def _properties(self, node_id: int) -> Path:
         return self._children.data / f"server-{node_id}.properties"
@@ -265,7 +289,11 @@ class Cluster:
         self._wait("ZooKeeper to be ready", lambda: zookeeper.is_ready(HOST, port))
 
     def _start_broker(self, node_id: int) -> None:
-        command = [*self._jvm(self._heap), "kafka.Kafka", str(self._properties(node_id))]
+        jaas, options = self._children.data / "jaas.conf", list[str]()
+        if self._with_sasl and (text := sasl.jaas_file(self.version)):
+            jaas.write_text(text)
+            options = [f"-Djava.security.auth.login.config={jaas}"]
+        command = [*self._jvm(self._heap, *options), "kafka.Kafka", str(self._properties(node_id))]
         self._children.start(_name(node_id), command)
 
     def _jvm(self, heap: str, *options: str) -> list[str]:

@@ -31,6 +31,7 @@ class ClusterOptions(TypedDict, total=False):
     brokers: int
     first_id: int
     settings: Mapping[str, str]
+    with_sasl: bool
     heap: str
 
 

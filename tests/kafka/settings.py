@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.kafka import sasl
 from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:
@@ -17,11 +18,14 @@ _MB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One broker: its node id, its client port, and under KRaft its controller's port."""
+    """One broker: its node id, its client port, under KRaft its controller's port, and that of its SASL
+    listener (0: it has none).
+    """
 
     node_id: int
     port: int
     controller_port: int
+    sasl_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ def server_properties(topology: Topology, node: Node, log_dir: Path) -> str:
     """The text of one broker's `server.properties`."""
     properties = _small(len(topology.nodes)) | {"log.dirs": str(log_dir)}
     properties |= _kraft(topology, node) if topology.kraft else _zookeeper(topology, node)
+    if node.sasl_port:
+        properties |= sasl.server_settings(topology.version, kraft=topology.kraft)
     return render(properties | dict(topology.settings))
 
 
@@ -86,10 +92,16 @@ def _small(brokers: int) -> dict[str, str]:
     return {key: str(value) for key, value in properties.items()}
 
 
+def _listeners(node: Node) -> list[str]:
+    """Those of clients; brokers reach each other through the plain one."""
+    with_sasl = [f"SASL_PLAINTEXT://{HOST}:{node.sasl_port}"] if node.sasl_port else []
+    return [f"PLAINTEXT://{HOST}:{node.port}", *with_sasl]
+
+
 def _kraft(topology: Topology, node: Node) -> dict[str, str]:
     """Combined mode: the first odd number of nodes are controllers too."""
     is_voter = node in topology.voters
-    listeners = [f"PLAINTEXT://{HOST}:{node.port}"]
+    listeners = _listeners(node)
     listeners += [f"CONTROLLER://{HOST}:{node.controller_port}"] if is_voter else []
     protocols = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     return {
@@ -110,7 +122,7 @@ def _zookeeper(topology: Topology, node: Node) -> dict[str, str]:
     return {
         "broker.id": str(node.node_id),
         "broker.id.generation.enable": "false",  # otherwise ids above 1000 are refused
-        "listeners": f"PLAINTEXT://{HOST}:{node.port}",
+        "listeners": ",".join(_listeners(node)),
         "zookeeper.connect": f"{HOST}:{topology.zookeeper_port}",
         "zookeeper.session.timeout.ms": "6000",
         "zookeeper.connection.timeout.ms": "30000",

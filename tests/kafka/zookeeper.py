@@ -1,9 +1,12 @@
-"""Questions to ZooKeeper by its four-letter words."""
+"""Questions to ZooKeeper by its four-letter words, and what brokers find in it when they start."""
 
 from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Mapping
+
+from kazoo.client import KazooClient
 
 
 def ask(host: str, port: int, word: str, timeout_s: float = 5.0) -> str:
@@ -32,3 +35,15 @@ def broker_ids(host: str, port: int) -> set[int]:
 def parse_broker_ids(dump: str) -> set[int]:
     """The broker ids in what ZooKeeper answers to `dump`."""
     return {int(number) for number in re.findall(r"/brokers/ids/([0-9]+)\b", dump)}
+
+
+def write(host: str, port: int, nodes: Mapping[str, bytes]) -> None:
+    """Create nodes, and those above them. Raises what kazoo raises."""
+    client = KazooClient(f"{host}:{port}")
+    client.start()
+    try:
+        for path, content in nodes.items():
+            client.create(path, content, makepath=True)
+    finally:
+        client.stop()
+        client.close()

@@ -1,0 +1,164 @@
+"""The client's half of SASL, frame by frame: for tests that must see, or do wrong, what libraries hide.
+
+A mechanism is a conversation: a generator that yields the client's tokens and is sent the server's.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import socket
+from typing import TYPE_CHECKING, TypeVar
+
+from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.messages import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from tests.proxy import frames
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import TracebackType
+    from typing import Self
+
+    from protocol.values import Message
+    from tests.raw.requests import Address
+
+    Conversation = Generator[bytes, bytes, None]
+
+M = TypeVar("M", bound="Message")
+
+TIMEOUT_S = 30.0
+_DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+
+class SaslError(Exception):
+    """A broker refused: `code` and `text` are its own, code None if it closed the connection."""
+
+    def __init__(self, code: int | None, text: str | None) -> None:
+        super().__init__(f"{code}: {text}" if code is not None else "the connection was closed")
+        self.code = code
+        self.text = text
+
+
+def plain(name: str, password: str, authorization_id: str = "") -> Conversation:
+    """RFC 4616."""
+    yield f"{authorization_id}\0{name}\0{password}".encode()
+
+
+def oauthbearer(token: str, authorization_id: str = "") -> Conversation:
+    """RFC 7628. A refusal is a token of the server's, which the client answers with one byte."""
+    header = f"n,a={authorization_id}," if authorization_id else "n,,"
+    refusal = yield f"{header}\1auth=Bearer {token}\1\1".encode()
+    if refusal:
+        yield b"\1"
+
+
+def scram(mechanism: str, name: str, password: str, extensions: str = "") -> Conversation:
+    """RFC 5802. Extensions such as `tokenauth=true` are part of the first message."""
+    digest = _DIGESTS[mechanism]
+    escaped = name.replace("=", "=3D").replace(",", "=2C")
+    bare = f"n={escaped},r={secrets.token_hex(12)}" + (f",{extensions}" if extensions else "")
+    offered = (yield f"n,,{bare}".encode()).decode()
+    fields = dict(part.split("=", 1) for part in offered.split(","))
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
+    without_proof = f"c=biws,r={fields['r']}"
+    signed = f"{bare},{offered},{without_proof}".encode()
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
+    proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
+    yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+
+def conversation(mechanism: str, name: str, secret: str) -> Conversation:
+    """One of the above; OAUTHBEARER's secret is the token."""
+    if mechanism == "PLAIN":
+        return plain(name, secret)
+    return oauthbearer(secret) if mechanism == "OAUTHBEARER" else scram(mechanism, name, secret)
+
+
+class SaslConnection:
+    """A connection; a context manager. `said` holds every token of the client, `heard` of the server."""
+
+    def __init__(self, address: Address, client_id: str = "raw") -> None:
+        self._socket = socket.create_connection(address, TIMEOUT_S)
+        self._stream = self._socket.makefile("rb")
+        self._client_id = client_id.encode()
+        self.said: list[bytes] = []
+        self.heard: list[bytes] = []
+        self.session_lifetime_ms = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    # Frames.
+
+    def send(self, frame: bytes) -> None:
+        """Send bytes as they are."""
+        self._socket.sendall(frame)
+
+    def receive(self) -> bytes:
+        """The next frame. Raises SaslError if there is none."""
+        try:
+            head = self._stream.read(LENGTH_BYTES)
+        except ConnectionResetError:
+            head = b""
+        if len(head) < LENGTH_BYTES:
+            raise SaslError(None, None)
+        return head + self._stream.read(*LENGTH.unpack(head))
+
+    def ask(self, request: Message, response: type[M], version: int) -> M:
+        """Ask one thing. Raises SaslError, ProtocolError."""
+        self.send(frames.request(request, version, client_id=self._client_id))
+        return frames.body_of(self.receive(), response, version)
+
+    # SASL.
+
+    def handshake(self, mechanism: str, version: int) -> None:
+        """SaslHandshake. Raises SaslError; its text is what the broker offers."""
+        answer = self.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, version)
+        if answer.error_code:
+            raise SaslError(answer.error_code, ",".join(answer.mechanisms))
+
+    def authenticate(self, conversation: Conversation, version: int | None) -> None:
+        """Follow a conversation to its end, in SaslAuthenticate of this version; None: in raw tokens, as
+        after SaslHandshake v0. Raises SaslError.
+        """
+        token = next(conversation)
+        while True:
+            self.said.append(token)
+            answer = self._raw(token) if version is None else self._wrapped(token, version)
+            self.heard.append(answer)
+            try:
+                token = conversation.send(answer)
+            except StopIteration:
+                return
+
+    def log_in(self, mechanism: str, name: str, secret: str, version: int | None = 2) -> Self:
+        """The whole of it. Raises SaslError."""
+        self.handshake(mechanism, 0 if version is None else 1)
+        self.authenticate(conversation(mechanism, name, secret), version)
+        return self
+
+    def _raw(self, token: bytes) -> bytes:
+        self.send(frames.framed(token))
+        return self.receive()[LENGTH_BYTES:]
+
+    def _wrapped(self, token: bytes, version: int) -> bytes:
+        answer = self.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, version)
+        if answer.error_code:
+            self.heard.append(bytes(answer.auth_bytes))
+            raise SaslError(answer.error_code, answer.error_message)
+        self.session_lifetime_ms = answer.session_lifetime_ms
+        return bytes(answer.auth_bytes)
