@@ -152,6 +152,11 @@ class ConnectionQuotas:
         """The budget of the whole process, if that has a limit."""
         return self._total
 
+    @property
+    def addresses(self) -> int:
+        """How many budgets of addresses are remembered."""
+        return sum(map(len, self._ips.values()))
+
     def expire(self, now_ms: int) -> int:
         """Forget addresses that have not come for an hour; return how many."""
         return sum(quotas.expire(now_ms) for quotas in self._ips.values())

@@ -6,14 +6,14 @@ Values are plain integers that the proxy keeps anyway; they are read when somebo
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TypeAlias
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
+from proxy.admin import connection_metrics, family
 from proxy.admin.entities import Entity, Pot, Reading, broker_label, read
 from proxy.admin.mutation_entities import MutationEntity, MutationReading, read_mutations
 from proxy.admin.quota_file_state import QuotaFileState
@@ -21,9 +21,6 @@ from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
 from quotas.budgets import Totals
-
-Row: TypeAlias = tuple[tuple[str, ...], float]
-"""Label values, value."""
 
 BROKER_QUOTA = ("broker", "quota")
 SHARERS = ("user", "client_id")
@@ -54,14 +51,17 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from read_mutations(sources.book, sources.now_ms(), mutations)
     yield from _mutations(mutations)
     yield from _mutation_entities(mutations.shown)
+    yield from connection_metrics.families(sources.server.gate.quotas)
 
 
 def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
     server = sources.server
     build = {"version": version("kafka-weir"), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
-    yield _gauge("weir_ready", "1 if /readyz answers 200.", ready)
-    yield _gauge("weir_brokers", "Brokers known; each has a listener of Weir's.", len(server.book.nodes))
+    yield family.gauge("weir_ready", "1 if /readyz answers 200.", ready)
+    yield family.gauge(
+        "weir_brokers", "Brokers known; each has a listener of Weir's.", len(server.book.nodes)
+    )
     known = GaugeMetricFamily(
         "weir_broker_info",
         "Each broker's own address, and Weir's port for it.",
@@ -74,15 +74,15 @@ def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
 
 def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
-    yield _gauge("weir_sessions_open", "Client connections now.", counters.sessions_open)
-    yield _counter("weir_sessions_opened", "Sessions that reached a broker.", counters.sessions_opened)
-    yield _counters(
+    yield family.gauge("weir_sessions_open", "Client connections now.", counters.sessions_open)
+    yield family.counter("weir_sessions_opened", "Sessions that reached a broker.", counters.sessions_opened)
+    yield family.counters(
         "weir_sessions_closed",
         "Sessions that ended, and connections refused.",
         ("reason",),
         (((reason.value,), counters.closed[reason]) for reason in CloseReason),
     )
-    yield _counters(
+    yield family.counters(
         "weir_requests",
         "Requests by API and version, where Weir knows both.",
         ("api", "version"),
@@ -92,30 +92,30 @@ def _sessions(server: Server) -> Iterator[Metric]:
         ),
     )
     from_clients, from_brokers = server.received_bytes
-    yield _counters(
+    yield family.counters(
         "weir_received_bytes",
         "Bytes received, heads of frames included.",
         ("from",),
         ((("clients",), from_clients), (("brokers",), from_brokers)),
     )
-    yield _counter(
+    yield family.counter(
         "weir_requests_not_understood",
         "Requests of an API or version that Weir has no schema for.",
         counters.requests_not_understood,
     )
-    yield _counter("weir_throttles", "How often a client was made to wait.", counters.throttles)
+    yield family.counter("weir_throttles", "How often a client was made to wait.", counters.throttles)
 
 
 def _quota_table(sources: Sources) -> Iterator[Metric]:
     book, file = sources.book, sources.quota_file
-    yield _gauge("weir_quotas_configured", "Quota values in force.", len(book.table))
-    yield _counter("weir_quota_table_changes", "How often other quotas came into force.", book.changes)
-    yield _gauge(
+    yield family.gauge("weir_quotas_configured", "Quota values in force.", len(book.table))
+    yield family.counter("weir_quota_table_changes", "How often other quotas came into force.", book.changes)
+    yield family.gauge(
         "weir_quota_file_last_reload_successful",
         "0 if the quota file in place was refused.",
         file.last_was_good,
     )
-    yield _gauge(
+    yield family.gauge(
         "weir_quota_file_last_reload_success_timestamp_seconds",
         "When the quota file was last read without a mistake.",
         file.last_good_s,
@@ -125,7 +125,7 @@ def _quota_table(sources: Sources) -> Iterator[Metric]:
 def _quotas(reading: Reading) -> Iterator[Metric]:
     def totals(name: str, meaning: str, of: Callable[[Totals], float]) -> Metric:
         rows = ((_pot_labels(pot), of(total)) for pot, total in reading.totals.items())
-        return _counters(name, meaning, BROKER_QUOTA, rows)
+        return family.counters(name, meaning, BROKER_QUOTA, rows)
 
     yield totals("weir_quota_bytes", "Bytes charged to any quota.", lambda total: total.charged)
     yield totals(
@@ -135,16 +135,16 @@ def _quotas(reading: Reading) -> Iterator[Metric]:
         "weir_quota_throttle_seconds", "Their throttle times.", lambda total: total.throttle_ms / 1000
     )
     counts = ((_pot_labels(pot), count) for pot, count in reading.counts.items())
-    yield _gauges("weir_quota_entities", "Budgets remembered.", BROKER_QUOTA, counts)
-    yield _gauge("weir_quota_entities_hidden", "Budgets without metrics of their own.", reading.hidden)
+    yield family.gauges("weir_quota_entities", "Budgets remembered.", BROKER_QUOTA, counts)
+    yield family.gauge("weir_quota_entities_hidden", "Budgets without metrics of their own.", reading.hidden)
 
 
 def _entities(shown: list[Entity]) -> Iterator[Metric]:
     def counters(name: str, meaning: str, of: Callable[[Entity], float]) -> Metric:
-        return _counters(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
+        return family.counters(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
 
     def gauges(name: str, meaning: str, of: Callable[[Entity], float]) -> Metric:
-        return _gauges(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
+        return family.gauges(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
 
     yield counters("weir_entity_bytes", "Bytes charged.", lambda entity: entity.charged)
     yield gauges(
@@ -165,24 +165,26 @@ def _entities(shown: list[Entity]) -> Iterator[Metric]:
 
 def _mutations(reading: MutationReading) -> Iterator[Metric]:
     total = reading.totals
-    yield _counter("weir_mutation_partitions", "Partitions charged to any mutation quota.", total.charged)
-    yield _counter("weir_mutation_refused_topics", "Topics refused with error 89.", total.refused)
-    yield _counter(
+    yield family.counter(
+        "weir_mutation_partitions", "Partitions charged to any mutation quota.", total.charged
+    )
+    yield family.counter("weir_mutation_refused_topics", "Topics refused with error 89.", total.refused)
+    yield family.counter(
         "weir_mutation_throttles", "Mutation requests answered with a throttle time.", total.throttled
     )
-    yield _counter("weir_mutation_throttle_seconds", "Their throttle times.", total.throttle_ms / 1000)
-    yield _gauge("weir_mutation_entities", "Mutation budgets remembered.", reading.count)
-    yield _gauge(
+    yield family.counter("weir_mutation_throttle_seconds", "Their throttle times.", total.throttle_ms / 1000)
+    yield family.gauge("weir_mutation_entities", "Mutation budgets remembered.", reading.count)
+    yield family.gauge(
         "weir_mutation_entities_hidden", "Mutation budgets without metrics of their own.", reading.hidden
     )
 
 
 def _mutation_entities(shown: list[MutationEntity]) -> Iterator[Metric]:
     def counters(name: str, meaning: str, of: Callable[[MutationEntity], float]) -> Metric:
-        return _counters(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
+        return family.counters(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
 
     def gauges(name: str, meaning: str, of: Callable[[MutationEntity], float]) -> Metric:
-        return _gauges(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
+        return family.gauges(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
 
     yield counters("weir_mutation_entity_partitions", "Partitions charged.", lambda entity: entity.charged)
     yield counters(
@@ -220,25 +222,3 @@ def _api_name(api_key: int) -> str:
 
 def _pot_labels(pot: Pot) -> tuple[str, str]:
     return broker_label(pot.node_id), pot.quota
-
-
-def _gauge(name: str, meaning: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, meaning, value=float(value))
-
-
-def _counter(name: str, meaning: str, value: float) -> Metric:
-    return CounterMetricFamily(name, meaning, value=float(value))
-
-
-def _gauges(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Metric:
-    family = GaugeMetricFamily(name, meaning, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
-
-
-def _counters(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Metric:
-    family = CounterMetricFamily(name, meaning, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family

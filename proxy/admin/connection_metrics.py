@@ -1,0 +1,41 @@
+"""Metrics of connection quotas (KIP-612); who was refused is in `weir_sessions_closed_total`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from proxy.admin import family
+from proxy.admin.entities import broker_label
+from quotas.connections import ConnectionBudget, ConnectionQuotas
+
+PROCESS = "all"
+"""The label of the rate that all listeners share."""
+
+
+def families(quotas: ConnectionQuotas) -> Iterator[Metric]:
+    """Yield how many connections were accepted late, and for how long."""
+    rows = list(_limited(quotas))
+    yield family.counters(
+        "weir_connections_late",
+        "Connections accepted late.",
+        ("listener",),
+        (((listener,), budget.throttled) for listener, budget in rows),
+    )
+    yield family.counters(
+        "weir_connections_late_seconds",
+        "How late, summed; nobody is later than a window.",
+        ("listener",),
+        (((listener,), budget.throttle_ms_total / 1000) for listener, budget in rows),
+    )
+    yield family.gauge(
+        "weir_connection_addresses", "IP addresses with a connection rate remembered.", quotas.addresses
+    )
+
+
+def _limited(quotas: ConnectionQuotas) -> Iterator[tuple[str, ConnectionBudget]]:
+    if quotas.total is not None:
+        yield PROCESS, quotas.total
+    for node_id, budget in quotas.listeners():
+        yield "bootstrap" if node_id is None else broker_label(node_id), budget
