@@ -16,7 +16,7 @@ from protocol import schema
 from protocol.api import versions as known_versions
 from protocol.versions import VersionRange
 from proxy.cluster.broker_versions import ask_versions
-from proxy.cluster.question import QuestionError
+from proxy.cluster.connection import QuestionError
 from proxy.config import ConfigError, parse_address
 from proxy.rules.uplift_rule import Kind, offered, route
 

@@ -18,6 +18,7 @@ import msgspec
 from proxy.addresses import Address, PortRange
 from proxy.config_error import ConfigError as ConfigError
 from proxy.connection_gate import ConnectionRules, connection_rules
+from proxy.credentials import Credentials, credentials_of
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 BROKER_PORTS = 100
@@ -254,6 +255,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quota_file: Path | None
     admin: Address | None
     connections: ConnectionRules
+    credentials: Credentials | None
+    """Of Weir's own connections to brokers."""
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
@@ -366,6 +369,7 @@ def _check(settings: Settings) -> Config:
         quota_file=Path(settings.quotas) if settings.quotas else None,
         admin=_parse_admin(settings.admin, listen, ports),
         connections=connection_rules(settings),
+        credentials=credentials_of(settings),
     )
 
 

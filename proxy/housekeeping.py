@@ -9,6 +9,7 @@ import structlog
 import trio
 
 from proxy.addresses import Address, AddressBook
+from proxy.cluster.access import Access
 from proxy.cluster.discovery import DiscoveryError, discover
 from proxy.config import Config, ConfigError
 from proxy.quota_book import QuotaBook
@@ -22,15 +23,18 @@ EXPIRY_S: Final = 30.0
 async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Address], str]:
     """Return the cluster's brokers, all of which have ports; or none, and why the upstream does not tell.
 
-    Raises ConfigError if there is nothing that could be a Kafka broker, or if the ports do not fit.
+    Raises ConfigError if there is nothing that could be a Kafka broker, if Weir's credentials are
+    refused, or if the ports do not fit.
     """
     try:
-        nodes = await discover(config.upstream, config.settings.connect_timeout_s)
+        nodes = await discover(config.upstream, config.settings.connect_timeout_s, Access.of(config))
     except DiscoveryError as error:
         if not error.reachable:
             raise ConfigError(f"no upstream broker can be reached: {error}: check --upstream") from None
         if error.foreign:
             raise ConfigError(f"upstream is no Kafka broker: {error}: check --upstream") from None
+        if error.refused:
+            raise ConfigError(f"Weir cannot log in to a broker: {error}") from None
         return {}, str(error)
     outside = book.outside(list(nodes))
     if outside is not None:
@@ -44,7 +48,8 @@ async def refresh_forever(config: Config, book: AddressBook) -> None:
     while True:
         await trio.sleep(settings.refresh_s)
         try:
-            nodes = await discover([*book.nodes.values(), *config.upstream], settings.connect_timeout_s)
+            known = [*book.nodes.values(), *config.upstream]
+            nodes = await discover(known, settings.connect_timeout_s, Access.of(config))
         except DiscoveryError as error:
             log.warning("no broker answers", reason=str(error))
             continue

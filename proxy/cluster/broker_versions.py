@@ -8,16 +8,22 @@ from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.addresses import Address
-from proxy.cluster.question import QuestionError, ask
+from proxy.cluster.access import DIRECT, Access
+from proxy.cluster.connection import QuestionError
+from proxy.cluster.question import ask
 from proxy.rules.api_versions import ranges
 
 API_VERSIONS_VERSION: Final = 0
 """Every broker from 0.10 to the newest has it, and it tells the same ranges as later ones."""
 
 
-async def ask_versions(address: Address, timeout_s: float) -> dict[int, VersionRange]:
+async def ask_versions(
+    address: Address, timeout_s: float, access: Access = DIRECT
+) -> dict[int, VersionRange]:
     """Return a broker's versions by API key. Raises QuestionError."""
-    answer = await ask(address, ApiVersionsRequest(), ApiVersionsResponse, API_VERSIONS_VERSION, timeout_s)
+    answer = await ask(
+        address, ApiVersionsRequest(), ApiVersionsResponse, API_VERSIONS_VERSION, timeout_s, access
+    )
     if answer.error_code != ErrorCode.NONE:
         text = f"{address}: it answers ApiVersions with error {answer.error_code}"
         raise QuestionError(text, reachable=True, foreign=False)

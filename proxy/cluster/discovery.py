@@ -11,7 +11,9 @@ from typing import Final
 
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.addresses import Address
-from proxy.cluster.question import QuestionError, ask
+from proxy.cluster.access import DIRECT, Access
+from proxy.cluster.connection import LoginError, QuestionError
+from proxy.cluster.question import ask
 
 METADATA_VERSION: Final = 1
 """Every broker from 0.10 to the newest has it, and in it an empty list of topics means none."""
@@ -29,9 +31,13 @@ class DiscoveryError(Exception):
         """Whoever accepted a connection answered as no Kafka broker does; one that closes it unasked may want
         SASL.
         """
+        self.refused = bool(reachable) and all(isinstance(failure, LoginError) for failure in reachable)
+        """Whoever accepted a connection did not accept Weir's own credentials."""
 
 
-async def discover(bootstrap: Iterable[Address], timeout_s: float) -> dict[int, Address]:
+async def discover(
+    bootstrap: Iterable[Address], timeout_s: float, access: Access = DIRECT
+) -> dict[int, Address]:
     """Return the cluster's brokers by node id, from the first of the addresses that answers.
 
     Raises DiscoveryError.
@@ -40,7 +46,7 @@ async def discover(bootstrap: Iterable[Address], timeout_s: float) -> dict[int, 
     question = MetadataRequest(topics=[])
     for address in bootstrap:
         try:
-            answer = await ask(address, question, MetadataResponse, METADATA_VERSION, timeout_s)
+            answer = await ask(address, question, MetadataResponse, METADATA_VERSION, timeout_s, access)
         except QuestionError as error:
             failures.append(error)
         else:

@@ -1,0 +1,163 @@
+"""A connection of Weir's own to a broker: questions and answers, one at a time."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import trio
+
+from protocol.codec import codec
+from protocol.errors import ProtocolError
+from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
+from protocol.values import Message, schema_of
+from proxy.addresses import Address
+
+M = TypeVar("M", bound=Message)
+
+CLIENT_ID: Final = b"weir"
+CORRELATION_ID: Final = 0
+"""Of every request: the next one is sent when this one is answered."""
+RESPONSE_BYTES_MAX: Final = 16 * 1024 * 1024
+TLS_ALERT: Final = b"\x15\x03"
+
+
+class QuestionError(Exception):
+    """A broker did not answer."""
+
+    def __init__(self, text: str, *, reachable: bool, foreign: bool) -> None:
+        super().__init__(text)
+        self.reachable = reachable
+        """It accepted a connection."""
+        self.foreign = foreign
+        """It answered as no Kafka broker does; one that closes the connection unasked may want SASL."""
+
+
+class LoginError(QuestionError):
+    """A broker does not accept Weir's own credentials; trying again will not help."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, reachable=True, foreign=False)
+
+
+class ClosedError(QuestionError):
+    """A broker has closed the connection instead of answering."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, reachable=True, foreign=False)
+
+
+class Connection:
+    """A broker, asked one thing after another; an async context manager, which closes it."""
+
+    def __init__(self, stream: trio.abc.Stream, address: Address, timeout_s: float) -> None:
+        """`timeout_s` is how long each answer may take."""
+        self._stream = stream
+        self.address = address
+        self._timeout_s = timeout_s
+
+    async def ask(self, request: Message, answer: type[M], version: int) -> M:
+        """Send the request in a version with header v1, and return the response. Raises QuestionError, with
+        the address in its text.
+        """
+        with failures(self.address, self._timeout_s):
+            return decode(await self._exchange(_frame(request, version)), answer, version)
+
+    async def ask_raw(self, request: Message, version: int) -> bytes:
+        """Return the response still encoded, for `decode`. Raises QuestionError."""
+        with failures(self.address, self._timeout_s):
+            return await self._exchange(_frame(request, version))
+
+    async def send_token(self, token: bytes) -> bytes:
+        """Send a length and a SASL token, without Kafka header (SaslHandshake v0); return the broker's.
+        Raises QuestionError.
+        """
+        with failures(self.address, self._timeout_s):
+            return await self._exchange(LENGTH.pack(len(token)) + token, least=0)
+
+    async def _exchange(self, frame: bytes, least: int = RESPONSE_HEAD_BYTES - LENGTH_BYTES) -> bytes:
+        with trio.fail_after(self._timeout_s):
+            await self._stream.send_all(frame)
+            start = await self._receive_exactly(LENGTH_BYTES)
+            (length,) = LENGTH.unpack(start)
+            if start.startswith(TLS_ALERT):
+                raise ProtocolError("it speaks TLS: set upstream_tls, or name its PLAINTEXT listener")
+            if not least <= length <= RESPONSE_BYTES_MAX:
+                raise ProtocolError(f"its answer begins with {start!r}, as no Kafka broker's does")
+            return await self._receive_exactly(length)
+
+    async def _receive_exactly(self, count: int) -> bytes:
+        received = bytearray()
+        while len(received) < count:
+            more = await self._stream.receive_some(count - len(received))
+            if not more:
+                raise trio.BrokenResourceError(
+                    "the broker closed the connection: does this port need TLS (upstream_tls) "
+                    "or SASL (upstream_sasl_mechanism)?"
+                )
+            received += more
+        return bytes(received)
+
+    async def aclose(self) -> None:
+        """Close it at once."""
+        await trio.aclose_forcefully(self._stream)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+@contextmanager
+def failures(address: Address, timeout_s: float, *, reachable: bool = True) -> Iterator[None]:
+    """What may go wrong with a connection becomes a QuestionError with the address in its text."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise QuestionError(f"{address}: {error}", reachable=True, foreign=True) from None
+    except trio.BrokenResourceError as error:
+        raise ClosedError(f"{address}: {_reason(error, timeout_s)}") from None
+    except (OSError, trio.TooSlowError) as error:
+        text = f"{address}: {_reason(error, timeout_s)}"
+        raise QuestionError(text, reachable=reachable, foreign=False) from None
+
+
+def _reason(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, trio.TooSlowError):
+        return f"no answer within {timeout_s:g} s"
+    if isinstance(error.__cause__, ssl.SSLError):
+        return _reason(error.__cause__, timeout_s)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}"
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0).lower()
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _frame(request: Message, version: int) -> bytes:
+    body = codec(type(request), version).encode(request)
+    client_id = len(CLIENT_ID).to_bytes(2, "big") + CLIENT_ID
+    length = REQUEST_HEAD.size - LENGTH_BYTES + len(client_id) + len(body)
+    api_key = schema_of(type(request)).api_key
+    return REQUEST_HEAD.pack(length, api_key, version, CORRELATION_ID) + client_id + body
+
+
+def decode(frame: bytes, answer: type[M], version: int) -> M:
+    """Read a response without its length. Raises ProtocolError."""
+    (correlation_id,) = LENGTH.unpack_from(frame)
+    if correlation_id != CORRELATION_ID:
+        raise ProtocolError(f"its answer is to request {correlation_id}, which was not asked")
+    try:
+        return codec(answer, version).decode(frame, start=LENGTH_BYTES)
+    except ProtocolError as error:
+        what = schema_of(answer).name.removesuffix("Response")
+        raise ProtocolError(f"its answer is no {what} response: {error}") from None

@@ -1,0 +1,312 @@
+"""Logging in to brokers: what goes over the wire, to new brokers and old ones, and what refusals say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pytest
+import trio
+import trio.testing
+from scramp import ScramException, ScramMechanism
+
+from protocol.api import ApiKey
+from protocol.messages import (
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from proxy.addresses import Address
+from proxy.cluster.connection import Connection, LoginError, QuestionError
+from proxy.cluster.login import log_in
+from proxy.config import ConfigError, Settings
+from proxy.credentials import Credentials, credentials_of
+from proxy.run import _single
+from tests.proxy.fake_broker import Connection as Peer
+from tests.proxy.frames import framed, head_of, request_body_of, response
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from protocol.values import Message
+
+ADDRESS: Final = Address("kafka-1", 9092)
+PASSWORD: Final = "pencil-8d1f"  # noqa: S105  # a test's
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OLD: Final = {ApiKey.METADATA: (0, 2), ApiKey.SASL_HANDSHAKE: (0, 0), ApiKey.API_VERSIONS: (0, 0)}
+"""Of 0.10."""
+MODERN: Final = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
+
+Verify = Callable[[bytes], bytes]
+"""The broker's half of a mechanism: takes a token, returns its own, or raises PermissionError."""
+
+
+def accepting(_token: bytes) -> bytes:
+    return b""
+
+
+def refusing(_token: bytes) -> bytes:
+    raise PermissionError
+
+
+def scram(mechanism: str, password: str = PASSWORD) -> Verify:
+    """Any user with this password."""
+    algorithm = ScramMechanism(mechanism)
+    server = algorithm.make_server(lambda _user: algorithm.make_auth_info(password, iteration_count=4096))
+    steps = iter(
+        [
+            (server.set_client_first, server.get_server_first),
+            (server.set_client_final, server.get_server_final),
+        ]
+    )
+
+    def verify(token: bytes) -> bytes:
+        take, give = next(steps)
+        try:
+            take(token.decode())
+        except ScramException:
+            raise PermissionError from None
+        return bytes(give().encode())
+
+    return verify
+
+
+@dataclass
+class Broker:
+    """Takes one login."""
+
+    verify: Verify
+    apis: dict[ApiKey, tuple[int, int]] = field(default_factory=lambda: MODERN)
+    handshake: SaslHandshakeResponse = field(default_factory=SaslHandshakeResponse)
+    rounds: int = 1
+    """How many tokens come bare, after SaslHandshake v0."""
+    shaken: list[tuple[int, str]] = field(default_factory=list)
+    tokens: list[bytes] = field(default_factory=list)
+
+    async def serve(self, stream: trio.abc.Stream) -> None:
+        peer = Peer(stream)  # type: ignore[arg-type]  # it only sends and receives
+        bare = 0
+        async with stream:
+            while (frame := await peer.frame()) is not None:
+                if bare:
+                    bare -= 1
+                    answer = self._verified(frame[4:], framed)
+                else:
+                    answer = self._answer(frame)
+                    bare = self.rounds if self._is_bare(frame) else 0
+                if not answer:
+                    return
+                await stream.send_all(answer)
+
+    def _is_bare(self, frame: bytes) -> bool:
+        head = head_of(frame)
+        return head.api_key == ApiKey.SASL_HANDSHAKE and head.version == 0 and not self.handshake.error_code
+
+    def _answer(self, frame: bytes) -> bytes:
+        head = head_of(frame)
+        assert head.correlation_id == 0
+        match head.api_key:
+            case ApiKey.SASL_HANDSHAKE:
+                request = request_body_of(frame, SaslHandshakeRequest, head.version)
+                self.shaken.append((head.version, request.mechanism))
+                return self._told(self.handshake, head.version)
+            case ApiKey.SASL_AUTHENTICATE:
+                token = request_body_of(frame, SaslAuthenticateRequest, head.version).auth_bytes
+                refusal = SaslAuthenticateResponse(error_code=58, error_message="Authentication failed:\nno")
+                return self._verified(
+                    token, lambda answer: self._told(SaslAuthenticateResponse(auth_bytes=answer))
+                ) or self._told(refusal)
+            case ApiKey.API_VERSIONS:
+                versions = [
+                    ApiVersionsResponse.ApiVersion(api_key=key, min_version=least, max_version=most)
+                    for key, (least, most) in self.apis.items()
+                ]
+                return self._told(ApiVersionsResponse(api_keys=versions))
+        return self._told(MetadataResponse(), head.version)
+
+    def _told(self, message: Message, version: int = 0) -> bytes:
+        return response(message, version, 0)
+
+    def _verified(self, token: bytes, told: Callable[[bytes], bytes]) -> bytes:
+        self.tokens.append(token)
+        try:
+            return told(self.verify(token))
+        except PermissionError:
+            return b""
+
+
+def play(broker: Broker, mechanism: str, username: str = "user") -> None:
+    """Log in, then ask something."""
+
+    async def main() -> None:
+        ours, theirs = trio.testing.memory_stream_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.serve, theirs)
+            async with Connection(ours, ADDRESS, 5.0) as connection:
+                await log_in(connection, Credentials(mechanism, username, PASSWORD))
+                await connection.ask(MetadataRequest(topics=[]), MetadataResponse, 1)
+
+    try:
+        trio.run(main)
+    except BaseExceptionGroup as group:
+        raise _single(group) from None
+
+
+def refused(broker: Broker, mechanism: str) -> str:
+    with pytest.raises(LoginError) as refusal:
+        play(broker, mechanism)
+    said = str(refusal.value)
+    assert said.startswith("kafka-1:9092: ")
+    assert said.isprintable()
+    assert PASSWORD not in said
+    return said
+
+
+# Mechanisms
+
+
+@pytest.mark.parametrize(("apis", "version"), [(MODERN, 1), (OLD, 0)], ids=["1.0", "0.10"])
+def test_plain_sends_an_empty_authorization_id_the_user_and_the_password(
+    apis: dict[ApiKey, tuple[int, int]], version: int
+) -> None:
+    broker = Broker(accepting, apis)
+    play(broker, "PLAIN")
+    assert broker.shaken == [(version, "PLAIN")]
+    assert broker.tokens == [b"\0user\0pencil-8d1f"], "RFC 4616"
+
+
+@pytest.mark.parametrize("apis", [MODERN, OLD], ids=["1.0", "0.10"])
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_scram_proves_the_password_and_does_not_send_it(
+    mechanism: str, apis: dict[ApiKey, tuple[int, int]]
+) -> None:
+    broker = Broker(scram(mechanism), apis, rounds=2)
+    play(broker, mechanism, "a,b=c")
+    first, final = broker.tokens
+    assert first.startswith(b"n,,n=a=2Cb=3Dc,r="), "RFC 5802, section 5.1"
+    assert final.startswith(b"c=biws,r=")
+    assert PASSWORD.encode() not in first + final
+
+
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_a_scram_broker_that_does_not_know_the_password_is_not_believed(mechanism: str) -> None:
+    genuine = scram(mechanism)
+
+    def impostor(token: bytes) -> bytes:
+        answer = genuine(token)
+        return b"v=AAAA" if answer.startswith(b"v=") else answer
+
+    assert "its SCRAM answer is wrong" in refused(Broker(impostor), mechanism)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff", b"r=x,s=AA==,i=1", b"e=other-error", b"nonsense"])
+def test_what_is_not_scram_is_one_line(answer: bytes) -> None:
+    assert "its SCRAM answer is wrong" in refused(Broker(lambda _token: answer), "SCRAM-SHA-256")
+
+
+# Refusals
+
+
+def test_a_wrong_password_says_what_the_broker_says_and_what_to_check() -> None:
+    assert refused(Broker(refusing), "PLAIN") == (
+        "kafka-1:9092: it does not accept 'user' with PLAIN, check upstream_sasl_username and "
+        "upstream_sasl_password_file: Authentication failed: no"
+    )
+    assert "does not accept 'user'" in refused(Broker(scram("SCRAM-SHA-256", "other")), "SCRAM-SHA-256")
+
+
+def test_an_old_broker_that_closes_the_connection_has_refused() -> None:
+    assert "does not accept 'user' with PLAIN" in refused(Broker(refusing, OLD), "PLAIN")
+    assert "does not accept" in refused(
+        Broker(scram("SCRAM-SHA-512", "other"), OLD, rounds=2), "SCRAM-SHA-512"
+    )
+
+
+def test_a_mechanism_that_is_not_enabled_says_which_are() -> None:
+    handshake = SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI", "SCRAM-SHA-512"])
+    for apis in (MODERN, OLD):
+        assert refused(Broker(accepting, apis, handshake), "PLAIN") == (
+            "kafka-1:9092: it has not enabled PLAIN, but GSSAPI, SCRAM-SHA-512: set upstream_sasl_mechanism"
+        )
+
+
+def test_a_port_without_sasl_says_so() -> None:
+    broker = Broker(accepting, handshake=SaslHandshakeResponse(error_code=34))
+    assert "it takes no SASL at this port" in refused(broker, "PLAIN")
+    broker = Broker(accepting, handshake=SaslHandshakeResponse(error_code=-1))
+    assert "SaslHandshake with error -1" in refused(broker, "PLAIN")
+
+
+def test_a_broker_that_closes_on_the_handshake_has_not_refused_the_user() -> None:
+    broker = Broker(accepting)
+    broker._told = lambda *_: b""  # type: ignore[method-assign]  # says nothing at all
+    with pytest.raises(QuestionError, match="closed the connection") as failure:
+        play(broker, "PLAIN")
+    assert not isinstance(failure.value, LoginError)
+
+
+# Configuration
+
+
+def settings(path: Path | str, mechanism: str = "PLAIN", username: str = "weir") -> Settings:
+    assert mechanism in ("", "PLAIN", *SCRAM)
+    return Settings(
+        upstream_sasl_mechanism=mechanism,  # type: ignore[arg-type]  # asserted
+        upstream_sasl_username=username,
+        upstream_sasl_password_file=str(path),
+    )
+
+
+@pytest.mark.parametrize("content", ["p w=", "p w=\n", "p w=\r\n"])
+def test_the_password_is_the_files_text_without_its_line_end(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "password"
+    path.write_bytes(content.encode())
+    found = credentials_of(settings(path))
+    assert found == Credentials("PLAIN", "weir", "p w=")
+    assert "p w=" not in repr(found)
+
+
+def test_nothing_configured_is_no_login() -> None:
+    assert credentials_of(Settings()) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (settings("", "PLAIN", ""), "mechanism is set without upstream_sasl_username and upstream_sasl_p"),
+        (settings("x", "", "weir"), "upstream_sasl_username is set without upstream_sasl_mechanism"),
+        (settings("x", "", ""), "password_file is set without upstream_sasl_mechanism and upstream_sasl_u"),
+        (settings("x", username="a\0b"), "NUL"),
+        (settings("/no/such/file"), "/no/such/file: cannot read it: No such file"),
+    ],
+)
+def test_half_a_configuration_is_refused(given: Settings, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        credentials_of(given)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it is empty"),
+        (b"\n", "it is empty"),
+        (b"secret\xff", "not UTF-8"),
+        (b"secret\nsecret", "one line"),
+        (b"secret\0", "one line"),
+        (b"secret" * 20_000, "one line"),
+    ],
+)
+def test_a_file_that_is_no_password_is_refused_and_not_quoted(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=words) as refusal:
+        credentials_of(settings(path))
+    assert "secret" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
