@@ -37,3 +37,7 @@ class EncodeError(ProtocolError):
 
 class UnknownVersionError(ProtocolError):
     """An API, or a version of it, that the schemas do not know."""
+
+
+class TokenError(ProtocolError):
+    """A SASL token in which no name can be read; the text has nothing of the token."""

@@ -1,0 +1,247 @@
+"""Names in SASL tokens.
+
+What is expected is Kafka's reading (PlainSaslServer, ScramMessages and ScramFormatter,
+OAuthBearerClientInitialResponse), and the RFCs' own examples.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import TokenError
+from protocol.sasl import NAME_BYTES_MAX, Claimed, oauthbearer_name, plain_name, scram_name
+
+SECRET: Final = "s3cr3t-of-alice"  # noqa: S105  # a test's
+
+READERS: Final[list[Callable[[bytes], object]]] = [plain_name, scram_name, oauthbearer_name]
+
+
+def jwt(payload: bytes | dict[str, object]) -> str:
+    """A JWT in compact serialization, with a signature that nobody checks."""
+    written = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b"{}", written, b"sig"))
+
+
+def bearer(token: str, gs2: str = "n,,", before: str = "", after: str = "") -> bytes:
+    """An initial response; `before` and `after` are other key-value pairs with their separators."""
+    return f"{gs2}\x01{before}auth=Bearer {token}\x01{after}\x01".encode()
+
+
+# PLAIN
+
+
+@pytest.mark.parametrize(
+    ("token", "name"),
+    [
+        (b"\0tim\0tanstaaftanstaaf", "tim"),  # RFC 4616
+        (b"Kurt\0Kurt\0xipj3plmq", "Kurt"),
+        ("\0jürgen\0pässword".encode(), "jürgen"),
+        (b"\0a,b=c\0p", "a,b=c"),
+        (b"\0 \0p", " "),
+        (b"\0a\xff\0p", "a�"),
+        (b"\0" + b"n" * NAME_BYTES_MAX + b"\0p", "n" * NAME_BYTES_MAX),
+        (b"\0nobody\0", "nobody"),  # without a password: the broker refuses it
+    ],
+)
+def test_plain(token: bytes, name: str) -> None:
+    assert plain_name(token) == name
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        (b"", "1 parts"),
+        (b"alice", "1 parts"),
+        (b"alice\0" + SECRET.encode(), "2 parts"),
+        (b"\0alice\0" + SECRET.encode() + b"\0", "4 parts"),
+        (b"\0alice\0" + SECRET.encode() + b"\0b\0c\0d", "6 parts"),
+        (b"bob\0alice\0" + SECRET.encode(), "authorization id"),
+        (b"\0\0" + SECRET.encode(), "without a name"),
+        (b"\0" + b"n" * (NAME_BYTES_MAX + 1) + b"\0p", "more than 32767"),
+    ],
+)
+def test_plain_without_a_name(token: bytes, why: str) -> None:
+    with pytest.raises(TokenError, match=why) as caught:
+        plain_name(token)
+    assert SECRET not in str(caught.value)
+
+
+# SCRAM
+
+
+@pytest.mark.parametrize(
+    ("token", "claimed"),
+    [
+        (b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", Claimed("user")),  # RFC 7677
+        (b"y,,n=user,r=x", Claimed("user")),
+        (b"n,a=user,n=user,r=x", Claimed("user")),
+        (b"n,,m=ext,n=user,r=x", Claimed("user")),
+        (b"n,,n=a=2Cb,r=x", Claimed("a,b")),
+        (b"n,,n=a=3Db,r=x", Claimed("a=b")),
+        (b"n,,n==3D2C,r=x", Claimed("=2C")),
+        (b"n,a=a=2Cb,n=a=2Cb,r=x", Claimed("a,b")),
+        (b"n,,n=id,r=x,tokenauth=true", Claimed("id", is_token_id=True)),
+        (b"n,,n=id,r=x,other=1,tokenauth=TRUE", Claimed("id", is_token_id=True)),
+        (b"n,,n=id,r=x,tokenauth=true,tokenauth=false", Claimed("id")),
+        (b"n,,n=id,r=x,tokenauth=yes", Claimed("id")),
+        (b"n,,n=id,r=x,TokenAuth=true", Claimed("id")),
+        (b"n,,n=r,r=n=,x", Claimed("r")),
+    ],
+)
+def test_scram(token: bytes, claimed: Claimed) -> None:
+    assert scram_name(token) == claimed
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        (b"", "client-first"),
+        (b"n,,", "client-first"),
+        (b"n,,n=user", "client-first"),
+        (b"n,,r=x,n=user", "client-first"),
+        (b"c=biws,r=x,p=AAAA", "client-first"),
+        (b"n,,n=,r=x", "without a name"),
+        (b"n,,n=a=2c,r=x", "neither =2C nor =3D"),
+        (b"n,,n=a=,r=x", "neither =2C nor =3D"),
+        (b"n,a=bob,n=alice,r=x", "authorization id"),
+        (b"n,,n=" + b"n" * (NAME_BYTES_MAX + 1) + b",r=x", "more than 32767"),
+    ],
+)
+def test_scram_without_a_name(token: bytes, why: str) -> None:
+    with pytest.raises(TokenError, match=why):
+        scram_name(token)
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))
+def test_scram_escapes_are_undone(name: str) -> None:
+    """ScramFormatter.saslName: the equals sign first, then the comma."""
+    escaped = name.replace("=", "=3D").replace(",", "=2C")
+    assert scram_name(f"n,,n={escaped},r=x".encode()) == Claimed(name)
+
+
+# OAUTHBEARER
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        bearer(jwt({"sub": "alice"})),
+        bearer(jwt({"sub": "alice", "exp": 1, "aud": ["a"], "nested": {"sub": "bob"}})),
+        bearer(jwt({"sub": "alice"}), gs2="n,a=alice,"),
+        bearer(jwt({"sub": "alice"}), before="traceId=123\x01", after="host=x\x01"),
+        bearer(jwt({"sub": "bob"})).replace(b"\x01\x01", b"\x01") + bearer(jwt({"sub": "alice"}))[4:],
+        bearer(jwt({"sub": "alice"})).replace(b"Bearer ", b"bEARER   "),
+        bearer(jwt({"sub": " alice\n"})),  # ClaimValidationUtils.validateSubject trims
+        bearer(jwt(b'{"sub":"bob","sub":"alice"}')),
+        bearer("e30." + base64.b64encode(b'{"sub":"alice" }').decode() + "."),  # padded; no signature
+    ],
+)
+def test_oauthbearer(token: bytes) -> None:
+    assert oauthbearer_name(token) == "alice"
+
+
+def test_another_claim_is_the_name_if_kafka_is_told_so() -> None:
+    token = bearer(jwt({"sub": "7d1f", "azp": "payments"}))
+    assert oauthbearer_name(token, "azp") == "payments"
+    with pytest.raises(TokenError, match="without a name"):
+        oauthbearer_name(token, "email")
+
+
+def test_both_alphabets_of_base64_are_read() -> None:
+    """Some brokers take the basic one (OAuthBearerUnsecuredJws of 3.9)."""
+    written = b'{"sub":"\xc3\xbf\xc3\xbe\xef\xbf\xbf>>>???"}'
+    basic = base64.b64encode(written).decode().rstrip("=")
+    assert "+" in basic or "/" in basic
+    for token in (basic, basic.replace("+", "-").replace("/", "_")):
+        assert oauthbearer_name(bearer(f"e30.{token}.s")) == "ÿþ\uffff>>>???"
+
+
+DEEP: Final = b'{"sub":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        (b"", "initial response"),
+        (b"\x01", "initial response"),
+        (b"n,,\x01\x01", "initial response"),
+        (b"n,,\x01auth=Basic YTpi\x01\x01", "scheme"),
+        (b"n,,\x01auth=Bearer\x01\x01", "1 parts"),
+        (bearer("opaque"), "1 parts"),
+        (bearer("a.b.c.d.e"), "5 parts"),
+        (bearer("e30.A.s"), "cannot be read"),
+        (bearer(jwt(b"not json " + SECRET.encode())), "cannot be read"),
+        (bearer(jwt(b'"alice"')), "cannot be read"),
+        (bearer(jwt(b"[1]")), "cannot be read"),
+        (bearer(jwt(b'{"sub":"\xff"}')), "cannot be read"),
+        (bearer(jwt(b'{"sub":"\\ud800"}')), "cannot be read"),
+        (bearer(jwt({"sub": 7})), "cannot be read"),
+        (bearer(jwt({"sub": None})), "cannot be read"),
+        (bearer(jwt({"sub": ["alice"]})), "cannot be read"),
+        (bearer(jwt(DEEP)), "cannot be read"),
+        (bearer(jwt({})), "without a name"),
+        (bearer(jwt({"sub": ""})), "without a name"),
+        (bearer(jwt({"sub": "  "})), "without a name"),
+        (bearer(jwt({"sub": "n" * 40_000})), "more than 32767"),
+        (bearer(jwt({"sub": "alice"}), gs2="n,a=bob,"), "authorization id"),
+    ],
+)
+def test_oauthbearer_without_a_name(token: bytes, why: str) -> None:
+    with pytest.raises(TokenError, match=why) as caught:
+        oauthbearer_name(token)
+    assert SECRET not in str(caught.value)
+    context = caught.value.__context__
+    assert context is None, "an error with what was read in it must not be chained"
+
+
+# Whatever comes
+
+
+def refusal(read: Callable[[bytes], object], token: bytes) -> TokenError | None:
+    """Why there is no name; any other exception fails the test."""
+    try:
+        read(token)
+    except TokenError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("read", READERS)
+@given(token=st.binary())
+def test_any_bytes_are_a_name_or_an_error(read: Callable[[bytes], object], token: bytes) -> None:
+    error = refusal(read, token)
+    assert error is None or error.__context__ is None
+
+
+PIECES: Final = [b"n,", b"a=", b",", b"n=", b"r=", b"=2C", b"=", b"\x01", b"auth=", b"Bearer ", b".", b"\0"]
+
+
+@pytest.mark.parametrize("read", READERS)
+@given(parts=st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=4))))
+def test_anything_like_a_token_is_a_name_or_an_error(
+    read: Callable[[bytes], object], parts: list[bytes]
+) -> None:
+    error = refusal(read, b"".join(parts))
+    assert error is None or error.reason
+
+
+@given(st.binary())
+def test_any_payload_is_a_name_or_an_error(payload: bytes) -> None:
+    error = refusal(oauthbearer_name, bearer(jwt(payload)))
+    assert error is None or error.__context__ is None
+
+
+@given(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
+)
+def test_the_password_is_never_the_name(name: str, password: str) -> None:
+    assert plain_name(f"\0{name}\0{password}".encode()) == name
+    assert plain_name(f"{name}\0{name}\0{password}".encode()) == name
