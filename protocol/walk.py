@@ -72,17 +72,17 @@ def _element_size(slot: Slot) -> int | None:
 def least_size(slot: Slot) -> int:
     """The fewest bytes that a field can take."""
     if slot.is_array:
-        return _length_width(slot)
+        return length_width(slot)
     return 1 if slot.struct and slot.nullable else _element_least_size(slot)
 
 
 def _element_least_size(slot: Slot) -> int:
     if slot.struct is not None:
         return sum(map(least_size, slot.struct.fields)) + slot.struct.flexible
-    return SIZES.get(slot.type) or _length_width(slot, element=True)
+    return SIZES.get(slot.type) or length_width(slot, element=True)
 
 
-def _length_width(slot: Slot, *, element: bool = False) -> int:
+def length_width(slot: Slot, *, element: bool = False) -> int:
     """The bytes of a length or count; 1: a varint. `element`: of what is in the array, not of the array."""
     if slot.compact:
         return 1
@@ -91,29 +91,29 @@ def _length_width(slot: Slot, *, element: bool = False) -> int:
 
 def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
     """Compile a function that finds what is behind `fields`, the first of `layout`: `size` bytes or more."""
-    source = _Source(when_short="return short(position - body, complete)")
+    source = Source(when_short="return short(position - body, complete)")
     with source.block("def locate(data, body, end, complete):"):
         source.line("position = body")
         source.fields(fields, layout.name)
         source.flush()
         source.need(size)
         source.line("return position")
-    return cast(Locate, _compile(source, layout, "locate"))
+    return cast(Locate, compiled(source, layout, "locate"))
 
 
 def streamer(layout: Layout) -> Callable[[], Stream]:
     """Compile a generator function that finds where the fields of `layout`, without the tagged ones, end."""
-    source = _Source(when_short=None)
+    source = Source(when_short=None)
     with source.block("def stream():"):
         source.line("body = position = end = 0")
         source.fields(layout.fields, layout.name)
         source.flush()
         source.need()
         source.line("return position - body")
-    return cast("Callable[[], Stream]", _compile(source, layout, "stream"))
+    return cast("Callable[[], Stream]", compiled(source, layout, "stream"))
 
 
-def _compile(source: _Source, layout: Layout, function: Literal["locate", "stream"]) -> object:
+def compiled(source: Source, layout: Layout, function: Literal["locate", "stream"]) -> object:
     """Run the source, in which nothing but numbers and names comes from the schema."""
 
     def fail(offset: int, problem: str) -> None:
@@ -135,8 +135,8 @@ def _compile(source: _Source, layout: Layout, function: Literal["locate", "strea
     return names[function]
 
 
-class _Source:
-    """The source of one walking function.
+class Source:
+    """The source of one walking function; `topic_bytes` has one that looks at more.
 
     In it, `position` is where the walk is in `data`, `n` the length or count read last. A step over something
     may lead behind `end`; whatever reads looks first (`need`).
@@ -151,9 +151,11 @@ class _Source:
         """Bytes of fixed-size fields that are still to be stepped over."""
 
     def text(self) -> str:
+        """The whole source."""
         return "\n".join(self._lines) + "\n"
 
     def line(self, text: str) -> None:
+        """One more line."""
         self._lines.append(self._margin + text)
 
     @contextmanager
@@ -177,11 +179,16 @@ class _Source:
             self.line(f"    {self._when_short}")
         else:
             with self.block("while position >= end:"):
-                self.line("position -= body")
-                self.line("data, body, end = yield position")
-                self.line("position += body")
+                self.next_chunk()
+
+    def next_chunk(self) -> None:
+        """Wait for the next chunk."""
+        self.line("position -= body")
+        self.line("data, body, end = yield position")
+        self.line("position += body")
 
     def fields(self, slots: Iterable[Slot], path: str) -> None:
+        """Walk over these fields."""
         for slot in slots:
             size = _fixed_size(slot)
             if size is None:
@@ -194,7 +201,7 @@ class _Source:
         if slot.is_array:
             self._array(slot, path)
         elif slot.struct is None:
-            self._payload(_length_width(slot), path, nullable=slot.nullable)
+            self._payload(length_width(slot), path, nullable=slot.nullable)
         elif slot.nullable:  # an int8 before the struct: negative is null
             self._byte("n")
             with self.block("if n < 128:"):
@@ -219,7 +226,7 @@ class _Source:
             self.line("position += n - 1" if less else "position += n")
 
     def _array(self, slot: Slot, path: str) -> None:
-        width = _length_width(slot)
+        width = length_width(slot)
         self._length(width, path, nullable=slot.nullable)
         if width == 1:
             self.line("n -= 1")
@@ -236,7 +243,7 @@ class _Source:
                 self.line(self._when_short)
         with self.block("for _ in range(n):"):
             if slot.struct is None:
-                self._payload(_length_width(slot, element=True), path, nullable=False)
+                self._payload(length_width(slot, element=True), path, nullable=False)
             else:
                 self._struct(slot.struct, path)
 

@@ -1,0 +1,140 @@
+"""How many bytes of records a produce request, or a fetch response, has for each topic, as it streams by.
+
+The message is never in memory as a whole, and nothing of it is decoded but the topics' names and the lengths
+of their records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+from protocol.errors import ProtocolError
+from protocol.places import MessageLike, layout
+from protocol.walk import Bytes, Source, Stream, compiled, length_width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from protocol.schema import Layout, Slot
+
+
+class TopicBytes:
+    """Follows one message's body through its chunks and counts what the wanted topics have."""
+
+    __slots__ = ("_counted", "_fed", "_walk", "complete")
+
+    def __init__(self, message: MessageLike, version: int, wanted: Collection[bytes]) -> None:
+        """`wanted` are names in UTF-8. Raises ValueError if the version does not name topics (see
+        `names_topics`).
+        """
+        if not names_topics(message, version):
+            raise ValueError(f"{layout(message, version).name} v{version} does not name its topics")
+        self.complete = False
+        """Whether all records have been fed, to their last byte."""
+        counted = self._counted = Counter[bytes]()
+
+        def count(topic: bytearray, size: int) -> None:
+            name = bytes(topic)
+            if name in wanted:
+                counted[name] += size
+
+        self._walk = _counter(layout(message, version))(count)
+        next(self._walk)
+        self._fed = 0
+
+    @property
+    def counted(self) -> Mapping[bytes, int]:
+        """Bytes of records by topic; nothing before `complete`: until then they are only claimed."""
+        return self._counted if self.complete else {}
+
+    def feed(self, data: Bytes, start: int, stop: int) -> None:
+        """Look at the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
+        if self.complete:
+            return
+        body = start - self._fed
+        self._fed += stop - start
+        try:
+            self._walk.send((data, body, stop))
+        except StopIteration as end:
+            if end.value is None:  # it has failed before
+                raise ProtocolError("the message was malformed before") from None
+            self.complete = True
+
+
+def names_topics(message: MessageLike, version: int) -> bool:
+    """Whether this version names its topics beside their records; newer ones have their ids only (KIP-516).
+
+    Raises ValueError for a message or version that the schemas do not know.
+    """
+    return _names_topics(layout(message, version))
+
+
+def _names_topics(found: Layout) -> bool:
+    slots = [slot for slot in found.fields if slot.struct is not None and slot.is_array]
+    return any(
+        (any(map(_is_topic, inner.fields)) and _has_records(inner)) or _names_topics(inner)
+        for slot in slots
+        if (inner := slot.struct) is not None
+    )
+
+
+def _has_records(found: Layout) -> bool:
+    return any(
+        slot.type == "records" or (slot.struct is not None and _has_records(slot.struct))
+        for slot in found.fields
+    )
+
+
+def _is_topic(slot: Slot) -> bool:
+    return slot.field.entity_type == "topicName" and slot.type == "string" and not slot.is_array
+
+
+class _CountingSource(Source):
+    """The source of a walk that keeps the latest topic's name, and calls `count` at its records."""
+
+    def _variable(self, slot: Slot, path: str) -> None:
+        if _is_topic(slot):
+            self.flush()
+            self._keep_topic(slot, path)
+        elif slot.type == "records" and not slot.is_array:
+            self.flush()
+            self._count_records(slot, path)
+        else:
+            super()._variable(slot, path)
+
+    def _keep_topic(self, slot: Slot, path: str) -> None:
+        width = length_width(slot)
+        self._length(width, path, nullable=slot.nullable)
+        if width == 1:
+            self.line("n -= 1")
+        self.line("topic = bytearray()")
+        with self.block("while len(topic) < n:"):
+            self.need()
+            self.line("stop = min(end, position + n - len(topic))")
+            self.line("topic += data[position:stop]")
+            self.line("position = stop")
+
+    def _count_records(self, slot: Slot, path: str) -> None:
+        width = length_width(slot)
+        self._length(width, path, nullable=slot.nullable)
+        if width == 1:
+            self.line("n -= 1")
+        with self.block("if n > 0:"):
+            self.line("count(topic, n)")
+            self.line("position += n")
+
+
+@cache
+def _counter(found: Layout) -> Callable[[Callable[[bytearray, int], None]], Stream]:
+    source = _CountingSource(when_short=None)
+    with source.block("def stream(count):"):
+        source.line("body = position = end = 0")
+        source.line("topic = b''")
+        source.fields(found.fields, found.name)
+        source.flush()
+        with source.block("while position > end:"):
+            source.next_chunk()
+        source.line("return position - body")
+    return cast("Callable[[Callable[[bytearray, int], None]], Stream]", compiled(source, found, "stream"))

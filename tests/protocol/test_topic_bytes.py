@@ -1,0 +1,117 @@
+"""Counting a topic's bytes as they stream by, in every chunking, against the values that were encoded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.codec import codec
+from protocol.errors import ProtocolError
+from protocol.messages import FetchResponse, MetadataResponse, ProduceRequest, ShareFetchResponse
+from protocol.topic_bytes import TopicBytes, names_topics
+from protocol.values import schema_of
+from tests.protocol.generate import messages, modest, version_id
+
+if TYPE_CHECKING:
+    from protocol.values import Message
+
+NAMING: Final[list[tuple[type[Message], int]]] = [
+    *((ProduceRequest, version) for version in schema_of(ProduceRequest).versions if version < 13),
+    *((FetchResponse, version) for version in schema_of(FetchResponse).versions if version < 13),
+]
+NAMING_ID: Final = [version_id(*pair) for pair in NAMING]
+TOPICS: Final = ("a", "bé", "t" * 200)
+WANTED: Final = frozenset(name.encode() for name in TOPICS)
+
+
+def produce(*sizes: tuple[str, int | None]) -> ProduceRequest:
+    """A request with one partition, of so many bytes of records, for each pair."""
+    return ProduceRequest(
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=name,
+                partition_data=[
+                    ProduceRequest.PartitionProduceData(
+                        index=0, records=None if size is None else bytes(size)
+                    )
+                ],
+            )
+            for name, size in sizes
+        ]
+    )
+
+
+def fed(message: type[Message], version: int, body: bytes, cuts: list[int]) -> TopicBytes:
+    """What is counted in a body that comes in these pieces."""
+    counting = TopicBytes(message, version, WANTED)
+    for start, stop in pairwise([0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]):
+        counting.feed(b"before" + body[start:stop] + b"behind", 6, 6 + stop - start)
+    return counting
+
+
+@pytest.mark.parametrize(("message", "version"), NAMING, ids=NAMING_ID)
+@modest(30)
+@given(data=st.data(), cuts=st.lists(st.integers(0, 10_000), max_size=12))
+def test_every_chunking_counts_what_was_encoded(
+    message: type[ProduceRequest | FetchResponse], version: int, data: st.DataObject, cuts: list[int]
+) -> None:
+    value = data.draw(messages(message, version))
+    expected: Counter[bytes] = Counter()
+    if isinstance(value, ProduceRequest):
+        for topic in value.topic_data:
+            topic.name = data.draw(st.sampled_from((*TOPICS, "unwanted")))
+            expected[topic.name.encode()] += sum(len(part.records or b"") for part in topic.partition_data)
+    elif isinstance(value, FetchResponse):
+        for answer in value.responses:
+            answer.topic = data.draw(st.sampled_from((*TOPICS, "unwanted")))
+            expected[answer.topic.encode()] += sum(len(part.records or b"") for part in answer.partitions)
+    counting = fed(message, version, codec(message, version).encode(value), cuts)
+    assert counting.complete
+    assert Counter(counting.counted) == Counter({name: expected[name] for name in WANTED})
+
+
+def test_every_cut_of_a_request_is_the_same() -> None:
+    body = codec(ProduceRequest, 9).encode(produce(("a", 300), ("unwanted", 7), ("a", None), ("bé", 1)))
+    for cut in range(len(body) + 1):
+        assert fed(ProduceRequest, 9, body, [cut]).counted == {b"a": 300, "bé".encode(): 1}
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_bytes_that_are_only_claimed_do_not_count(version: int) -> None:
+    body = codec(ProduceRequest, version).encode(produce(("a", 1000)))
+    counting = fed(ProduceRequest, version, body[:-500], [40])
+    assert not counting.complete
+    assert not counting.counted
+
+
+def test_rubbish_is_a_protocol_error_and_stays_one() -> None:
+    counting = TopicBytes(ProduceRequest, 8, WANTED)
+    for _ in range(2):
+        with pytest.raises(ProtocolError):
+            counting.feed(b"\xff" * 100, 0, 100)
+    assert not counting.counted
+
+
+@modest(300)
+@given(body=st.binary(max_size=200), version=st.sampled_from([3, 9, 12]))
+def test_any_bytes_are_counted_or_refused(body: bytes, version: int) -> None:
+    counting = TopicBytes(ProduceRequest, version, WANTED)
+    try:
+        counting.feed(body, 0, len(body))
+    except ProtocolError:
+        return
+    assert sum(counting.counted.values()) <= len(body)
+
+
+def test_newer_versions_and_share_fetches_have_ids_only() -> None:
+    assert [v for v in schema_of(ProduceRequest).versions if not names_topics(ProduceRequest, v)] == [13]
+    assert min(v for v in schema_of(FetchResponse).versions if not names_topics(FetchResponse, v)) == 13
+    assert not names_topics(ShareFetchResponse, 1)
+    assert not names_topics(MetadataResponse, 9), "it has no records"
+    with pytest.raises(ValueError, match="v13 does not name its topics"):
+        TopicBytes(FetchResponse, 13, WANTED)
