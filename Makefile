@@ -35,10 +35,10 @@ check: install ## ruff, mypy --strict, import-linter, fast tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -m 'not broker and not oracle'
+	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle'
 
 fast: install ## fast tests only
-	$(BIN)/python -m pytest -q -m 'not broker and not oracle'
+	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle'
 
 brokers: install ## only the tests with real brokers, or with other releases of clients
 	$(BIN)/python -m pytest -m 'broker or oracle'
@@ -60,7 +60,7 @@ $(COMPILED)/made: $(VENV)/made setup.py pyproject.toml $(shell find $(ROOMS) -na
 
 # The rooms are imported from build/compiled, the tests from here; the plugin refuses to test sources.
 check-compiled: install compiled ## the tests of what is compiled
-	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR) $(BIN)/python -m pytest -q -o pythonpath= \
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR) $(BIN)/python -m pytest -q -n auto -o pythonpath= \
 		-p tests.tools.compiled_only -m 'not broker and not oracle' \
 		tests/quotas tests/proxy tests/protocol/test_heads.py tests/protocol/test_places.py tests/cli
 
