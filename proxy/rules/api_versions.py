@@ -1,7 +1,8 @@
 """ApiVersions: a client negotiates only what both the broker and Weir understand (KIP-35, KIP-511).
 
 The broker's answer is cut down to the versions that Weir's schemas know, and raised to what uplift adds; an
-API that they do not know is left out. From here on the session knows which versions its broker speaks.
+API that they do not know is left out, and one that Weir answers by itself is added. From here on the session
+knows which versions its broker speaks.
 A client that asks in a version newer than Weir knows is answered by Weir as a broker would: error 35, in
 version 0, naming the versions of ApiVersions itself.
 """
@@ -68,7 +69,11 @@ def ranges(answer: ApiVersionsResponse) -> dict[int, VersionRange]:
 
 def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> None:
     """Put what is offered into the broker's answer."""
+    told = {entry.api_key: entry for entry in answer.api_keys}
     answer.api_keys = [entry for entry in answer.api_keys if entry.api_key in offered]
+    answer.api_keys += [
+        ApiVersionsResponse.ApiVersion(api_key=api_key) for api_key in offered if api_key not in told
+    ]
     for entry in answer.api_keys:
         entry.min_version, entry.max_version = offered[entry.api_key].min, offered[entry.api_key].max
 

@@ -20,33 +20,41 @@ class Management(Protocol):
 
     @property
     def table(self) -> QuotaTable:
-        """What is in force now."""
+        """What is stored, as far as it is known."""
 
-    def is_admin(self, user: str) -> bool:
-        """Whether a principal of this name may describe and alter quotas."""
+    def denial(self, user: str) -> str | None:
+        """Why a principal of this name may not describe and alter quotas, in one line; None if it may."""
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
         """Store the changes, put them in force and log who made them; then call `done(None)`, or
         `done(reason)` if the store cannot take them.
+
+        `who` is the name of a principal, `peer` where it asks from.
         """
 
-    def compute(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Do work that takes long in a thread, then call `done` with its result."""
+    def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        """Do work that takes long in a thread, then call `done` with its result; None if it failed."""
+
+    def altered_at_broker(self) -> None:
+        """A broker has answered an AlterClientQuotas that passed through: what it stores may be new."""
 
 
 class Unmanaged:
-    """Management of a process that has none: nobody is an admin."""
+    """Management of a process that has none: nobody may ask for anything."""
 
     table = QuotaTable()
 
-    def is_admin(self, user: str) -> bool:  # noqa: ARG002  # nobody is
-        """Return False."""
-        return False
+    def denial(self, user: str) -> str | None:  # noqa: ARG002  # nobody may
+        """Say so."""
+        return "quotas are not managed here"
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:  # noqa: ARG002
         """Refuse: nobody may ask for this."""
         done("quotas are not managed here")
 
-    def compute(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+    def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         """Do it here and now."""
         done(work())
+
+    def altered_at_broker(self) -> None:
+        """Nobody mirrors it."""

@@ -21,7 +21,16 @@ from protocol.places import place
 from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
-from proxy.rules import api_versions, auto_creation, bandwidth, mutations, rewrite, uplift, uplift_rule
+from proxy.rules import (
+    api_versions,
+    auto_creation,
+    bandwidth,
+    client_quotas,
+    mutations,
+    rewrite,
+    uplift,
+    uplift_rule,
+)
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.plan import WAIT, Caller, Plan, Wait
 
@@ -43,6 +52,15 @@ ERRANDS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.CREATE_PARTITIONS: (mutations.plan_create_partitions,),
     ApiKey.DELETE_TOPICS: (mutations.plan_delete_topics,),
 }
+QUOTA_APIS: Final[Mapping[int, Fill]] = {
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.plan_describe,
+    ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_alter,
+}
+"""What Weir answers by itself, unless the brokers store the quotas."""
+QUOTA_APIS_PASSED: Final[Mapping[int, Fill]] = {
+    ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_pass_alter,
+}
+"""What is done about them then."""
 DIALECTS_MAX: Final = 100
 """A cluster has one, two while it is being upgraded."""
 
@@ -58,10 +76,13 @@ class Plans(dict[tuple[int, int], Plan]):
         *,
         uplift: bool = False,
         cluster: ClusterState | None = None,
+        manages_quotas: bool = False,
     ) -> None:
         """Begin with the table of brokers that have not said what they speak."""
         super().__init__()
         self.uplift = uplift
+        self.manages_quotas = manages_quotas
+        """Whether Weir answers `QUOTA_APIS`."""
         self.cluster = cluster or ClusterState()
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
@@ -73,7 +94,12 @@ class Plans(dict[tuple[int, int], Plan]):
         key = frozenset(broker.items())
         found = self._dialects.get(key)
         if found is None:
-            found = Plans(self._counters, uplift=self.uplift, cluster=self.cluster)
+            found = Plans(
+                self._counters,
+                uplift=self.uplift,
+                cluster=self.cluster,
+                manages_quotas=self.manages_quotas,
+            )
             found.broker, found._dialects = broker, self._dialects
             if len(self._dialects) < DIALECTS_MAX:
                 self._dialects[key] = found
@@ -81,7 +107,8 @@ class Plans(dict[tuple[int, int], Plan]):
 
     def offered(self) -> dict[int, VersionRange]:
         """What clients of this broker are told that it speaks."""
-        return uplift_rule.offered(self.broker or {}, uplift=self.uplift)
+        own = QUOTA_APIS if self.manages_quotas else ()
+        return uplift_rule.offered(self.broker or {}, uplift=self.uplift, own=own)
 
     def make(self, api_key: int, version: int) -> Plan:
         """Make, and keep, the plan of an (API key, version) that the schemas know.
@@ -91,7 +118,7 @@ class Plans(dict[tuple[int, int], Plan]):
         known = versions(api_key)
         if known is None or version not in known:
             self._counters.requests_not_understood += 1
-            return _not_understood(api_key, version)
+            return self._not_understood(api_key, version)
         plan = self[api_key, version] = self._made(api_key, version)
         return plan
 
@@ -117,6 +144,24 @@ class Plans(dict[tuple[int, int], Plan]):
             plan = uplift.raised(plan, version, route)
         for fill in ERRANDS.get(api_key, ()):
             fill(plan)
+        quota_api = (QUOTA_APIS if self.manages_quotas else QUOTA_APIS_PASSED).get(api_key)
+        if quota_api is not None:
+            quota_api(plan)
+        return plan
+
+    def _not_understood(self, api_key: int, version: int) -> Plan:
+        """Return the plan of a request that no schema describes: it is passed through untouched.
+
+        Unless Weir has something to do with that API, which a version it cannot read must not be a way
+        around. A broker closes the connection at a version that it does not know; ApiVersions is answered
+        (KIP-511).
+        """
+        plan = Plan(api_key, version)
+        quota_api = self.manages_quotas and api_key in QUOTA_APIS
+        if api_key == ApiKey.API_VERSIONS:
+            plan.admit = api_versions.refuse_version
+        elif api_key in ON_THE_WIRE or api_key in ERRANDS or quota_api:
+            plan.admit = _refuse
         return plan
 
     def _must_ask(self, api_key: int, version: int) -> bool:
@@ -140,20 +185,6 @@ def _plain(api_key: int, version: int) -> Plan:
         flexible_response=response_header_version(api_key, version) == 1,
         throttle=place(response_type(api_key), version, "throttle_time_ms"),
     )
-
-
-def _not_understood(api_key: int, version: int) -> Plan:
-    """Return the plan of a request that no schema describes: it is passed through untouched.
-
-    Unless Weir has something to do with that API, which a version it cannot read must not be a way around. A
-    broker closes the connection at a version that it does not know; ApiVersions is answered (KIP-511).
-    """
-    plan = Plan(api_key, version)
-    if api_key == ApiKey.API_VERSIONS:
-        plan.admit = api_versions.refuse_version
-    elif api_key in ON_THE_WIRE or api_key in ERRANDS:
-        plan.admit = _refuse
-    return plan
 
 
 def _refuse(caller: Caller, data: bytearray, frame: int, _end: int, _complete: bool) -> Wait:

@@ -11,7 +11,7 @@ A newer version is offered step by step. Taken are the steps that add nothing bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import cache
 from typing import Final, NamedTuple
@@ -232,13 +232,21 @@ def _has_throttle(api_key: int, version: int) -> bool:
     return place(response_type(api_key), version, THROTTLE_FIELD) is not None
 
 
-def offered(broker: Mapping[int, VersionRange], *, uplift: bool = True) -> dict[int, VersionRange]:
-    """What clients are told, by API key: what both the broker and Weir know, and what Weir adds."""
-    return {
+def offered(
+    broker: Mapping[int, VersionRange], *, uplift: bool = True, own: Iterable[int] = ()
+) -> dict[int, VersionRange]:
+    """What clients are told, by API key: what both the broker and Weir know, and what Weir adds.
+
+    The APIs `own` are answered by Weir, whatever the broker speaks; nothing is added to a broker that says
+    nothing.
+    """
+    told = {
         api_key: VersionRange(both.min, reach(api_key, both.max)) if uplift else both
         for api_key, theirs in broker.items()
         if (ours := versions(api_key)) is not None and (both := ours.intersect(theirs))
     }
+    added = {api_key: ours for api_key in own if (ours := versions(api_key)) is not None}
+    return {**told, **added} if broker else told
 
 
 def beyond(request: Message, broker_version: int) -> str | None:

@@ -1,0 +1,150 @@
+"""DescribeClientQuotas and AlterClientQuotas, answered in the broker's place (KIP-546), whatever it speaks.
+
+Only admins are answered; Kafka's tools then work as they do with a broker. Where the brokers themselves store
+the quotas (quota_store = broker), both pass through, and Weir looks again after an alteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from protocol.codec import codec
+from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError
+from protocol.heads import REQUEST_HEAD
+from protocol.messages import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    Message,
+)
+from proxy.reasons import CloseReason
+from proxy.rules.client_quotas_alterations import read_alterations, refused_all
+from proxy.rules.client_quotas_entities import Refused
+from proxy.rules.client_quotas_filters import Filter, described, read_filter
+from proxy.rules.deferred import Deferred
+from proxy.rules.errand import response_frame, whole_request
+from proxy.rules.plan import WAIT, Admission, Caller, Plan, Splice, Wait
+from quotas import QuotaTable
+
+_Framing: TypeAlias = Callable[[Message], bytes]
+
+AT_ONCE_MAX: Final = 200
+"""Quotas that are described here and now (about 1 ms); more are left to a thread."""
+DENIED_BYTES_MAX: Final = 16 * 1024
+"""The longest request that is read to tell its client that it may not: reading one of 1 MB takes a second."""
+
+_FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
+_TOO_LONG: Final = Refused(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "an entity's name is too long for this version: ask in a newer one"
+)
+
+
+def plan_describe(plan: Plan) -> None:
+    """Answer it from the table."""
+    codec_ = codec(DescribeClientQuotasRequest, plan.version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        denial = caller.management.denial(caller.user)
+        if denial is not None and _too_large(caller, data, frame):
+            return WAIT
+        request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
+        if request is None:
+            return WAIT
+        framed, table = _framing(plan, data, frame), caller.management.table
+        try:
+            _check_allowed(denial)
+            wanted = read_filter(request)
+        except Refused as refused:
+            return Admission(reply=framed(_not_described(refused)))
+        if len(table) <= AT_ONCE_MAX:
+            return Admission(reply=_description(framed, table, wanted))
+        deferred = Deferred()
+
+        def done(made: bytes | None) -> None:
+            deferred.answer(made or framed(_not_described(_FAILED)))
+
+        caller.management.compute(partial(_description, framed, table, wanted), done)
+        return _answered(deferred)
+
+    plan.admit, plan.whole = admit, True
+
+
+def plan_alter(plan: Plan) -> None:
+    """Check it, have it stored, and answer when it is in force."""
+    codec_ = codec(AlterClientQuotasRequest, plan.version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        denial = caller.management.denial(caller.user)
+        if denial is not None and _too_large(caller, data, frame):
+            return WAIT
+        request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
+        if request is None:
+            return WAIT
+        framed = _framing(plan, data, frame)
+        try:
+            _check_allowed(denial)
+        except Refused as refused:
+            return Admission(reply=framed(refused_all(request, refused)))
+        alterations = read_alterations(request)
+        if request.validate_only or not alterations.changes:
+            return Admission(reply=framed(alterations.response()))
+        deferred = Deferred()
+
+        def done(reason: str | None) -> None:
+            failure = None if reason is None else Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+            deferred.answer(framed(alterations.response(failure)))
+
+        caller.management.alter(alterations.changes, caller.user, caller.peer, done)
+        return _answered(deferred)
+
+    plan.admit, plan.whole = admit, True
+
+
+def plan_pass_alter(plan: Plan) -> None:
+    """The broker answers it; then its quotas are looked at again."""
+
+    def rewrite(caller: Caller, _data: bytearray, _body: int, _end: int, _complete: bool) -> Splice | None:
+        caller.management.altered_at_broker()
+        return None
+
+    plan.rewrite = rewrite
+
+
+def _too_large(caller: Caller, data: bytearray, frame: int) -> bool:
+    """Whether one who is denied asks for more than is worth reading; the session is closed then."""
+    length = REQUEST_HEAD.unpack_from(data, frame)[0]
+    if length <= DENIED_BYTES_MAX:
+        return False
+    detail = f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
+    caller.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+    return True
+
+
+def _check_allowed(denial: str | None) -> None:
+    if denial is not None:
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, denial)
+
+
+def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
+    """How a response to the request at `frame` becomes a frame."""
+    (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
+    return partial(response_frame, plan.api_key, plan.version, correlation_id)
+
+
+def _description(framed: _Framing, table: QuotaTable, wanted: Filter) -> bytes:
+    try:
+        return framed(described(table, wanted))
+    except EncodeError:  # a name of 32 KB or more, before strings were compact
+        return framed(_not_described(_TOO_LONG))
+
+
+def _not_described(refused: Refused) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.text, entries=None)
+
+
+def _answered(deferred: Deferred) -> Admission:
+    """Nobody waits for an answer that is here."""
+    return Admission(reply=deferred.frame) if deferred.frame is not None else Admission(deferred=deferred)

@@ -1,0 +1,73 @@
+"""Entities as DescribeClientQuotas and AlterClientQuotas spell them (KIP-546): types with names.
+
+A prefix of client-ids, a topic, and what is only counted (shadow) are Weir's own, and not on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from protocol.error_codes import ErrorCode
+from quotas import DEFAULT, Entity
+from quotas.entities import Default, Name, Prefix
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+TYPES: Final = (USER, CLIENT_ID, IP)
+
+WireEntity: TypeAlias = Mapping[str, str | None]
+"""Type to name; None is the default of that type."""
+
+_HASH_ORDER: Final = (CLIENT_ID, USER, IP)
+"""As Java's HashMap prints them: the texts of errors show entities so."""
+
+
+class Refused(Exception):  # noqa: N818  # an answer of the protocol, not a mistake of ours
+    """A request, or an entry of one, that is answered with an error; its text is Kafka's if Kafka has one."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+def invalid(text: str) -> Refused:
+    """INVALID_REQUEST, saying this."""
+    return Refused(ErrorCode.INVALID_REQUEST, text)
+
+
+def on_wire(entity: Entity) -> WireEntity | None:
+    """The entity as clients see it; None if it is Weir's own."""
+    if isinstance(entity.client_id, Prefix) or entity.topic is not None:
+        return None
+    parts = ((USER, entity.user), (CLIENT_ID, entity.client_id), (IP, entity.ip))
+    return {kind: _plain(name) for kind, name in parts if name is not None}
+
+
+def from_wire(wire: WireEntity) -> Entity:
+    """The entity that a client names, whose types and names must have been checked."""
+    return Entity(user=_name(wire, USER), client_id=_name(wire, CLIENT_ID), ip=_name(wire, IP))
+
+
+def shown(wire: WireEntity) -> str:
+    """As Kafka's ClientQuotaEntity shows itself.
+
+    >>> shown({"user": "alice", "client-id": None})
+    'ClientQuotaEntity(entries={client-id=null, user=alice})'
+    """
+    kinds = [kind for kind in _HASH_ORDER if kind in wire] + [kind for kind in wire if kind not in TYPES]
+    inner = ", ".join(f"{kind}={'null' if wire[kind] is None else wire[kind]}" for kind in kinds)
+    return f"ClientQuotaEntity(entries={{{inner}}})"
+
+
+def _plain(name: Name) -> str | None:
+    return None if isinstance(name, Default) else name
+
+
+def _name(wire: WireEntity, kind: str) -> Name | None:
+    if kind not in wire:
+        return None
+    name = wire[kind]
+    return DEFAULT if name is None else name
