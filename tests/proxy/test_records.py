@@ -1,0 +1,176 @@
+"""Records of the quota topic: what they look like, and that nothing in the topic can do harm."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.stores import records
+from proxy.stores.records import Record, RecordError, Slot, Stored, alteration, read_key, read_value, write
+from quotas import Entity, QuotaTable
+from quotas.entities import DEFAULT, Prefix
+from quotas.table import QuotaKey
+
+PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+ALICE = Entity(user="alice")
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+named = st.one_of(names, st.just(DEFAULT))
+entities = st.one_of(
+    st.builds(Entity, user=named),
+    st.builds(Entity, client_id=named),
+    st.builds(Entity, user=named, client_id=named),
+    st.builds(Entity, user=st.one_of(st.none(), named), client_id=st.builds(Prefix, names)),
+    st.builds(Entity, ip=named),
+    st.builds(Entity, topic=names),
+)
+rates = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+quotas = st.dictionaries(st.sampled_from(QuotaKey), rates, min_size=1)
+
+
+def test_a_record_is_json_in_one_form() -> None:
+    entity = Entity(user="alice", client_id=DEFAULT)
+    assert write(Slot(entity, shadow=False), {PRODUCE: 1048576.0}) == Record(
+        b'{"entity":{"client-id":null,"user":"alice"},"mode":"enforce"}',
+        b'{"quotas":{"producer_byte_rate":1048576.0},"version":1}',
+    )
+    assert write(Slot(Entity(client_id=Prefix("etl-")), shadow=True), {}) == Record(
+        b'{"entity":{"client-id-prefix":"etl-"},"mode":"shadow"}', None
+    )
+
+
+def test_a_user_who_is_called_default_is_not_the_default() -> None:
+    keys = {write(Slot(Entity(user=name), shadow=False), {}).key for name in (DEFAULT, "<default>", "null")}
+    assert len(keys) == 3
+
+
+@given(entities, st.booleans(), quotas)
+def test_what_is_written_is_read_back(entity: Entity, shadow: bool, values: dict[QuotaKey, float]) -> None:
+    key, value = write(Slot(entity, shadow), values)
+    assert value is not None
+    assert read_key(key) == (entity, shadow)
+    assert read_value(value) == values
+
+
+def test_a_name_that_is_no_unicode_is_refused() -> None:
+    with pytest.raises(RecordError, match="rename it"):
+        write(Slot(Entity(user="a\ud800"), shadow=False), {PRODUCE: 1.0})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        None,
+        b"",
+        b"\xff",
+        b"alice",
+        b"[]",
+        b'{"entity":{},"mode":"enforce"}',
+        b'{"entity":{"user":""},"mode":"enforce"}',
+        b'{"entity":{"user":"a","ip":"::1"},"mode":"enforce"}',
+        b'{"entity":{"group":"a"},"mode":"enforce"}',
+        b'{"entity":{"client-id":"a","client-id-prefix":"b"},"mode":"enforce"}',
+        b'{"entity":{"client-id-prefix":null},"mode":"enforce"}',
+        b'{"entity":{"topic":null},"mode":"enforce"}',
+        b'{"entity":{"user":"a"},"mode":"later"}',
+        b'{"entity":{"user":"a"},"mode":"enforce","more":1}',
+        b'{"entity":{"user":"a"}}',
+        b'{"entity":{"user":5},"mode":"enforce"}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_key_that_is_not_weirs_is_refused(key: bytes | None) -> None:
+    with pytest.raises(RecordError):
+        read_key(key)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b"", "none of Weir's"),
+        (b"\xff\xfe", "none of Weir's"),
+        (b"1", "none of Weir's"),
+        (b'{"version":"1","quotas":{}}', "none of Weir's"),
+        (b'{"version":1}', "none of Weir's"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":"5"}}', "none of Weir's"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":true}}', "none of Weir's"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":5},"more":1}', "none of Weir's"),
+        (b'{"version":2,"limits":[]}', "version 2, this Weir knows 1"),
+        (b'{"version":1,"quotas":{"byte_rate":5}}', "the quota 'byte_rate'"),
+        (b'{"version":1,"quotas":{}}', "not all above 0"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":0}}', "not all above 0"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":-1}}', "not all above 0"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":1e999}}', "none of Weir's"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":NaN}}', "none of Weir's"),
+    ],
+)
+def test_a_value_that_is_not_weirs_is_refused(value: bytes, words: str) -> None:
+    with pytest.raises(RecordError, match=words):
+        read_value(value)
+
+
+@given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=60)))
+def test_no_bytes_do_more_than_be_refused(key: bytes, value: bytes | None) -> None:
+    stored = Stored()
+    with pytest.raises(RecordError):
+        stored.apply(key, value)
+    with pytest.raises(RecordError):
+        read_value(value or b"")
+    assert stored.table() == QuotaTable()
+
+
+def test_the_last_record_of_an_entity_and_mode_counts() -> None:
+    stored = Stored()
+    for shadow, values in [
+        (False, {PRODUCE: 1.0, CONSUME: 2.0}),
+        (True, {PRODUCE: 3.0}),
+        (False, {CONSUME: 4.0}),
+    ]:
+        stored.apply(*write(Slot(ALICE, shadow), values))
+    assert stored.table() == QuotaTable({(ALICE, CONSUME): 4.0}, {(ALICE, PRODUCE): 3.0})
+    stored.apply(*write(Slot(ALICE, shadow=False), {}))
+    stored.apply(*write(Slot(Entity(user="nobody"), shadow=False), {}))
+    assert stored.table() == QuotaTable(None, {(ALICE, PRODUCE): 3.0})
+
+
+def test_a_bad_record_leaves_what_was_there() -> None:
+    stored = Stored()
+    key, value = write(Slot(ALICE, shadow=False), {PRODUCE: 1.0})
+    stored.apply(key, value)
+    with pytest.raises(RecordError):
+        stored.apply(key, b'{"version":9}')
+    assert stored.table() == QuotaTable({(ALICE, PRODUCE): 1.0})
+
+
+def test_entities_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "ENTITIES_MAX", 1)
+    stored = Stored()
+    stored.apply(*write(Slot(ALICE, shadow=False), {PRODUCE: 1.0}))
+    with pytest.raises(RecordError, match="entities already"):
+        stored.apply(*write(Slot(Entity(user="bob"), shadow=False), {PRODUCE: 1.0}))
+    stored.apply(*write(Slot(ALICE, shadow=False), {PRODUCE: 2.0}))
+    assert stored.table() == QuotaTable({(ALICE, PRODUCE): 2.0})
+
+
+@given(
+    st.dictionaries(st.tuples(entities, st.sampled_from(QuotaKey)), rates, max_size=6),
+    st.dictionaries(st.tuples(entities, st.sampled_from(QuotaKey)), st.one_of(st.none(), rates), max_size=6),
+    st.booleans(),
+)
+def test_an_alteration_does_what_the_table_does(
+    values: dict[tuple[Entity, QuotaKey], float],
+    changes: dict[tuple[Entity, QuotaKey], float | None],
+    shadow: bool,
+) -> None:
+    table = QuotaTable(values, values)
+    stored = Stored()
+    for mode in (False, True):
+        for record in alteration(QuotaTable(), values, shadow=mode):
+            stored.apply(*record)
+    assert stored.table() == table
+    written = alteration(table, changes, shadow=shadow)
+    assert len(written) == len({entity for entity, _key in changes})
+    for record in written:
+        stored.apply(*record)
+    assert stored.table() == table.altered(changes, shadow=shadow)
