@@ -38,7 +38,7 @@ DENIED_BYTES_MAX: Final = 16 * 1024
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
 _TOO_LONG: Final = Refused(
-    ErrorCode.UNKNOWN_SERVER_ERROR, "an entity's name is too long for this version: ask in a newer one"
+    ErrorCode.UNKNOWN_SERVER_ERROR, "an entity's name is longer than the 32767 bytes that Kafka can say"
 )
 
 
@@ -137,7 +137,7 @@ def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
 def _description(framed: _Framing, table: QuotaTable, wanted: Filter) -> bytes:
     try:
         return framed(described(table, wanted))
-    except EncodeError:  # a name of 32 KB or more, before strings were compact
+    except EncodeError:  # no client has such a name, but a file may
         return framed(_not_described(_TOO_LONG))
 
 

@@ -1,0 +1,697 @@
+"""DescribeClientQuotas and AlterClientQuotas as a session answers them.
+
+Codes and texts are those of Kafka's ClientQuotaControlManager, ClientQuotasImage and KafkaApis (3.9, 4.2).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.api import ApiKey
+from protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from proxy.counters import Counters
+from proxy.reasons import CloseReason
+from proxy.rules.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
+from proxy.rules.client_quotas_alterations import read_alterations
+from proxy.rules.client_quotas_filters import described, read_filter
+from proxy.rules.plans import Plans
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.entities import Prefix
+from tests.proxy.frames import body_of, framed, header, request, response, split, unknown_request
+from tests.proxy.playbook import Playbook
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from proxy.rules.management import Changes
+    from proxy.session.session import Session
+    from quotas.table import Quota
+
+T = TypeVar("T")
+Parts = dict[str, str | None]
+
+PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
+FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
+MUTATE: Final = QuotaKey.CONTROLLER_MUTATION_RATE
+CONNECT: Final = QuotaKey.CONNECTION_CREATION_RATE
+ALICE: Final = Entity(user="alice")
+NOT_ALLOWED: Final = 31
+UNSUPPORTED: Final = 35
+INVALID: Final = 42
+FAILED: Final = -1
+
+TABLE: Final = QuotaTable(
+    {
+        (ALICE, PRODUCE): 1000.0,
+        (ALICE, FETCH): 2000.0,
+        (Entity(user=DEFAULT), PRODUCE): 500.0,
+        (Entity(client_id="app"), FETCH): 300.0,
+        (Entity(client_id=DEFAULT), FETCH): 200.0,
+        (Entity(user="alice", client_id="app"), MUTATE): 0.5,
+        (Entity(user="alice", client_id=DEFAULT), MUTATE): 1.0,
+        (Entity(user=DEFAULT, client_id=DEFAULT), MUTATE): 2.0,
+        (Entity(ip="10.0.0.1"), CONNECT): 10.0,
+        (Entity(ip=DEFAULT), CONNECT): 20.0,
+        (Entity(user="alice", client_id=Prefix("ap")), PRODUCE): 7.0,
+        (Entity(topic="t"), PRODUCE): 8.0,
+    }
+)
+ON_THE_WIRE: Final = 9
+"""Entities of these; a prefix and a topic are Weir's own."""
+
+
+class Managed:
+    """Management by a test."""
+
+    def __init__(self, table: QuotaTable = TABLE, *, denies: str | None = None, answers: bool = True) -> None:
+        self.table = table
+        self.asked: list[tuple[dict[Quota, float | None], str, str]] = []
+        self.waiting: list[Callable[[str | None], None]] = []
+        self.computing: list[Callable[[], None]] = []
+        self.broker_alterations = 0
+        self._denies = denies
+        self._answers = answers
+
+    def denial(self, user: str) -> str | None:
+        """Why not."""
+        return None if self._denies is None else self._denies.format(user)
+
+    def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
+        """Take note."""
+        self.asked.append((dict(changes), who, peer))
+        if self._answers:
+            done(None)
+        else:
+            self.waiting.append(done)
+
+    def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        """Later."""
+        self.computing.append(lambda: done(work()))
+
+    def altered_at_broker(self) -> None:
+        """Count."""
+        self.broker_alterations += 1
+
+
+def session_of(management: Managed, *, manages: bool = True, user: str = "admin") -> Session:
+    """A session of this user, whose peer is told."""
+    session = new_session(plans=Plans(Counters(), manages_quotas=manages))
+    session.management, session.user, session.peer = management, user, "10.9.8.7:4711"
+    return session
+
+
+def component(
+    kind: str, match_type: int, match: str | None = None
+) -> DescribeClientQuotasRequest.ComponentData:
+    """One part of a filter: 0 this name, 1 the default, 2 any."""
+    return DescribeClientQuotasRequest.ComponentData(entity_type=kind, match_type=match_type, match=match)
+
+
+def describe(
+    *components: DescribeClientQuotasRequest.ComponentData, strict: bool = False
+) -> DescribeClientQuotasRequest:
+    """A request."""
+    return DescribeClientQuotasRequest(components=list(components), strict=strict)
+
+
+def entry(
+    entity: Parts | Sequence[tuple[str, str | None]],
+    ops: Mapping[str, float | None] | Sequence[tuple[str, float | None]],
+) -> AlterClientQuotasRequest.EntryData:
+    """Changes of one entity; None removes."""
+    message = AlterClientQuotasRequest
+    parts = list(entity.items()) if isinstance(entity, dict) else list(entity)
+    pairs = list(ops) if not hasattr(ops, "items") else list(ops.items())
+    return message.EntryData(
+        entity=[message.EntityData(entity_type=kind, entity_name=name) for kind, name in parts],
+        ops=[message.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in pairs],
+    )
+
+
+def alter(
+    *entries: AlterClientQuotasRequest.EntryData, validate_only: bool = False
+) -> AlterClientQuotasRequest:
+    """A request."""
+    return AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
+
+
+def shown(answer: DescribeClientQuotasResponse) -> dict[frozenset[tuple[str, str | None]], dict[str, float]]:
+    """Each entity and its quotas."""
+    assert answer.error_code == 0
+    assert answer.throttle_time_ms == 0
+    assert answer.entries is not None
+    return {
+        frozenset((part.entity_type, part.entity_name) for part in found.entity): {
+            value.key: value.value for value in found.values
+        }
+        for found in answer.entries
+    }
+
+
+def results(answer: AlterClientQuotasResponse) -> list[tuple[Parts, int, str | None]]:
+    """Each entity, code and text."""
+    assert answer.throttle_time_ms == 0
+    return [
+        (
+            {part.entity_type: part.entity_name for part in found.entity},
+            found.error_code,
+            found.error_message,
+        )
+        for found in answer.entries
+    ]
+
+
+def asked(
+    session: Session, message: DescribeClientQuotasRequest, version: int = 1
+) -> DescribeClientQuotasResponse:
+    """What the session answers at once."""
+    wire = Wire(session)
+    wire.feed(0, client=request(message, version))
+    assert not wire.to_broker
+    return body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
+
+
+def altered(
+    session: Session, message: AlterClientQuotasRequest, version: int = 1
+) -> AlterClientQuotasResponse:
+    """What the session answers at once."""
+    wire = Wire(session)
+    wire.feed(0, client=request(message, version))
+    assert not wire.to_broker
+    return body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
+
+
+# Describe: who matches
+
+ANY = 2
+FILTERS: Final = {
+    "everything": (describe(), ON_THE_WIRE),
+    "nothing": (describe(strict=True), 0),
+    "a user, alone or with client-ids": (describe(component("user", 0, "alice")), 3),
+    "a user alone": (describe(component("user", 0, "alice"), strict=True), 1),
+    "the default user, alone or not": (describe(component("user", 1)), 2),
+    "the default user alone": (describe(component("user", 1), strict=True), 1),
+    "any user": (describe(component("user", ANY)), 5),
+    "any user alone": (describe(component("user", ANY), strict=True), 2),
+    "any client-id alone": (describe(component("client-id", ANY), strict=True), 2),
+    "any client-id of alice": (
+        describe(component("user", 0, "alice"), component("client-id", ANY), strict=True),
+        2,
+    ),
+    "the default client-id of any user": (describe(component("user", ANY), component("client-id", 1)), 2),
+    "both defaults": (describe(component("user", 1), component("client-id", 1)), 1),
+    "an unknown user": (describe(component("user", 0, "bob")), 0),
+    "a user called like the default": (describe(component("user", 0, "<default>")), 0),
+    "the empty name": (describe(component("user", 0, "")), 0),
+    "an ip": (describe(component("ip", 0, "10.0.0.1"), strict=True), 1),
+    "any ip": (describe(component("ip", ANY), strict=True), 2),
+    "the default ip": (describe(component("ip", 1)), 1),
+}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("name", FILTERS)
+def test_describe_finds(name: str, version: int) -> None:
+    message, count = FILTERS[name]
+    assert len(shown(asked(session_of(Managed()), message, version))) == count
+
+
+def test_describe_tells_names_values_and_defaults_as_null() -> None:
+    found = shown(asked(session_of(Managed()), describe(component("user", ANY))))
+    assert found == {
+        frozenset({("user", "alice")}): {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2000.0},
+        frozenset({("user", None)}): {"producer_byte_rate": 500.0},
+        frozenset({("user", "alice"), ("client-id", "app")}): {"controller_mutation_rate": 0.5},
+        frozenset({("user", "alice"), ("client-id", None)}): {"controller_mutation_rate": 1.0},
+        frozenset({("user", None), ("client-id", None)}): {"controller_mutation_rate": 2.0},
+    }
+
+
+BAD_FILTERS: Final = [
+    (describe(component("", 2)), INVALID, "Invalid empty entity type."),
+    (
+        describe(component("user", 2), component("user", 1)),
+        INVALID,
+        "Entity type user cannot appear more than once in the filter.",
+    ),
+    (describe(component("group", 2)), UNSUPPORTED, "Unsupported entity type group"),
+    (
+        describe(component("user", 0)),
+        INVALID,
+        "Request specified MATCH_TYPE_EXACT, but set match string to null.",
+    ),
+    (
+        describe(component("user", 1, "a")),
+        INVALID,
+        "Request specified MATCH_TYPE_DEFAULT, but also specified a match string.",
+    ),
+    (
+        describe(component("user", 2, "a")),
+        INVALID,
+        "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.",
+    ),
+    (describe(component("user", 3)), INVALID, "Unknown match type 3"),
+    (describe(component("user", -1)), INVALID, "Unknown match type -1"),
+    (
+        describe(component("client-id", 1), component("ip", 2)),
+        INVALID,
+        (
+            "Invalid entity filter component combination. IP filter component should not be used with "
+            "user or clientId filter component."
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("message", "code", "text"), BAD_FILTERS, ids=[text for *_, text in BAD_FILTERS])
+def test_describe_refuses(message: DescribeClientQuotasRequest, code: int, text: str, version: int) -> None:
+    answer = asked(session_of(Managed()), message, version)
+    assert (answer.error_code, answer.error_message, answer.entries) == (code, text, None)
+
+
+NAMES: Final = st.sampled_from(["a", "b", None])
+ENTITIES: Final = st.one_of(
+    st.fixed_dictionaries({"user": NAMES}),
+    st.fixed_dictionaries({"client-id": NAMES}),
+    st.fixed_dictionaries({"user": NAMES, "client-id": NAMES}),
+    st.fixed_dictionaries({"ip": st.sampled_from(["1.1.1.1", "::1", None])}),
+)
+
+
+def entity_of(parts: Parts) -> Entity:
+    """The entity."""
+    user, client_id, ip = (
+        DEFAULT if kind in parts and parts[kind] is None else parts.get(kind)
+        for kind in ("user", "client-id", "ip")
+    )
+    return Entity(user=user, client_id=client_id, ip=ip)
+
+
+def found_by_kafka(
+    entities: Sequence[Parts], exact: Parts, types: set[str], *, strict: bool
+) -> set[frozenset[tuple[str, str | None]]]:
+    """As ClientQuotasImage.matches narrows candidates down, by name, by type, then by number of types."""
+    candidates = [dict(parts) for parts in entities]
+    if not exact and not types:
+        candidates = [] if strict else candidates
+    for kind, name in exact.items():
+        candidates = [parts for parts in candidates if kind in parts and parts[kind] == name]
+    for kind in types:
+        candidates = [parts for parts in candidates if kind in parts]
+    if strict:
+        candidates = [parts for parts in candidates if len(parts) == len(exact) + len(types)]
+    return {frozenset(parts.items()) for parts in candidates}
+
+
+@given(
+    entities=st.lists(ENTITIES, max_size=8),
+    exact=st.one_of(st.just({}), ENTITIES),
+    types=st.sets(st.sampled_from(["user", "client-id"]), max_size=2),
+    strict=st.booleans(),
+)
+def test_describe_matches_as_kafka_does(
+    entities: list[Parts], exact: Parts, types: set[str], strict: bool
+) -> None:
+    types = set() if "ip" in exact else types - set(exact)
+    table = QuotaTable({(entity_of(parts), CONNECT if "ip" in parts else PRODUCE): 1.0 for parts in entities})
+    components = [component(kind, 1 if name is None else 0, name) for kind, name in exact.items()]
+    components += [component(kind, 2) for kind in types]
+    answer = described(table, read_filter(describe(*components, strict=strict)))
+    assert set(shown(answer)) == found_by_kafka(entities, exact, types, strict=strict)
+
+
+def test_a_large_table_is_described_elsewhere_and_later_requests_wait() -> None:
+    quotas = {(Entity(user=f"u{number}"), PRODUCE): 1.0 for number in range(AT_ONCE_MAX + 1)}
+    management = Managed(QuotaTable(quotas))
+    session = session_of(management)
+    with Playbook(session=session) as play:
+        play.client(request(describe(), 1, 1) + unknown_request(999, 0, 2))
+        play.silent()
+        management.computing.pop()()
+        play.at(1)
+        (answer,) = split(bytes(play.wire.to_client))
+        play.wire.to_client.clear()
+        assert len(shown(body_of(answer, DescribeClientQuotasResponse, 1))) == AT_ONCE_MAX + 1
+        play.to_broker(unknown_request(999, 0, 2))
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_name_that_no_version_can_carry_is_an_error_not_the_end(version: int) -> None:
+    session = session_of(Managed(QuotaTable({(Entity(user="x" * 40_000), PRODUCE): 1.0})))
+    assert asked(session, describe(), version).error_code == FAILED
+
+
+# Alter: what it comes to
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_alter_sets_and_removes_of_several_entities(version: int) -> None:
+    management = Managed()
+    message = alter(
+        entry({"user": "alice"}, {"producer_byte_rate": 10.0, "consumer_byte_rate": None}),
+        entry({"user": None, "client-id": "app"}, {"controller_mutation_rate": 0.25}),
+        entry({"ip": None}, {"connection_creation_rate": 5.0}),
+        entry({"ip": "::1"}, {"connection_creation_rate": None}),
+    )
+    answer = altered(session_of(management), message, version)
+    assert [code for _entity, code, _text in results(answer)] == [0, 0, 0, 0]
+    assert [text for _entity, _code, text in results(answer)] == [None] * 4
+    assert [entity for entity, _code, _text in results(answer)] == [
+        {"user": "alice"},
+        {"user": None, "client-id": "app"},
+        {"ip": None},
+        {"ip": "::1"},
+    ]
+    ((changes, who, peer),) = management.asked
+    assert (who, peer) == ("admin", "10.9.8.7:4711")
+    assert changes == {
+        (ALICE, PRODUCE): 10.0,
+        (ALICE, FETCH): None,
+        (Entity(user=DEFAULT, client_id="app"), MUTATE): 0.25,
+        (Entity(ip=DEFAULT), CONNECT): 5.0,
+        (Entity(ip="::1"), CONNECT): None,
+    }
+
+
+def test_the_reply_waits_for_the_store_and_later_requests_for_the_reply() -> None:
+    management = Managed(answers=False)
+    with Playbook(session=session_of(management)) as play:
+        message = alter(entry({"user": "alice"}, {"producer_byte_rate": 10.0}))
+        play.client(unknown_request(999, 0, 1) + request(message, 1, 2) + unknown_request(999, 0, 3))
+        play.to_broker(unknown_request(999, 0, 1))
+        management.waiting.pop()(None)
+        play.at(1).silent()
+        play.broker(response(ApiVersionsResponse(), 0, 1))
+        theirs, ours = split(bytes(play.wire.to_client))
+        play.wire.to_client.clear()
+        assert theirs == response(ApiVersionsResponse(), 0, 1)
+        assert results(body_of(ours, AlterClientQuotasResponse, 1)) == [({"user": "alice"}, 0, None)]
+        play.to_broker(unknown_request(999, 0, 3))
+
+
+def test_a_store_that_fails_is_an_error_of_every_good_entry() -> None:
+    management = Managed(answers=False)
+    wire = Wire(session_of(management))
+    message = alter(
+        entry({"user": "alice"}, {"producer_byte_rate": 10.0}), entry({}, {"producer_byte_rate": 1.0})
+    )
+    wire.feed(0, client=request(message, 1))
+    management.waiting.pop()("the disk is full")
+    answer = body_of(bytes(wire.to_client) or _sent(wire), AlterClientQuotasResponse, 1)
+    assert results(answer) == [
+        ({"user": "alice"}, FAILED, "the disk is full"),
+        ({}, INVALID, "Invalid empty client quota entity"),
+    ]
+
+
+def _sent(wire: Wire) -> bytes:
+    wire.feed(1)
+    return b"".join(bytes(part) for part in wire.session.to_client)
+
+
+def test_validate_only_changes_nothing_and_says_what_is_wrong() -> None:
+    management = Managed()
+    message = alter(
+        entry({"user": "alice"}, {"producer_byte_rate": 10.0}),
+        entry({"user": "bob"}, {"producer_byte_rate": 0.0}),
+        validate_only=True,
+    )
+    assert results(altered(session_of(management), message)) == [
+        ({"user": "alice"}, 0, None),
+        ({"user": "bob"}, INVALID, "Quota producer_byte_rate must be greater than 0"),
+    ]
+    assert management.asked == []
+
+
+def test_no_entries_no_answers() -> None:
+    assert results(altered(session_of(Managed()), alter())) == []
+
+
+BAD_ENTRIES: Final[list[tuple[Parts, dict[str, float | None], str]]] = [
+    ({}, {"producer_byte_rate": 1.0}, "Invalid empty client quota entity"),
+    ({"group": "g"}, {"producer_byte_rate": 1.0}, "Unhandled client quota entity type: group"),
+    ({"user": ""}, {"producer_byte_rate": 1.0}, "Empty user not supported"),
+    ({"client-id": ""}, {"producer_byte_rate": 1.0}, "Empty client-id not supported"),
+    ({"ip": ""}, {"connection_creation_rate": 1.0}, "Empty ip not supported"),
+    (
+        {"ip": "10.0.0.1", "user": "alice"},
+        {"connection_creation_rate": 1.0},
+        "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
+    ),
+    (
+        {"ip": "no such host"},
+        {"connection_creation_rate": 1.0},
+        "no such host is not a valid IP or resolvable host.",
+    ),
+    ({"user": "a"}, {"bogus": 1.0}, "Invalid configuration key bogus"),
+    (
+        {"user": "a"},
+        {"connection_creation_rate": 1.0},
+        "Invalid configuration key connection_creation_rate",
+    ),
+    ({"ip": None}, {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
+    ({"user": "a"}, {"producer_byte_rate": -1.0}, "Quota producer_byte_rate must be greater than 0"),
+    (
+        {"user": "a"},
+        {"controller_mutation_rate": 0.0},
+        "Quota controller_mutation_rate must be greater than 0",
+    ),
+    ({"user": "a"}, {"consumer_byte_rate": 1.5}, "consumer_byte_rate cannot be a fractional value."),
+    (
+        {"user": "a"},
+        {"consumer_byte_rate": 1e19},
+        "Proposed value for consumer_byte_rate is too large for a LONG.",
+    ),
+    (
+        {"user": "a"},
+        {"producer_byte_rate": math.inf},
+        "Proposed value for producer_byte_rate is too large for a LONG.",
+    ),
+    (
+        {"ip": None},
+        {"connection_creation_rate": 2.0**31},
+        "Proposed value for connection_creation_rate is too large for an INT.",
+    ),
+    # Weir's own
+    ({"user": "a"}, {"producer_byte_rate": math.nan}, "producer_byte_rate is not a number"),
+    (
+        {"user": "a"},
+        {"controller_mutation_rate": math.inf},
+        "Proposed value for controller_mutation_rate is too large for Weir's quota file.",
+    ),
+    (
+        {"user": "a"},
+        {"request_percentage": 50.0},
+        "request_percentage is not enforced by Weir yet: nothing was changed, leave it out",
+    ),
+    (
+        {"user": "<default>"},
+        {"producer_byte_rate": 1.0},
+        "A user that is called <default> cannot be told from the default in Weir's quota file: rename it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("entity", "ops", "text"), BAD_ENTRIES, ids=[text for *_, text in BAD_ENTRIES])
+def test_alter_refuses_one_entry_and_does_the_others(
+    entity: Parts, ops: dict[str, float | None], text: str
+) -> None:
+    management = Managed()
+    good = entry({"user": "good"}, {"producer_byte_rate": 5.0})
+    bad = entry(entity, {"consumer_byte_rate": None, **ops})
+    answer = altered(session_of(management), alter(bad, good))
+    assert results(answer) == [(entity, INVALID, text), ({"user": "good"}, 0, None)]
+    assert [changes for changes, *_ in management.asked] == [{(Entity(user="good"), PRODUCE): 5.0}]
+
+
+def test_values_that_kafka_takes_as_whole_numbers_are_kept_as_such() -> None:
+    found = read_alterations(
+        alter(entry({"user": "a"}, {"producer_byte_rate": 1000.0000001, "consumer_byte_rate": 2.0**63}))
+    )
+    assert found.changes == {(Entity(user="a"), PRODUCE): 1000.0, (Entity(user="a"), FETCH): 2.0**63}
+
+
+def test_removing_what_cannot_be_there_succeeds() -> None:
+    """Kafka looks at a key only when it is given a value."""
+    found = read_alterations(alter(entry({"user": "a"}, {"bogus": None, "connection_creation_rate": None})))
+    assert found.changes == {}
+    assert [refused for _wire, refused in found.outcomes.values()] == [None]
+
+
+def test_a_repeated_type_the_last_counts() -> None:
+    answer = altered(
+        session_of(Managed()), alter(entry([("user", "a"), ("user", "b")], {"producer_byte_rate": 1.0}))
+    )
+    assert results(answer) == [({"user": "b"}, 0, None)]
+
+
+def test_a_repeated_key_changes_nothing() -> None:
+    ops = [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)]
+    found = read_alterations(alter(entry({"user": "a", "client-id": None}, ops)))
+    ((_wire, refused),) = found.outcomes.values()
+    assert refused is not None
+    assert refused.text == "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=a})"
+    assert found.changes == {}
+
+
+def test_a_repeated_entity_is_changed_once_and_told_an_error_as_in_kafka() -> None:
+    found = read_alterations(
+        alter(
+            entry({"user": "a"}, {"producer_byte_rate": 1.0}),
+            entry({"user": "a"}, {"consumer_byte_rate": 2.0}),
+        )
+    )
+    ((_wire, refused),) = found.outcomes.values()
+    assert refused is not None
+    assert refused.text == "Ignoring duplicate entity ClientQuotaEntity(entries={user=a})"
+    assert found.changes == {(Entity(user="a"), PRODUCE): 1.0}
+
+
+# Who may
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_who_is_no_admin_is_told_so_and_changes_nothing(version: int) -> None:
+    management = Managed(denies="{} is no admin")
+    session = session_of(management, user="mallory")
+    answer = asked(session, describe(), version)
+    assert (answer.error_code, answer.error_message, answer.entries) == (
+        NOT_ALLOWED,
+        "mallory is no admin",
+        None,
+    )
+    message = alter(
+        entry({"user": "alice"}, {"producer_byte_rate": None}), entry([("user", "a"), ("user", "b")], {})
+    )
+    told = altered(session, message, version)
+    assert [(found.error_code, found.error_message) for found in told.entries] == [
+        (NOT_ALLOWED, "mallory is no admin")
+    ] * 2
+    assert [len(found.entity) for found in told.entries] == [1, 2]
+    assert management.asked == []
+
+
+def test_without_admins_nobody_may() -> None:
+    """A session that is given no management."""
+    session = new_session(plans=Plans(Counters(), manages_quotas=True))
+    assert asked(session, describe()).error_code == NOT_ALLOWED
+
+
+def test_what_a_session_asks_counts_for_who_it_is_then() -> None:
+    """Another principal after re-authentication."""
+
+    class OnlyAdmin(Managed):
+        def denial(self, user: str) -> str | None:
+            return None if user == "admin" else "no"
+
+    session = session_of(OnlyAdmin(), user="mallory")
+    assert asked(session, describe()).error_code == NOT_ALLOWED
+    session.become("admin")
+    assert asked(session, describe()).error_code == 0
+    session.become("mallory")
+    assert asked(session, describe()).error_code == NOT_ALLOWED
+
+
+# What peers may send
+
+
+@pytest.mark.parametrize("api_key", [48, 49])
+def test_a_request_that_cannot_be_read_ends_the_session(api_key: int) -> None:
+    with Playbook(session=session_of(Managed())) as play:
+        play.client(framed(header(api_key, 0, 1, b"app", tags=None) + b"\x7f\xff\xff\xff"))
+        play.violation(CloseReason.REQUEST_MALFORMED)
+
+
+@pytest.mark.parametrize("api_key", [48, 49])
+def test_a_version_that_weir_cannot_read_is_no_way_around(api_key: int) -> None:
+    with Playbook(session=session_of(Managed())) as play:
+        play.client(unknown_request(api_key, 2))
+        play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
+
+
+def test_a_request_is_kept_until_it_is_whole_up_to_a_megabyte() -> None:
+    management = Managed()
+    entries = [entry({"user": f"user {number:05}"}, {"producer_byte_rate": 1.0}) for number in range(8000)]
+    message = request(alter(*entries), 0)
+    assert 256 * 1024 < len(message) < 1024 * 1024
+    answer = altered(session_of(management), alter(*entries), 0)
+    assert len(answer.entries) == 8000
+    with Playbook(session=session_of(Managed())) as play:
+        play.client(request(alter(*entries, *entries, *entries), 0))
+        play.violation(CloseReason.REQUEST_TOO_LARGE)
+
+
+@pytest.mark.parametrize("api_key", [48, 49])
+def test_who_is_denied_is_not_read_at_length(api_key: int) -> None:
+    with Playbook(session=session_of(Managed(denies="no"))) as play:
+        play.client(header_of(api_key, DENIED_BYTES_MAX + 1))
+        play.violation(CloseReason.REQUEST_TOO_LARGE)
+
+
+def header_of(api_key: int, length: int) -> bytes:
+    """The beginning of a request of this length."""
+    return length.to_bytes(4, "big") + header(api_key, 1, 1, b"app", tags=b"\x00")
+
+
+# What is offered
+
+BROKER: Final = {int(ApiKey.PRODUCE): (0, 2), int(ApiKey.API_VERSIONS): (0, 0)}
+"""A part of what 0.10.2 says."""
+
+
+def offered(spoken: Mapping[int, tuple[int, int]], *, manages: bool) -> dict[int, tuple[int, int]]:
+    """What a client is told behind a broker that says this."""
+    answer = ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=least, max_version=most)
+            for key, (least, most) in spoken.items()
+        ]
+    )
+    wire = Wire(session_of(Managed(), manages=manages))
+    wire.feed(0, client=request(ApiVersionsRequest(), 0))
+    wire.feed(1, broker=response(answer, 0))
+    told = body_of(bytes(wire.to_client), ApiVersionsResponse, 0)
+    return {found.api_key: (found.min_version, found.max_version) for found in told.api_keys}
+
+
+def test_both_apis_are_offered_whatever_the_broker_speaks() -> None:
+    assert offered(BROKER, manages=True) == {**BROKER, 48: (0, 1), 49: (0, 1)}
+    assert offered({**BROKER, 48: (0, 0), 49: (0, 0)}, manages=True) == {**BROKER, 48: (0, 1), 49: (0, 1)}
+
+
+def test_where_the_brokers_store_quotas_only_they_offer_them() -> None:
+    assert offered(BROKER, manages=False) == BROKER
+    assert offered({**BROKER, 48: (0, 0)}, manages=False) == {**BROKER, 48: (0, 0)}
+
+
+def test_where_the_brokers_store_quotas_requests_pass_and_alterations_are_noticed() -> None:
+    management = Managed()
+    with Playbook(session=session_of(management, manages=False)) as play:
+        asks = request(describe(), 1, 1)
+        play.client(asks)
+        play.to_broker(asks)
+        told = response(DescribeClientQuotasResponse(entries=[]), 1, 1)
+        play.broker(told)
+        play.to_client(told)
+        assert management.broker_alterations == 0
+        asks = request(alter(entry({"user": "a"}, {"producer_byte_rate": 1.0})), 1, 2)
+        play.client(asks)
+        play.to_broker(asks)
+        told = response(AlterClientQuotasResponse(), 1, 2)
+        play.broker(told)
+        play.to_client(told)
+        assert management.broker_alterations == 1
