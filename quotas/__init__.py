@@ -11,8 +11,9 @@ their limits; a session asks these for its `Budget`, and charges it.
 from quotas.budgets import BrokerQuotas, Budget, ClientQuotas, Payers
 from quotas.entities import DEFAULT, Entity, Prefix, Tags
 from quotas.limits import Limit, Limits
-from quotas.mutations import MutationBudget, MutationCharge
-from quotas.quota_file import QuotaFileError, parse, render
+from quotas.mutations import LateCharge, MutationBudget, MutationCharge, MutationPayers
+from quotas.quota_entry import QuotaFileError
+from quotas.quota_file import parse, render
 from quotas.table import QuotaKey, QuotaTable
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "Budget",
     "ClientQuotas",
     "Entity",
+    "LateCharge",
     "Limit",
     "Limits",
     "MutationBudget",
     "MutationCharge",
+    "MutationPayers",
     "Payers",
     "Prefix",
     "QuotaFileError",

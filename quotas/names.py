@@ -1,7 +1,10 @@
-"""Names of users as Kafka shows them in metric tags and stores them in ZooKeeper (`Sanitizer`)."""
+"""Names in the one form in which they are compared or shown: users as in Kafka's metric tags and in ZooKeeper
+(`Sanitizer`), IP addresses.
+"""
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote
 
 
@@ -12,3 +15,15 @@ def sanitize(name: str) -> str:
     ('CN%3Da%2CO%3Db%20c', '%7E%2A')
     """
     return quote(name, safe="", errors="replace").replace("~", "%7E")
+
+
+def canonical_ip(address: str) -> str:
+    """Spell an address in the usual way (RFC 5952), an IPv4-mapped one as IPv4. Raises ValueError if it is
+    none.
+
+    >>> canonical_ip("2001:DB8:0::1"), canonical_ip("::ffff:10.0.0.1"), canonical_ip("10.0.0.1")
+    ('2001:db8::1', '10.0.0.1', '10.0.0.1')
+    """
+    parsed = ip_address(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return str(parsed if mapped is None else mapped)

@@ -6,7 +6,7 @@ import math
 from enum import Enum
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from quotas.entities import Entity
 from quotas.limits import NONE, Limits
@@ -28,6 +28,23 @@ class QuotaKey(Enum):
     """Partitions created, added or deleted per second."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
     """Connections per second."""
+
+
+_OF_CLIENTS: Final = (
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.REQUEST_PERCENTAGE,
+    QuotaKey.CONTROLLER_MUTATION_RATE,
+)
+_OF_TOPICS: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+_OF_IPS: Final = (QuotaKey.CONNECTION_CREATION_RATE,)
+
+
+def keys_of(entity: Entity) -> tuple[QuotaKey, ...]:
+    """What can be limited for an entity: of an IP address its connections (KIP-612), of a topic byte rates,
+    of users and client-ids everything but connections (KIP-546).
+    """
+    return _OF_IPS if entity.ip is not None else _OF_TOPICS if entity.topic is not None else _OF_CLIENTS
 
 
 Quota: TypeAlias = tuple[Entity, QuotaKey]

@@ -6,12 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, Entity, QuotaFileError, QuotaKey, QuotaTable, parse, render
-from quotas.entities import Name
+from quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, parse, render
+from tests.quotas.strategies import tables
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
-KEYS = "producer_byte_rate, consumer_byte_rate, controller_mutation_rate"
+KNOWN = (
+    "user, client_id, client_id_prefix, ip, topic, mode, "
+    "producer_byte_rate, consumer_byte_rate, controller_mutation_rate, connection_creation_rate"
+)
+CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE
 ANY_KEY = "producer_byte_rate or consumer_byte_rate or controller_mutation_rate"
 
 GOOD = """\
@@ -69,6 +73,49 @@ def test_names_are_what_they_are() -> None:
     assert dict(parse(text).values) == {(Entity("CN=a,O=b c", "*"), PRODUCE): 1.0}
 
 
+def test_everything_that_weir_adds_is_read() -> None:
+    text = """
+[[quota]]
+ip = "2001:0DB8::0:1"
+connection_creation_rate = 5
+[[quota]]
+ip = "<default>"
+connection_creation_rate = 2147483647
+[[quota]]
+client_id_prefix = "etl-"
+consumer_byte_rate = 3
+[[quota]]
+client_id_prefix = "etl-"
+user = "alice"
+controller_mutation_rate = 0.000001
+[[quota]]
+user = "<default>"
+client_id_prefix = "*"
+mode = "enforce"
+producer_byte_rate = 4
+[[quota]]
+topic = "orders"
+producer_byte_rate = 6
+consumer_byte_rate = 7
+[[quota]]
+topic = "orders"
+mode = "shadow"
+producer_byte_rate = 8
+"""
+    assert parse(text) == QuotaTable(
+        {
+            (Entity(ip="2001:db8::1"), CONNECTIONS): 5.0,
+            (Entity(ip=DEFAULT), CONNECTIONS): 2147483647.0,
+            (Entity(client_id=Prefix("etl-")), FETCH): 3.0,
+            (Entity("alice", Prefix("etl-")), MUTATIONS): 1e-6,
+            (Entity(DEFAULT, Prefix("*")), PRODUCE): 4.0,
+            (Entity(topic="orders"), PRODUCE): 6.0,
+            (Entity(topic="orders"), FETCH): 7.0,
+        },
+        shadow={(Entity(topic="orders"), PRODUCE): 8.0},
+    )
+
+
 A = '[[quota]]\nuser = "a"\n'
 B = '\n[[quota]]\nuser = "b"\n'
 REFUSED = [
@@ -85,7 +132,7 @@ REFUSED = [
     (
         "a key from nowhere",
         f"{A}zzz = 5\n",
-        (f'[[quota]] entry 1 (line 3): unknown key "zzz"; known: user, client_id, {KEYS}'),
+        f'[[quota]] entry 1 (line 3): unknown key "zzz"; known: {KNOWN}',
     ),
     (
         "a table with a slip",
@@ -182,8 +229,8 @@ REFUSED = [
         "nobody",
         "[[quota]]\nproducer_byte_rate = 5\n",
         (
-            "[[quota]] entry 1 (line 1): says neither user nor client_id; "
-            'add one, or both ("<default>" means the default)'
+            "[[quota]] entry 1 (line 1): does not say whom it is for; add user, client_id or "
+            'client_id_prefix, or user and one of these, or ip, or topic ("<default>" means the default)'
         ),
     ),
     (
@@ -211,13 +258,139 @@ REFUSED = [
         f"{A}producer_byte_rate = 5\n{B}producer_byte_rate = 5\n{A}consumer_byte_rate = 5\n",
         "[[quota]] entry 3 (line 8): user a has an entry already, [[quota]] entry 1 (line 1); merge the two",
     ),
+    (
+        "a quota which is for later",
+        f"{A}request_percentage = 5\n",
+        "[[quota]] entry 1 (line 3): request_percentage is not enforced yet; remove it",
+    ),
     *(
         (
-            f"{key}, which is for later",
-            f"{A}{key} = 5\n",
-            f"[[quota]] entry 1 (line 3): {key} is not enforced yet; remove it",
+            f"a rate that is as good as zero: {value}",
+            f"{A}controller_mutation_rate = {value}\n",
+            (
+                "[[quota]] entry 1 (line 3): controller_mutation_rate must be at least 0.000001, "
+                f"not {value}; remove it to lift the limit"
+            ),
         )
-        for key in ("request_percentage", "connection_creation_rate")
+        for value in ("9.9e-07", "1e-320")
+    ),
+    (
+        "connections of a user",
+        f"{A}connection_creation_rate = 5\n",
+        (
+            "[[quota]] entry 1 (line 3): connection_creation_rate cannot be set for users and client-ids; "
+            f"use {ANY_KEY}"
+        ),
+    ),
+    *(
+        (
+            f"{key} of an address",
+            f'[[quota]]\nip = "::1"\n{key} = 5\n',
+            f"[[quota]] entry 1 (line 3): {key} cannot be set for an ip; use connection_creation_rate",
+        )
+        for key in ("producer_byte_rate", "controller_mutation_rate")
+    ),
+    *(
+        (
+            f"{key} of a topic",
+            f'[[quota]]\n{key} = 5\ntopic = "orders"\n',
+            (
+                f"[[quota]] entry 1 (line 2): {key} cannot be set for a topic; "
+                "use producer_byte_rate or consumer_byte_rate"
+            ),
+        )
+        for key in ("connection_creation_rate", "controller_mutation_rate")
+    ),
+    *(
+        (
+            f"connections: {value}",
+            f'[[quota]]\nip = "10.0.0.1"\nconnection_creation_rate = {value}\n',
+            f"[[quota]] entry 1 (line 3): connection_creation_rate must be {what}",
+        )
+        for value, what in (
+            ("0.5", "a whole number of connections/s, not 0.5"),
+            ("0", "above 0, not 0; remove it to lift the limit"),
+            ("2147483648", "at most 2147483647, not 2147483648; remove it to lift the limit"),
+        )
+    ),
+    *(
+        (
+            f"an address that is none: {address}",
+            f'[[quota]]\nip = "{address}"\nconnection_creation_rate = 5\n',
+            (
+                '[[quota]] entry 1 (line 2): ip must be an IPv4 or IPv6 address or "<default>", '
+                f'not "{address}"; write a host\'s address, not its name'
+            ),
+        )
+        for address in ("localhost", "10.0.0", "010.0.0.1", "10.0.0.0/8", "[::1]", "::1 ")
+    ),
+    (
+        "an address of two spellings twice",
+        (
+            '[[quota]]\nip = "::FFFF:10.0.0.1"\nconnection_creation_rate = 5\n'
+            '[[quota]]\nip = "10.0.0.1"\nconnection_creation_rate = 6\n'
+        ),
+        (
+            "[[quota]] entry 2 (line 4): ip 10.0.0.1 has an entry already, [[quota]] entry 1 (line 1); "
+            "merge the two"
+        ),
+    ),
+    *(
+        (
+            f"{key} and a user",
+            f'[[quota]]\nuser = "a"\n{key} = "::1"\nproducer_byte_rate = 5\n',
+            f"[[quota]] entry 1 (line 3): {key} stands alone; write an entry of its own for user",
+        )
+        for key in ("ip", "topic")
+    ),
+    (
+        "an address and a topic",
+        '[[quota]]\nip = "::1"\ntopic = "orders"\nproducer_byte_rate = 5\n',
+        "[[quota]] entry 1 (line 2): ip stands alone; write an entry of its own for topic",
+    ),
+    (
+        "a client-id and a prefix",
+        '[[quota]]\nclient_id = "a"\nclient_id_prefix = "a"\nproducer_byte_rate = 5\n',
+        "[[quota]] entry 1 (line 2): client_id and client_id_prefix exclude each other; write two entries",
+    ),
+    (
+        "an empty prefix",
+        '[[quota]]\nclient_id_prefix = ""\nproducer_byte_rate = 5\n',
+        "[[quota]] entry 1 (line 2): client_id_prefix is empty; give one, or leave client_id_prefix out",
+    ),
+    (
+        "a prefix that is the default",
+        '[[quota]]\nclient_id_prefix = "<default>"\nproducer_byte_rate = 5\n',
+        '[[quota]] entry 1 (line 2): client_id_prefix has no default; write client_id = "<default>"',
+    ),
+    (
+        "the default topic",
+        '[[quota]]\ntopic = "<default>"\nproducer_byte_rate = 5\n',
+        "[[quota]] entry 1 (line 2): topic has no default; write an entry for each topic",
+    ),
+    *(
+        (
+            f"a mode that is none: {mode}",
+            f"{A}mode = {mode}\nproducer_byte_rate = 5\n",
+            (
+                f'[[quota]] entry 1 (line 3): mode must be "enforce" or "shadow", not {mode}; '
+                "leave it out to enforce"
+            ),
+        )
+        for mode in ('"off"', "true", '""')
+    ),
+    (
+        "a shadow entry twice",
+        f'{A}mode = "shadow"\nproducer_byte_rate = 5\n{A}mode = "shadow"\nproducer_byte_rate = 5\n',
+        (
+            "[[quota]] entry 2 (line 5): user a, in shadow has an entry already, "
+            "[[quota]] entry 1 (line 1); merge the two"
+        ),
+    ),
+    (
+        "an enforced entry twice, once in words",
+        f'{A}mode = "enforce"\nproducer_byte_rate = 5\n{A}producer_byte_rate = 5\n',
+        "[[quota]] entry 2 (line 5): user a has an entry already, [[quota]] entry 1 (line 1); merge the two",
     ),
     (
         "entries in one line have numbers only",
@@ -285,28 +458,14 @@ toml_values = st.one_of(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["user", "client_id", "producer_byte_rate", "usr"]), toml_values))
+entry_keys = st.sampled_from([*KNOWN.split(", "), "usr"])
+
+
+@given(st.dictionaries(entry_keys, toml_values))
 def test_whatever_the_values_the_answer_is_a_table_or_one_line(entry: dict[str, object]) -> None:
     lines = (f"{key} = {str(value).lower()}" for key, value in entry.items())
     answer = outcome("[[quota]]\n" + "\n".join(lines))
     assert isinstance(answer, QuotaTable) or len(answer.splitlines()) == 1
-
-
-names: st.SearchStrategy[Name] = st.one_of(
-    st.just(DEFAULT),
-    st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name != "<default>"),
-    st.sampled_from(['"', "\\", "\n", '"""', "\x00\x7f\x85\u2028", "[[quota]]", "été 日本 😀", "a\tb", "#"]),
-)
-entities = st.one_of(
-    st.builds(Entity, names), st.builds(Entity, st.none(), names), st.builds(Entity, names, names)
-)
-byte_rates = st.dictionaries(
-    st.tuples(entities, st.sampled_from([PRODUCE, FETCH])), st.integers(1, 2**53).map(float), max_size=8
-)
-mutation_rates = st.dictionaries(
-    st.tuples(entities, st.just(MUTATIONS)), st.floats(0, 2.0**63, exclude_min=True), max_size=4
-)
-tables = st.builds(lambda some, others: QuotaTable({**some, **others}), byte_rates, mutation_rates)
 
 
 @given(tables)
@@ -314,6 +473,7 @@ def test_what_is_written_reads_back_equal(table: QuotaTable) -> None:
     text = render(table)
     assert parse(text) == table
     assert parse(render(parse(text))) == table
+    assert not table.shadow or text.endswith(render(QuotaTable(None, table.shadow)))
 
 
 @pytest.mark.parametrize("key", [PRODUCE, MUTATIONS])
@@ -346,10 +506,19 @@ def test_a_written_file_looks_as_one_would_write_it() -> None:
 @pytest.mark.parametrize(
     ("entity", "key", "value", "message"),
     [
+        (Entity("a"), MUTATIONS, 1e-320, "it must be a number of partitions/s from 0.000001 to"),
+        (Entity("a"), CONNECTIONS, 5.0, "connection_creation_rate cannot be set for users and client-ids"),
+        (Entity(ip="::1"), PRODUCE, 5.0, r"producer_byte_rate cannot be set for an ip \(ip ::1\); remove it"),
+        (Entity(ip="::1"), CONNECTIONS, 2.0**31, "whole number of connections/s from 1 to 2147483647"),
+        (Entity(ip="::FFFF:10.0.0.1"), CONNECTIONS, 5.0, "is not an address as it is usually written"),
+        (Entity(ip="localhost"), CONNECTIONS, 5.0, "is not an address as it is usually written"),
+        (Entity(topic="orders"), MUTATIONS, 5.0, "cannot be set for a topic"),
+        (Entity(topic="<default>"), PRODUCE, 5.0, "cannot be told from the default"),
+        (Entity(client_id=Prefix("<default>")), PRODUCE, 5.0, "cannot be told from the default"),
         (Entity("<default>"), PRODUCE, 5.0, "cannot be told from the default"),
         (Entity("\ud800"), PRODUCE, 5.0, "is not valid Unicode"),
         (Entity("a"), PRODUCE, 1.5, "producer_byte_rate of user a is 1.5; it must be a whole number"),
-        (Entity("a"), PRODUCE, 1e300, r"a whole number of bytes/s up to"),
+        (Entity("a"), PRODUCE, 1e300, "a whole number of bytes/s from 1 to"),
         (
             Entity("a"),
             MUTATIONS,
@@ -364,3 +533,5 @@ def test_what_the_format_cannot_say_is_not_written(
 ) -> None:
     with pytest.raises(QuotaFileError, match=message):
         render(QuotaTable({(entity, key): value}))
+    with pytest.raises(QuotaFileError, match=message):
+        render(QuotaTable(None, {(entity, key): value}))

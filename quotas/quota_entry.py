@@ -1,0 +1,287 @@
+"""One `[[quota]]` entry of a quota file: its keys and values, in both directions.
+
+What an entry may say: whom it is for (`NAME_KEYS`), whether it is enforced (`MODE_KEY`), and the quotas that
+fit whom it is for (`keys_of`), each a number of its unit within its bounds (`UNITS`, `least`, `most`).
+"""
+
+from __future__ import annotations
+
+import math
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from quotas.entities import DEFAULT, Default, Entity, Name, Prefix
+from quotas.names import canonical_ip
+from quotas.table import QuotaKey, keys_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+ENTRY: Final = "quota"
+DEFAULT_MARKER: Final = DEFAULT.value
+NAME_KEYS: Final = ("user", "client_id", "client_id_prefix", "ip", "topic")
+MODE_KEY: Final = "mode"
+MODES: Final = {"enforce": False, "shadow": True}
+"""What `mode` may be, and whether the entry is then a shadow entry."""
+UNITS: Final = {
+    QuotaKey.PRODUCER_BYTE_RATE: "a whole number of bytes/s",
+    QuotaKey.CONSUMER_BYTE_RATE: "a whole number of bytes/s",
+    QuotaKey.CONTROLLER_MUTATION_RATE: "a number of partitions/s",
+    QuotaKey.CONNECTION_CREATION_RATE: "a whole number of connections/s",
+}
+"""What Weir enforces, and so accepts; and what its values are."""
+QUOTA_KEYS: Final = {key.value: key for key in UNITS}
+LATER_KEYS: Final = tuple(key.value for key in QuotaKey if key.value not in QUOTA_KEYS)
+RATE_MAX: Final = 2**63 - 1
+"""Kafka keeps byte rates in a long. Mutation rates are doubles; no burst of them overflows one below this."""
+CONNECTION_RATE_MAX: Final = 2**31 - 1
+"""Kafka keeps it in an int."""
+MUTATION_RATE_MIN: Final = 0.000001
+"""A partition in 12 days. Nothing overflows below it, but a rate of 4.7e-7 and less makes a single missing
+partition wait for longer than a throttle time can be (2^31 - 1 ms): it could as well be zero.
+"""
+
+_KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, *QUOTA_KEYS)
+_DEFAULT_CAPABLE: Final = frozenset({"user", "client_id", "ip"})
+
+_INSTEAD_OF_DEFAULT: Final = {
+    "client_id_prefix": f'write client_id = "{DEFAULT_MARKER}"',
+    "topic": "write an entry for each topic",
+}
+
+
+class QuotaFileError(ValueError):
+    """The quota file cannot be used, or written. The message is one line, without the file's name."""
+
+
+class EntryError(ValueError):
+    """An entry cannot be used: what is wrong, and with which key."""
+
+    def __init__(self, what: str, key: str | None = None) -> None:
+        """`key` is one that the entry has, for the line to be found; None if it is about the whole."""
+        super().__init__(what)
+        self.key = key
+
+
+class Entry(NamedTuple):
+    """What an entry says."""
+
+    entity: Entity
+    is_shadow: bool
+    rates: dict[QuotaKey, float]
+
+    def __str__(self) -> str:
+        """Whom it is for, such as `user alice, in shadow`."""
+        return f"{self.entity}, in shadow" if self.is_shadow else str(self.entity)
+
+
+def read_entry(values: Mapping[str, object]) -> Entry:
+    """What the table of an entry says. Raises EntryError."""
+    for key in values:
+        _check_key(key)
+    entity = _entity({key: _name(key, values[key]) for key in NAME_KEYS if key in values})
+    rates = {key: _rate(name, values[name]) for name, key in QUOTA_KEYS.items() if name in values}
+    fitting = [key.value for key in keys_of(entity) if key in UNITS]
+    for key in rates:
+        if key.value not in fitting:
+            raise EntryError(
+                f"{key.value} cannot be set for {_kind(entity)}; use {_either(fitting)}", key.value
+            )
+    if not rates:
+        raise EntryError(f"sets no quota; add {_either(fitting)}")
+    return Entry(entity, _is_shadow(values), rates)
+
+
+def entry_lines(entry: Entry) -> Iterator[str]:
+    """Write an entry that `read_entry` reads back as equal. Raises QuotaFileError if it cannot be said."""
+    entity, is_shadow, rates = entry
+    yield f"[[{ENTRY}]]"
+    is_prefix = isinstance(entity.client_id, Prefix)
+    for key, name in (
+        ("user", entity.user),
+        ("client_id_prefix" if is_prefix else "client_id", entity.client_id),
+        ("ip", entity.ip),
+        ("topic", entity.topic),
+    ):
+        if name is not None:
+            yield f"{key} = {_quoted(_written(key, name))}"
+    if is_shadow:
+        yield f'{MODE_KEY} = "shadow"'
+    for quota_key, rate in rates.items():
+        yield f"{quota_key.value} = {number(entity, quota_key, rate)}"
+
+
+def number(entity: Entity, key: QuotaKey, rate: float) -> str:
+    """A rate as TOML: without a point if it is whole, else such that it reads back exactly.
+
+    Raises QuotaFileError if it is none that can be read.
+    """
+    if key not in UNITS:
+        raise QuotaFileError(f"{key.value} of {entity} is not enforced yet; remove it")
+    if key not in keys_of(entity):
+        raise QuotaFileError(f"{key.value} cannot be set for {_kind(entity)} ({entity}); remove it")
+    if not least(key) <= rate <= float(most(key)) or not _is_unit(key, rate):
+        bounds = f"from {_plain(least(key))} to {most(key)}"
+        raise QuotaFileError(f"{key.value} of {entity} is {rate}; it must be {UNITS[key]} {bounds}")
+    return str(min(int(rate), most(key))) if _is_whole(rate) else repr(rate)  # as a double it is 1 more
+
+
+def least(key: QuotaKey) -> float:
+    """The smallest value of a quota."""
+    return MUTATION_RATE_MIN if key is QuotaKey.CONTROLLER_MUTATION_RATE else 1
+
+
+def most(key: QuotaKey) -> int:
+    """The largest value of a quota."""
+    return CONNECTION_RATE_MAX if key is QuotaKey.CONNECTION_CREATION_RATE else RATE_MAX
+
+
+def shown(value: object) -> str:
+    """A value as in the file, nearly, in one short line."""
+    text = _quoted(value) if isinstance(value, str) else str(value)
+    text = text.lower() if isinstance(value, bool) else " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _check_key(key: str) -> None:
+    if key in LATER_KEYS:
+        raise EntryError(f"{key} is not enforced yet; remove it", key)
+    if key not in _KNOWN_KEYS:
+        close = get_close_matches(key.lower(), _KNOWN_KEYS, n=1)
+        advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(_KNOWN_KEYS)}"
+        raise EntryError(f"unknown key {shown(key)}; {advice}", key)
+
+
+def _name(key: str, name: object) -> Name:
+    if not isinstance(name, str):
+        raise EntryError(f"{key} must be a string, not {shown(name)}; put it in quotes", key)
+    marker = f'"{DEFAULT_MARKER}", ' if key in _DEFAULT_CAPABLE else ""
+    if not name:
+        choice = f"give a name, {marker}or leave" if marker else "give one, or leave"
+        raise EntryError(f"{key} is empty; {choice} {key} out", key)
+    if name == DEFAULT_MARKER:
+        if not marker:
+            raise EntryError(f"{key} has no default; {_INSTEAD_OF_DEFAULT[key]}", key)
+        return DEFAULT
+    return _ip(name) if key == "ip" else name
+
+
+def _ip(address: str) -> str:
+    try:
+        return canonical_ip(address)
+    except ValueError:
+        raise EntryError(
+            f'ip must be an IPv4 or IPv6 address or "{DEFAULT_MARKER}", not {shown(address)}; '
+            "write a host's address, not its name",
+            "ip",
+        ) from None
+
+
+def _entity(names: Mapping[str, Name]) -> Entity:
+    """The entity of the names that an entry gives."""
+    if not names:
+        raise EntryError(
+            "does not say whom it is for; add user, client_id or client_id_prefix, or user and one of these, "
+            f'or ip, or topic ("{DEFAULT_MARKER}" means the default)'
+        )
+    for key in ("ip", "topic"):
+        if key in names and len(names) > 1:
+            other = next(name for name in names if name != key)
+            raise EntryError(f"{key} stands alone; write an entry of its own for {other}", key)
+    if "client_id" in names and "client_id_prefix" in names:
+        raise EntryError("client_id and client_id_prefix exclude each other; write two entries", "client_id")
+    prefix, topic = names.get("client_id_prefix"), names.get("topic")
+    return Entity(
+        names.get("user"),
+        Prefix(prefix) if isinstance(prefix, str) else names.get("client_id"),
+        names.get("ip"),
+        topic if isinstance(topic, str) else None,
+    )
+
+
+def _rate(name: str, rate: object) -> float:
+    key = QUOTA_KEYS[name]
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not _is_unit(key, rate):
+        raise EntryError(f"{name} must be {UNITS[key]}, not {shown(rate)}", name)
+    bound = (
+        "above 0"
+        if rate <= 0
+        else f"at least {_plain(least(key))}"
+        if rate < least(key)
+        else f"at most {most(key)}"
+        if rate > most(key)
+        else ""
+    )
+    if bound:
+        raise EntryError(f"{name} must be {bound}, not {shown(rate)}; remove it to lift the limit", name)
+    return float(rate)
+
+
+def _is_shadow(values: Mapping[str, object]) -> bool:
+    mode = values.get(MODE_KEY, "enforce")
+    if not isinstance(mode, str) or mode not in MODES:
+        raise EntryError(
+            f"{MODE_KEY} must be {_either(map(_quoted, MODES))}, not {shown(mode)}; leave it out to enforce",
+            MODE_KEY,
+        )
+    return MODES[mode]
+
+
+def _kind(entity: Entity) -> str:
+    return (
+        "an ip"
+        if entity.ip is not None
+        else "a topic"
+        if entity.topic is not None
+        else "users and client-ids"
+    )
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(names)
+
+
+def _written(key: str, name: Name | Prefix) -> str:
+    """A name as the file says it."""
+    if isinstance(name, Default):
+        return DEFAULT_MARKER
+    text = name.start if isinstance(name, Prefix) else name
+    if text == DEFAULT_MARKER:
+        raise QuotaFileError(f"a {key} that is called {text} cannot be told from the default; rename it")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise QuotaFileError(f"{key} {text!a} is not valid Unicode; rename it")
+    if key == "ip" and not _is_canonical(text):
+        raise QuotaFileError(f"ip {text!a} is not an address as it is usually written; rename it")
+    return text
+
+
+def _is_canonical(address: str) -> bool:
+    try:
+        return canonical_ip(address) == address
+    except ValueError:
+        return False
+
+
+def _is_unit(key: QuotaKey, rate: float) -> bool:
+    """Whether the rate is what `UNITS` says."""
+    return _is_whole(rate) or (key is QuotaKey.CONTROLLER_MUTATION_RATE and not math.isnan(rate))
+
+
+def _is_whole(rate: float) -> bool:
+    return rate == rate // 1  # not true of nan, nor of infinity
+
+
+def _plain(bound: float) -> str:
+    """A bound without an exponent."""
+    return f"{bound:f}" if bound < 1 else str(bound)
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    return f'"{"".join(_escaped(char) for char in text)}"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\U{ord(char):08X}"

@@ -1,0 +1,50 @@
+"""Quota tables that a quota file can say, for Hypothesis."""
+
+from hypothesis import strategies as st
+
+from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from quotas.entities import Name
+from quotas.names import canonical_ip
+from quotas.table import Quota
+
+CLIENT_KEYS = [
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.CONTROLLER_MUTATION_RATE,
+]
+
+texts = st.one_of(
+    st.sampled_from(
+        ["a", "b", "app", "<Default>", '"', "\\", "\n", "\r\n", '"""', "'''", "\x00\x7f\x85\u2028"]
+    ),
+    st.sampled_from(["[[quota]]", "\n[[quota]]\n", "été 日本 😀", "a\tb", "#", " # ", "shadow", "::1"]),
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=8),
+).filter(lambda name: name != "<default>")
+names: st.SearchStrategy[Name] = st.just(DEFAULT) | texts
+client_ids = names | st.builds(Prefix, texts)
+client_entities = st.one_of(
+    st.builds(Entity, names), st.builds(Entity, st.none(), client_ids), st.builds(Entity, names, client_ids)
+)
+ips = st.builds(Entity, ip=st.just(DEFAULT) | st.ip_addresses().map(str).map(canonical_ip))
+topics = st.builds(Entity, topic=texts)
+
+byte_rates = st.one_of(st.integers(1, 20), st.integers(1, 2**53)).map(float)
+mutation_rates = st.one_of(st.integers(1, 20).map(float), st.floats(1e-6, 2.0**63))
+connection_rates = st.integers(1, 2**31 - 1).map(float)
+
+
+def rates(key: QuotaKey) -> st.SearchStrategy[float]:
+    """The values of one key."""
+    if key is QuotaKey.CONTROLLER_MUTATION_RATE:
+        return mutation_rates
+    return connection_rates if key is QuotaKey.CONNECTION_CREATION_RATE else byte_rates
+
+
+quotas: st.SearchStrategy[Quota] = st.one_of(
+    st.tuples(client_entities, st.sampled_from(CLIENT_KEYS)),
+    st.tuples(topics, st.sampled_from(CLIENT_KEYS[:2])),
+    st.tuples(ips, st.just(QuotaKey.CONNECTION_CREATION_RATE)),
+)
+configured = quotas.flatmap(lambda quota: st.tuples(st.just(quota), rates(quota[1])))
+values: st.SearchStrategy[dict[Quota, float]] = st.lists(configured, max_size=8).map(dict)
+tables = st.builds(QuotaTable, values, values)
