@@ -82,10 +82,10 @@ def read_entry(values: Mapping[str, object]) -> Entry:
     entity = _entity({key: _name(key, values[key]) for key in NAME_KEYS if key in values})
     rates = {key: _rate(name, values[name]) for name, key in QUOTA_KEYS.items() if name in values}
     fitting = [key.value for key in keys_of(entity) if key in UNITS]
-    for key in rates:
-        if key.value not in fitting:
+    for rate in rates:
+        if rate.value not in fitting:
             raise EntryError(
-                f"{key.value} cannot be set for {_kind(entity)}; use {_either(fitting)}", key.value
+                f"{rate.value} cannot be set for {_kind(entity)}; use {_either(fitting)}", rate.value
             )
     if not rates:
         raise EntryError(f"sets no quota; add {_either(fitting)}")

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from quotas.entities import DEFAULT, Entity, Tags
+from quotas.entities import DEFAULT, Entity, Prefix, Tags
 from quotas.limits import Limit
-from quotas.table import QuotaKey, QuotaTable
+from quotas.table import QuotaKey, QuotaTable, keys_of
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, APP = Entity("alice"), Entity(client_id="app")
@@ -49,6 +49,60 @@ def test_order_does_not_matter() -> None:
 def test_entities_come_once_each() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 1.0, (APP, FETCH): 2.0, (ALICE, FETCH): 3.0})
     assert list(table.entities()) == [(ALICE, {PRODUCE: 1.0, FETCH: 3.0}), (APP, {FETCH: 2.0})]
+
+
+def test_shadow_entries_are_independent_of_the_others() -> None:
+    table = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(ALICE, PRODUCE): 5.0, (APP, PRODUCE): 1.0})
+    assert dict(table.values) == {(ALICE, PRODUCE): 10.0}
+    assert dict(table.shadow) == {(ALICE, PRODUCE): 5.0, (APP, PRODUCE): 1.0}
+    assert table.limits(PRODUCE).resolve("alice", "app") == Limit(10.0, Tags("alice", ""))
+    assert table.limits(PRODUCE).resolve("bob", "app") is None
+    assert table.shadow_limits(PRODUCE).resolve("alice", "app") == Limit(
+        5.0, Tags("alice", ""), is_shadow=True
+    )
+    assert table.shadow_limits(FETCH).resolve("alice", "app") is None
+    assert list(table.entities()) == [(ALICE, {PRODUCE: 10.0})]
+    assert list(table.shadow_entities()) == [(ALICE, {PRODUCE: 5.0}), (APP, {PRODUCE: 1.0})]
+    assert len(table) == 3
+
+
+def test_what_is_enforced_wins_in_shadow_too_where_it_comes_first() -> None:
+    table = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(APP, PRODUCE): 1.0})
+    limit = table.shadow_limits(PRODUCE).resolve("alice", "app")
+    assert limit == Limit(10.0, Tags("alice", ""), is_shadow=False)
+
+
+def test_a_change_leaves_the_other_kind_alone() -> None:
+    before = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(ALICE, PRODUCE): 5.0})
+    enforced = before.altered({(ALICE, PRODUCE): None, (APP, FETCH): 2.0})
+    assert enforced == QuotaTable({(APP, FETCH): 2.0}, shadow={(ALICE, PRODUCE): 5.0})
+    shadow = before.altered({(ALICE, PRODUCE): None, (APP, FETCH): 2.0}, shadow=True)
+    assert shadow == QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(APP, FETCH): 2.0})
+
+
+def test_a_table_in_shadow_enforces_nothing() -> None:
+    table = QuotaTable({(ALICE, PRODUCE): 10.0, (ALICE, FETCH): 3.0}, shadow={(ALICE, PRODUCE): 5.0})
+    assert table.in_shadow() == QuotaTable(None, {(ALICE, PRODUCE): 5.0, (ALICE, FETCH): 3.0})
+    assert table.in_shadow().in_shadow() == table.in_shadow()
+    assert table.in_shadow().limits(PRODUCE).resolve("alice", "") is None
+
+
+def test_enforced_and_shadow_are_not_the_same() -> None:
+    enforced, shadow = QuotaTable({(ALICE, PRODUCE): 1.0}), QuotaTable(None, {(ALICE, PRODUCE): 1.0})
+    assert enforced != shadow
+    assert shadow == QuotaTable({}, {(ALICE, PRODUCE): 1.0})
+    assert hash(shadow) == hash(QuotaTable({}, {(ALICE, PRODUCE): 1.0}))
+    assert "shadow={(Entity(user='alice'" in repr(shadow)
+    with pytest.raises(ValueError, match="producer_byte_rate of user alice must be a finite number above 0"):
+        QuotaTable(None, {(ALICE, PRODUCE): 0.0})
+
+
+def test_what_can_be_limited_depends_on_the_entity() -> None:
+    clients = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+    for entity in (ALICE, APP, Entity("a", DEFAULT), Entity(client_id=Prefix("a"))):
+        assert {key.value for key in keys_of(entity)} == clients
+    assert [key.value for key in keys_of(Entity(ip=DEFAULT))] == ["connection_creation_rate"]
+    assert {key.value for key in keys_of(Entity(topic="t"))} == {"producer_byte_rate", "consumer_byte_rate"}
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])

@@ -1,0 +1,218 @@
+"""Prefixes, topics, addresses and shadow entries among the limits; Kafka's own levels are `test_entities`."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import DEFAULT, Entity, Limit, Limits, Prefix, QuotaKey, QuotaTable, Tags
+from quotas.entities import Name
+from quotas.remembered import OTHERS, names_kept, names_of_crowd
+from tests.quotas.test_entities import calls_made
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+
+ALL = {
+    Entity("alice", "etl-1"): 1.0,
+    Entity("alice", Prefix("etl-")): 2.0,
+    Entity("alice", DEFAULT): 3.0,
+    Entity("alice"): 4.0,
+    Entity(DEFAULT, "etl-1"): 5.0,
+    Entity(DEFAULT, Prefix("etl-")): 6.0,
+    Entity(DEFAULT, DEFAULT): 7.0,
+    Entity(DEFAULT): 8.0,
+    Entity(client_id="etl-1"): 9.0,
+    Entity(client_id=Prefix("etl-")): 10.0,
+    Entity(client_id=DEFAULT): 11.0,
+}
+"""An entry at each level, in the order of precedence that docs/quotas.md promises."""
+
+SHARED = [
+    Tags("alice", "etl-1"),
+    Tags("alice", "", client_id_prefix="etl-"),
+    Tags("alice", "etl-1"),
+    Tags("alice", ""),
+    Tags("alice", "etl-1"),
+    Tags("alice", "", client_id_prefix="etl-"),
+    Tags("alice", "etl-1"),
+    Tags("alice", ""),
+    Tags("", "etl-1"),
+    Tags("", "", client_id_prefix="etl-"),
+    Tags("", "etl-1"),
+]
+
+
+@pytest.mark.parametrize("gone", range(len(ALL)), ids=[str(entity) for entity in ALL])
+def test_each_level_yields_to_those_before_it(gone: int) -> None:
+    left = list(ALL.items())[gone:]
+    assert Limits(reversed(left)).resolve("alice", "etl-1") == Limit(left[0][1], SHARED[gone])
+
+
+# Names that could be taken for one another, or for a prefix written as a name.
+client_ids = st.one_of(
+    st.sampled_from(
+        ["", "a", "ab", "abc", "b", "a*", "ab*", "a\x00", "\x00", "<default>", "<others>", "prefix:a"]
+    ),
+    st.text(st.sampled_from("ab*\x00é\ud800"), max_size=4),
+)
+users = st.sampled_from(["", "a", "b", "a\x00", "ANONYMOUS"])
+named = client_ids.filter(bool)
+entities = st.one_of(
+    st.builds(Entity, users.filter(bool) | st.just(DEFAULT)),
+    st.builds(
+        Entity,
+        st.none() | st.just(DEFAULT) | users.filter(bool),
+        named | st.just(DEFAULT) | st.builds(Prefix, named),
+    ),
+)
+quotas = st.dictionaries(entities, st.integers(1, 1000).map(float), max_size=12)
+
+
+def covers(name: Name | Prefix | None, given_: str) -> bool:
+    """Whether an entity's part means what a client calls itself."""
+    if name is None:
+        return True
+    if isinstance(name, Prefix):
+        return given_ != "" and given_.startswith(name.start)
+    return given_ != "" if name is DEFAULT else name == given_
+
+
+def order(entity: Entity) -> tuple[int, int, int]:
+    """The less, the sooner."""
+    user = 2 if entity.user is None else 1 if entity.user is DEFAULT else 0
+    client_id = entity.client_id
+    if isinstance(client_id, Prefix):
+        return user, 1, -len(client_id.start)
+    return user, 3 if client_id is None else 2 if client_id is DEFAULT else 0, 0
+
+
+def winner(quotas: dict[Entity, float], user: str, client_id: str) -> Entity | None:
+    """The entity whose quota applies, by looking at all of them."""
+    fitting = [e for e in quotas if covers(e.user, user) and covers(e.client_id, client_id)]
+    return min(fitting, key=order, default=None)
+
+
+def shared_by(entity: Entity, user: str, client_id: str) -> Tags:
+    """Who shares the budget of a client that the entity's quota applies to."""
+    its_user = "" if entity.user is None else user
+    if isinstance(entity.client_id, Prefix):
+        return Tags(its_user, "", entity.client_id.start)
+    return Tags(its_user, "" if entity.client_id is None else client_id)
+
+
+@given(quotas, users, client_ids)
+def test_the_first_that_fits_wins(quotas: dict[Entity, float], user: str, client_id: str) -> None:
+    entity = winner(quotas, user, client_id)
+    limit = Limits(quotas.items()).resolve(user, client_id)
+    assert limit == (entity and Limit(quotas[entity], shared_by(entity, user, client_id)))
+
+
+@given(quotas, quotas, users, client_ids)
+def test_shadow_entries_lie_over_the_others(
+    enforced: dict[Entity, float], shadow: dict[Entity, float], user: str, client_id: str
+) -> None:
+    table = QuotaTable(
+        {(entity, PRODUCE): value for entity, value in enforced.items()},
+        {(entity, PRODUCE): value for entity, value in shadow.items()},
+    )
+    over = {**enforced, **shadow}
+    entity = winner(over, user, client_id)
+    limit = table.shadow_limits(PRODUCE).resolve(user, client_id)
+    if not shadow or entity is None:
+        assert limit is None
+    else:
+        assert limit == Limit(over[entity], shared_by(entity, user, client_id), entity in shadow)
+    assert table.limits(PRODUCE).same_as(Limits(enforced.items()))
+
+
+@given(quotas, quotas, users, client_ids)
+def test_what_is_found_through_a_client_is_found_through_its_tags(
+    enforced: dict[Entity, float], shadow: dict[Entity, float], user: str, client_id: str
+) -> None:
+    for limits in (Limits(enforced.items()), Limits(enforced.items(), shadow.items())):
+        limit = limits.resolve(user, client_id)
+        if limit is not None:
+            wanted = limit.is_shadow or not shadow or limits.same_as(Limits(enforced.items()))
+            assert limits.of(limit.tags) == (limit.value if wanted else None)
+
+
+@given(quotas, users, client_ids, users, client_ids)
+def test_a_prefix_is_shared_by_those_and_only_those_that_it_applies_to(
+    quotas: dict[Entity, float], user: str, client_id: str, user_2: str, client_id_2: str
+) -> None:
+    limits = Limits(quotas.items())
+    one, other = limits.resolve(user, client_id), limits.resolve(user_2, client_id_2)
+    entity, entity_2 = winner(quotas, user, client_id), winner(quotas, user_2, client_id_2)
+    if one is None or other is None or entity is None or entity_2 is None:
+        return
+    if isinstance(entity.client_id, Prefix):
+        share = entity == entity_2 and (entity.user is None or user == user_2)
+        assert (one.tags == other.tags) is share
+    if one.tags == other.tags:
+        assert one.value == other.value
+
+
+def test_no_client_id_has_no_prefix() -> None:
+    limits = Limits([(Entity(client_id=Prefix("a")), 1.0), (Entity("alice", Prefix("a")), 2.0)])
+    assert limits.resolve("alice", "") is None
+
+
+def test_who_the_table_names_keeps_the_name() -> None:
+    limits = Limits([(Entity(DEFAULT, Prefix("x" * 300)), 1.0)])
+    limit = limits.resolve("alice", "x" * 400)
+    assert limit is not None
+    names = limits.named("alice", "x" * 400)
+    assert names == Tags("", "", client_id_prefix="x" * 300)
+    assert names_kept(limit.tags, names) == limit.tags == Tags("alice", "", client_id_prefix="x" * 300)
+    assert names_of_crowd(limit.tags, names) == Tags(OTHERS, "", client_id_prefix="x" * 300)
+
+
+def cost(entities: list[Entity], client_id: str) -> int:
+    """What one lookup of a client-id calls."""
+    limits = Limits((entity, 1.0) for entity in entities)
+    return calls_made(lambda: limits.resolve("alice", client_id))
+
+
+def test_a_lookup_costs_one_access_per_length_of_prefixes_whatever_their_number() -> None:
+    default = Entity(client_id=DEFAULT)
+    plain = cost([default], "b12345")
+    few = cost([Entity(client_id=Prefix("a00000")), default], "b12345")
+    many = cost([*(Entity(client_id=Prefix(f"a{n:05}")) for n in range(100_000)), default], "b12345")
+    assert few == many == plain + 1
+    lengths = cost([*(Entity(client_id=Prefix("a" * n)) for n in range(1, 6)), default], "b12345")
+    assert lengths == plain + 5
+
+
+def test_a_topic_has_its_own_limit_beside_the_clients() -> None:
+    limits = Limits([(Entity(topic="orders"), 5.0), (Entity(client_id=DEFAULT), 1.0)])
+    assert limits.has_topics
+    assert limits.resolve_topic("orders") == Limit(5.0, Tags("", "", topic="orders"))
+    assert limits.resolve_topic("payments") is None
+    assert limits.resolve("alice", "orders") == Limit(1.0, Tags("", "orders"))
+    assert limits.of(Tags("", "", topic="orders")) == 5.0
+    assert limits.of(Tags("", "", topic="payments")) is None
+    assert not Limits([(Entity(client_id="orders"), 5.0), (Entity(ip="::1"), 5.0)]).has_topics
+
+
+def test_an_address_is_named_or_any() -> None:
+    limits = Limits([(Entity(ip="10.0.0.1"), 5.0), (Entity(ip=DEFAULT), 1.0)])
+    assert limits.resolve_ip("10.0.0.1") == Limit(5.0, Tags("", "", ip="10.0.0.1"))
+    assert limits.resolve_ip("10.0.0.2") == Limit(1.0, Tags("", "", ip="10.0.0.2"))
+    assert Limits([(Entity(ip="10.0.0.1"), 5.0)]).resolve_ip("10.0.0.2") is None
+    assert limits.of(Tags("", "", ip="10.0.0.2")) == 1.0
+
+
+def test_topics_and_addresses_have_shadow_entries_too() -> None:
+    enforced = [(Entity(topic="orders"), 5.0), (Entity(topic="payments"), 6.0), (Entity(ip=DEFAULT), 7.0)]
+    limits = Limits(enforced, [(Entity(topic="orders"), 4.0), (Entity(ip="::1"), 3.0)])
+    assert limits.resolve_topic("orders") == Limit(4.0, Tags("", "", topic="orders"), is_shadow=True)
+    assert limits.resolve_topic("payments") == Limit(6.0, Tags("", "", topic="payments"))
+    assert limits.resolve_ip("::1") == Limit(3.0, Tags("", "", ip="::1"), is_shadow=True)
+    assert limits.resolve_ip("::2") == Limit(7.0, Tags("", "", ip="::2"))
+    assert limits.of(Tags("", "", topic="orders")) == 4.0
+    assert limits.of(Tags("", "", topic="payments")) is None, "that one is enforced, and counts nothing here"
+
+
+def test_a_shadow_entry_of_the_same_value_is_another_limit() -> None:
+    quota = [(Entity("alice"), 5.0)]
+    assert not Limits(quota, quota).same_as(Limits(quota))
+    assert Limits(quota, quota).same_as(Limits((), quota))
