@@ -52,6 +52,12 @@ class TokenBucket:
             self._refill(self.quota, now_ms)
             self._tokens = min(self._span_s * self.quota, self._tokens - cost)
 
+    def take_over(self, other: TokenBucket) -> None:
+        """Begin with the balance of `other`; with nothing if it was overdrawn. The time since it was last
+        asked counts at the quota of this one, as after a change of its quota.
+        """
+        self._tokens, self._last_ms = max(other._tokens, 0.0), other._last_ms
+
     def peek(self, now_ms: int) -> float:
         """What `tokens` would return, but without its effect on later rounding: for metrics."""
         return float(INT64_MAX) if self.quota is None else self._balance(self.quota, now_ms)

@@ -14,6 +14,11 @@ quota has brought about: then those are forgotten in which nothing counts any mo
 and if all are in use, newcomers share one (`remembered`). Nobody gets rid of what was used that way, nor of a
 wait.
 
+Shadow entries have budgets of their own, beside the enforced ones (`ClientQuotas.shadow`): these are charged
+as if they were enforced, and make nobody wait. Where one side makes a budget and the other has one of the
+same `tags`, it begins with what that has used: so an entry that is changed from shadow to enforced counts at
+once what was used in the shadow, though waits that nobody was told are not waited out.
+
 To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `Payers`. Request
 time differs from bandwidth only in that no wait is longer than one window (`_ONE_WINDOW_AT_MOST`).
 
@@ -28,7 +33,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from quotas.mutations import MutationBudget
+from quotas.limits import NONE
+from quotas.mutations import MutationBudget, MutationPayers, ShadowMutationBudget
 from quotas.rate import Rate
 from quotas.remembered import is_long, names_kept, names_of_crowd
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
@@ -121,6 +127,10 @@ class Budget:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
         return wait_ms
 
+    def take_over(self, other: Budget) -> None:
+        """Begin with what `other`, of the same windows, has used. Its counts and its waits stay its own."""
+        self._rate.take_over(other._rate)
+
     def at_rest(self, now_ms: int) -> bool:
         """Whether nothing that was charged counts any more, and nobody was told to wait longer than until
         now.
@@ -131,6 +141,24 @@ class Budget:
     def rate(self, now_ms: int) -> float:
         """Units per second now. Changes nothing: for metrics."""
         return self._rate.peek(now_ms)
+
+
+class ShadowBudget(Budget):
+    """A budget that makes nobody wait: it counts who would have.
+
+    Nobody slows down for it, so it is exceeded again and again where an enforced one is exceeded once. Its
+    `throttle_ms_total` is the time in which somebody would have been waiting: waits that overlap count once.
+    """
+
+    __slots__ = ()
+
+    def charge(self, value: float, now_ms: int) -> int:
+        """Record `value`; return how long whoever caused it would have had to wait, in ms."""
+        until_ms, total_ms = max(self.throttled_until_ms, now_ms), self.throttle_ms_total
+        wait_ms = super().charge(value, now_ms)
+        if wait_ms:
+            self.throttle_ms_total = total_ms + max(self.throttled_until_ms - until_ms, 0)
+        return wait_ms
 
 
 class Account(Protocol):
@@ -174,6 +202,7 @@ class ClientQuotas(Generic[A_co]):
     __slots__ = (
         "_budgets",
         "_crowded",
+        "_is_shadow",
         "_limits",
         "_make",
         "_next_expiry_ms",
@@ -181,17 +210,28 @@ class ClientQuotas(Generic[A_co]):
         "forgotten",
         "generation",
         "key",
+        "on_made",
+        "shadow",
     )
 
-    def __init__(self, key: QuotaKey, make: Callable[[Tags, float, int], A_co]) -> None:
-        """Begin without any limit; `make` makes a budget from tags, limit and the time in ms."""
+    def __init__(
+        self, key: QuotaKey, make: Callable[[Tags, float, int], A_co], *, is_shadow: bool = False
+    ) -> None:
+        """Begin without any limit; `make` makes a budget from tags, limit and the time in ms. `is_shadow`:
+        for clients for which a shadow entry of the table wins.
+        """
         self.key = key
+        self.shadow: ClientQuotas[A_co] | None = None
+        """The budgets of shadow entries, if those are counted; they change and expire with these."""
+        self.on_made: Callable[[A_co], None] | None = None
+        """Called with each new budget."""
+        self._is_shadow = is_shadow
         self.generation = 0
         """Grows whenever a budget (or None) that was looked up earlier may no longer be the right one, or has
         another limit.
         """
         self._make = make
-        self._limits = QuotaTable().limits(key)
+        self._limits = NONE
         self._budgets: dict[Tags, A_co] = {}
         self._next_expiry_ms: float = -math.inf
         """No budget can be idle for long enough before this time."""
@@ -208,7 +248,7 @@ class ClientQuotas(Generic[A_co]):
         while `generation` stays the same.
         """
         limit = self._limits.resolve(user, client_id)
-        if limit is None:
+        if limit is None or limit.is_shadow != self._is_shadow:
             return None
         tags = limit.tags
         if is_long(user, client_id):
@@ -221,7 +261,13 @@ class ClientQuotas(Generic[A_co]):
             budget = self._budgets.get(tags)
         if budget is None:
             budget = self._budgets[tags] = self._make(tags, limit.value, now_ms)
+            if self.on_made is not None:
+                self.on_made(budget)
         return budget
+
+    def known(self, tags: Tags) -> A_co | None:
+        """The budget of those who share `tags`, if it is remembered."""
+        return self._budgets.get(tags)
 
     def _make_room(self, now_ms: int) -> bool:
         """Forget budgets that are at rest, the oldest first, unless that was done just now; return if there
@@ -251,7 +297,9 @@ class ClientQuotas(Generic[A_co]):
 
     def update(self, table: QuotaTable) -> None:
         """Use the limits of `table` from now on. Nothing to do if it is in force already."""
-        limits = table.limits(self.key)
+        if self.shadow is not None:
+            self.shadow.update(table)
+        limits = table.shadow_limits(self.key) if self._is_shadow else table.limits(self.key)
         if limits is self._limits:
             return
         if not limits.same_as(self._limits):
@@ -263,16 +311,17 @@ class ClientQuotas(Generic[A_co]):
 
     def expire(self, now_ms: int) -> int:
         """Forget the budgets that were not charged for an hour; return how many. Call it now and then."""
+        forgotten = self.shadow.expire(now_ms) if self.shadow is not None else 0
         if self._crowded:
             self._make_room(now_ms)
         if now_ms < self._next_expiry_ms:
-            return 0
+            return forgotten
         last_ms = now_ms - IDLE_MS_MAX
         idle = [tags for tags, budget in self._budgets.items() if budget.charged_ms <= last_ms]
         self._forget(idle)
         oldest_ms = min((budget.charged_ms for budget in self._budgets.values()), default=now_ms)
         self._next_expiry_ms = float(oldest_ms + IDLE_MS_MAX)
-        return len(idle)
+        return forgotten + len(idle)
 
     def __len__(self) -> int:
         """How many budgets are remembered."""
@@ -288,6 +337,8 @@ class Payers(NamedTuple):
 
     produce: Budget | None
     fetch: Budget | None
+    shadow: Payers | None = None
+    """Those of shadow entries, to be charged as well; they make nobody wait."""
 
 
 def byte_rates(
@@ -296,17 +347,21 @@ def byte_rates(
     """The budgets of a rate. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
     throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
 
-    def make(tags: Tags, limit: float, now_ms: int) -> Budget:
-        return Budget(
-            tags,
-            limit,
-            now_ms,
-            num_samples=num_samples,
-            window_s=window_s,
-            throttle_ms_max=throttle_ms_max,
-        )
+    def maker(kind: type[Budget]) -> Callable[[Tags, float, int], Budget]:
+        def make(tags: Tags, limit: float, now_ms: int) -> Budget:
+            return kind(
+                tags,
+                limit,
+                now_ms,
+                num_samples=num_samples,
+                window_s=window_s,
+                throttle_ms_max=throttle_ms_max,
+            )
 
-    return ClientQuotas(key, make)
+        return make
+
+    shadow = ClientQuotas(key, maker(ShadowBudget), is_shadow=True)
+    return _joined(ClientQuotas(key, maker(Budget)), shadow, Budget.take_over)
 
 
 def mutation_rates(
@@ -316,28 +371,61 @@ def mutation_rates(
     `controller.quota.window.size.seconds`.
     """
 
-    def make(tags: Tags, limit: float, now_ms: int) -> MutationBudget:
-        return MutationBudget(tags, limit, now_ms, num_samples=num_samples, window_s=window_s)
+    def maker(kind: type[MutationBudget]) -> Callable[[Tags, float, int], MutationBudget]:
+        def make(tags: Tags, limit: float, now_ms: int) -> MutationBudget:
+            return kind(tags, limit, now_ms, num_samples=num_samples, window_s=window_s)
 
-    return ClientQuotas(QuotaKey.CONTROLLER_MUTATION_RATE, make)
+        return make
+
+    key = QuotaKey.CONTROLLER_MUTATION_RATE
+    shadow = ClientQuotas(key, maker(ShadowMutationBudget), is_shadow=True)
+    return _joined(ClientQuotas(key, maker(MutationBudget)), shadow, MutationBudget.take_over)
+
+
+A = TypeVar("A", bound=Account)
+
+
+def _joined(
+    enforced: ClientQuotas[A], shadow: ClientQuotas[A], take_over: Callable[[A, A], None]
+) -> ClientQuotas[A]:
+    """Have each side begin its budgets with what was used on the other."""
+
+    def beginning(other: ClientQuotas[A]) -> Callable[[A], None]:
+        def begin(budget: A) -> None:
+            known = other.known(budget.tags)
+            if known is not None:
+                take_over(budget, known)
+
+        return begin
+
+    enforced.shadow = shadow
+    enforced.on_made, shadow.on_made = beginning(shadow), beginning(enforced)
+    return enforced
 
 
 class BrokerQuotas:
     """All client quotas of one broker. Change them through this object, so that `generation` knows."""
 
-    __slots__ = ("_all", "fetch", "generation", "mutations", "produce")
+    __slots__ = ("_all", "_in_shadow", "fetch", "generation", "mutations", "produce", "unnamed")
 
     def __init__(
         self,
         produce: ClientQuotas[Budget],
         fetch: ClientQuotas[Budget],
         mutations: ClientQuotas[MutationBudget],
+        unnamed: str = "",
     ) -> None:
-        """Bundle the managers of this broker's quotas; brokers of one cluster have the same `mutations`."""
+        """Bundle the managers of this broker's quotas; brokers of one cluster have the same `mutations`.
+
+        A client without a client-id is treated as if it were called `unnamed`.
+        """
         self.produce = produce
         self.fetch = fetch
         self.mutations = mutations
+        self.unnamed = unnamed
         self._all: tuple[ClientQuotas[Account], ...] = (produce, fetch, mutations)
+        self._in_shadow = False
+        """Whether the table has shadow entries."""
         self.generation = 0
         """Grows with the generation of any of them: one comparison tells whether to look up anew."""
 
@@ -348,6 +436,7 @@ class BrokerQuotas:
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
         mutations: ClientQuotas[MutationBudget] | None = None,
+        unnamed: str = "",
     ) -> BrokerQuotas:
         """The quotas of a broker with nothing used yet, under the limits of `table`.
 
@@ -357,20 +446,37 @@ class BrokerQuotas:
             byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s),
             byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s),
             mutation_rates() if mutations is None else mutations,
+            unnamed,
         )
         quotas.update(table)
         return quotas
 
     def payers(self, user: str, client_id: str, now_ms: int) -> Payers:
         """What a client draws on, as `ClientQuotas.budget`; keep it while `generation` stays the same."""
+        name = client_id or self.unnamed
         payers = Payers(
-            self.produce.budget(user, client_id, now_ms), self.fetch.budget(user, client_id, now_ms)
+            self.produce.budget(user, name, now_ms),
+            self.fetch.budget(user, name, now_ms),
+            self._shadow_payers(user, name, now_ms) if self._in_shadow else None,
         )
         self._note_generation()  # to make room for one, others may have been forgotten
         return payers
 
+    def _shadow_payers(self, user: str, client_id: str, now_ms: int) -> Payers | None:
+        produce = _in_shadow(self.produce, user, client_id, now_ms)
+        fetch = _in_shadow(self.fetch, user, client_id, now_ms)
+        return None if produce is None and fetch is None else Payers(produce, fetch)
+
+    def mutation_payers(self, user: str, client_id: str, now_ms: int) -> MutationPayers | None:
+        """What a client's partition mutations draw on; None if nothing. Ask anew for each request."""
+        name = client_id or self.unnamed
+        budget = self.mutations.budget(user, name, now_ms)
+        shadow = _in_shadow(self.mutations, user, name, now_ms) if self._in_shadow else None
+        return None if budget is None and shadow is None else MutationPayers(budget, shadow)
+
     def update(self, table: QuotaTable) -> None:
         """Use the limits of `table` from now on."""
+        self._in_shadow = bool(table.shadow)
         for quotas in self._all:  # what brokers share does it for the first of them
             quotas.update(table)
         self._note_generation()
@@ -382,4 +488,11 @@ class BrokerQuotas:
         return forgotten
 
     def _note_generation(self) -> None:
-        self.generation = sum(quotas.generation for quotas in self._all)
+        self.generation = sum(
+            quotas.generation + (quotas.shadow.generation if quotas.shadow is not None else 0)
+            for quotas in self._all
+        )
+
+
+def _in_shadow(quotas: ClientQuotas[A], user: str, client_id: str, now_ms: int) -> A | None:
+    return None if quotas.shadow is None else quotas.shadow.budget(user, client_id, now_ms)

@@ -20,7 +20,7 @@ request, and gives back what the broker then refuses:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from quotas.bucket import TokenBucket
 from quotas.entities import Tags
@@ -83,9 +83,19 @@ class MutationBudget:
         self.limit = limit
         self._bucket.quota = _quota(limit)
 
+    def take_over(self, other: MutationBudget) -> None:
+        """Begin with the balance of `other`; with nothing if it was overdrawn. Its counts stay its own."""
+        self._bucket.take_over(other._bucket)
+
     def begin(self, *, strict: bool) -> MutationCharge:
         """Start charging one request. `strict` refuses topics while the balance is negative."""
         return MutationCharge(self, self._bucket, strict=strict)
+
+    def note_throttle(self, wait_ms: int, now_ms: int) -> None:
+        """Count one request's throttle time."""
+        self.throttled += 1
+        self.throttle_ms_total += wait_ms
+        self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
 
     def would_refuse(self, costs: Sequence[int], now_ms: int) -> bool:
         """Whether a strict request for topics of these costs, in this order, would have one refused; takes
@@ -165,9 +175,7 @@ class MutationCharge:
         budget.refused += self._refused
         wait_ms = self.throttle_ms(now_ms)
         if wait_ms:
-            budget.throttled += 1
-            budget.throttle_ms_total += wait_ms
-            budget.throttled_until_ms = max(budget.throttled_until_ms, now_ms + wait_ms)
+            budget.note_throttle(wait_ms, now_ms)
         return wait_ms
 
     def _is_overdrawn(self, now_ms: int) -> bool:
@@ -178,6 +186,76 @@ class MutationCharge:
         self._throttle_ms = token_throttle_ms(tokens, quota)
         self._violated_ms = now_ms
         return True
+
+
+class ShadowMutationBudget(MutationBudget):
+    """A budget that refuses nothing: it counts what would have been refused, and who would have waited.
+
+    Charge it with what was done. What would have been refused costs nothing (strict), nor does what would
+    have come later because somebody was told to wait (permissive): so nobody is ever deep in debt. Of waits
+    that overlap, `throttle_ms_total` counts the time once.
+    """
+
+    __slots__ = ()
+
+    def begin(self, *, strict: bool) -> MutationCharge:
+        """Start charging one request."""
+        return _ShadowCharge(self, self._bucket, strict=strict)
+
+    def note_throttle(self, wait_ms: int, now_ms: int) -> None:
+        """Count the time that one request's wait adds to those before it."""
+        before_ms = max(self.throttled_until_ms, now_ms)
+        added_ms = max(now_ms + wait_ms - before_ms, 0)
+        super().note_throttle(wait_ms, now_ms)
+        self.throttle_ms_total += added_ms - wait_ms
+
+
+class _ShadowCharge(MutationCharge):
+    """What one request would have taken."""
+
+    __slots__ = ()
+
+    def admit(self, cost: float, now_ms: int) -> bool:
+        """Charge one topic's `cost`, unless the request would have come later."""
+        told_to_wait = self._budget.throttled_until_ms > now_ms
+        if told_to_wait and not self._strict and not self._taken and self._is_overdrawn(now_ms):
+            return False
+        return super().admit(cost, now_ms)
+
+
+class MutationPayers(NamedTuple):
+    """The budgets that one client's mutations draw on; one of them at least. The shadow refuses nothing."""
+
+    enforced: MutationBudget | None
+    shadow: MutationBudget | None = None
+
+    def begin_late(self) -> LateCharge:
+        """Start charging for what exists already."""
+        return LateCharge(self)
+
+
+class LateCharge:
+    """What exists already and is to be paid for: charged permissively, to either budget."""
+
+    __slots__ = ("_enforced", "_shadow")
+
+    def __init__(self, payers: MutationPayers) -> None:
+        """Begin with nothing taken."""
+        enforced, shadow = payers
+        self._enforced = None if enforced is None else enforced.begin(strict=False)
+        self._shadow = None if shadow is None else shadow.begin(strict=False)
+
+    def charge(self, cost: float, now_ms: int) -> None:
+        """Charge `cost` partitions."""
+        for charge in (self._enforced, self._shadow):
+            if charge is not None:
+                charge.admit(cost, now_ms)
+
+    def finish(self, now_ms: int) -> int:
+        """The throttle time of the enforced budget; both count theirs. Call it once, last."""
+        if self._shadow is not None:
+            self._shadow.finish(now_ms)
+        return 0 if self._enforced is None else self._enforced.finish(now_ms)
 
 
 def _quota(limit: float) -> float | None:

@@ -18,6 +18,10 @@ NAME_CHARS_MAX: Final = 255
 client-id may have 32,767 bytes.
 """
 OTHERS: Final = "<others>"
+EMPTY: Final = "<empty>"
+"""What a client without a client-id is taken to be called, where default quotas are to apply to it. Whoever
+calls himself so shares its budget, and nothing else.
+"""
 
 _DIGEST_CHARS: Final = 64
 

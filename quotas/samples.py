@@ -79,6 +79,12 @@ class Samples:
         self._settle(now_ms)
         return reduce(add, self._values)
 
+    def take_over(self, other: Samples) -> None:
+        """Begin with what `other`, of the same numbers, has recorded."""
+        self._starts, self._lasts, self._values = other._starts[:], other._lasts[:], other._values[:]
+        self._current, self._oldest_ms = other._current, other._oldest_ms
+        self._from_ms, self._until_ms = other._from_ms, other._until_ms
+
     def _settle(self, now_ms: int) -> None:
         """Empty the samples that are dead by now; make one if there is none."""
         if not self._from_ms <= now_ms < self._until_ms:

@@ -324,4 +324,4 @@ def test_a_client_s_payers_are_its_budgets_of_each_quota_key() -> None:
     payers = quotas.payers("ANONYMOUS", "app", 0)
     assert payers.produce is quotas.produce.budget("ANONYMOUS", "app", 0)
     assert payers.fetch is None
-    assert quotas.payers("ANONYMOUS", "other", 0) == (None, None)
+    assert quotas.payers("ANONYMOUS", "other", 0) == (None, None, None)

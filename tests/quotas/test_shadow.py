@@ -1,0 +1,348 @@
+"""Shadow budgets: charged as if they were enforced, only for clients for which a shadow entry wins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import DEFAULT, BrokerQuotas, Budget, Entity, MutationBudget, Prefix, QuotaKey, QuotaTable, Tags
+from quotas.budgets import IDLE_MS_MAX, ShadowBudget, byte_rates, mutation_rates
+from quotas.mutations import MutationPayers, ShadowMutationBudget
+from quotas.remembered import EMPTY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
+ALICE, APP, ANY_APP = Entity("alice"), Entity(client_id="app"), Entity(client_id=DEFAULT)
+
+
+def table(
+    enforced: Mapping[Entity, float] | None = None,
+    shadow: Mapping[Entity, float] | None = None,
+    key: QuotaKey = PRODUCE,
+) -> QuotaTable:
+    return QuotaTable(
+        {(entity, key): value for entity, value in (enforced or {}).items()},
+        {(entity, key): value for entity, value in (shadow or {}).items()},
+    )
+
+
+def produces(
+    quotas: BrokerQuotas, user: str = "alice", client_id: str = "app", now_ms: int = 0
+) -> tuple[Budget | None, Budget | None]:
+    """What is enforced, and what is only counted."""
+    payers = quotas.payers(user, client_id, now_ms)
+    return payers.produce, payers.shadow and payers.shadow.produce
+
+
+# Who has one
+
+
+def test_shadow_entries_limit_nobody_and_are_counted() -> None:
+    enforced, shadow = produces(BrokerQuotas.create(table(shadow={ALICE: 1000.0})))
+    assert enforced is None
+    assert shadow is not None
+    assert (shadow.tags, shadow.limit) == (Tags("alice", ""), 1000.0)
+
+
+def test_without_shadow_entries_there_is_nothing_to_look_at() -> None:
+    quotas = BrokerQuotas.create(table({ALICE: 1000.0}))
+    assert quotas.payers("alice", "app", 0).shadow is None
+    assert quotas.payers("bob", "app", 0) == (None, None, None)
+
+
+def test_one_entity_may_have_both_with_other_values() -> None:
+    enforced, shadow = produces(BrokerQuotas.create(table({ALICE: 2000.0}, {ALICE: 1000.0})))
+    assert enforced is not None
+    assert shadow is not None
+    assert (enforced.limit, shadow.limit) == (2000.0, 1000.0)
+    assert enforced is not shadow
+
+
+def test_a_client_for_whom_an_enforced_entry_wins_is_not_counted() -> None:
+    """The shadow default would not apply to alice's app if it were enforced: her own entry comes first."""
+    quotas = BrokerQuotas.create(table({ALICE: 2000.0}, {ANY_APP: 1000.0}))
+    assert produces(quotas, "alice")[1] is None
+    assert produces(quotas, "bob")[0] is None
+    assert produces(quotas, "bob")[1] is not None
+
+
+def test_a_shadow_entry_that_would_win_is_counted_while_the_other_is_enforced() -> None:
+    quotas = BrokerQuotas.create(table({ANY_APP: 2000.0}, {ALICE: 1000.0}))
+    enforced, shadow = produces(quotas)
+    assert enforced is not None
+    assert shadow is not None
+    assert (enforced.tags, shadow.tags) == (Tags("", "app"), Tags("alice", ""))
+
+
+def test_entries_of_another_key_do_not_matter() -> None:
+    quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}, key=FETCH))
+    shadow = quotas.payers("alice", "app", 0).shadow
+    assert shadow is not None
+    assert shadow.produce is None
+    assert shadow.fetch is not None
+
+
+def test_of_addresses_and_topics_clients_know_nothing() -> None:
+    others = {Entity(ip="10.0.0.1"): 5.0, Entity(ip=DEFAULT): 6.0, Entity(topic="app"): 7.0}
+    for some in (table(others), table(shadow=others)):
+        quotas = BrokerQuotas.create(some)
+        assert quotas.payers("10.0.0.1", "app", 0) == (None, None, None)
+        assert quotas.payers("alice", "10.0.0.1", 0) == (None, None, None)
+        assert quotas.mutation_payers("alice", "app", 0) is None
+    quotas = BrokerQuotas.create(table({ALICE: 1000.0, **others}))
+    payer = produces(quotas)[0]
+    quotas.update(table({ALICE: 1000.0}))
+    assert payer is produces(quotas)[0]
+    assert payer is not None
+    assert (payer.tags, payer.limit) == (Tags("alice", ""), 1000.0)
+
+
+# What it counts
+
+
+def test_it_counts_what_an_enforced_one_answers_and_overlapping_waits_once() -> None:
+    """10 s of 1000 bytes/s pass at once; each further 1000 are a second more to wait."""
+    shadow = ShadowBudget(Tags("alice", ""), 1000.0, 0)
+    assert [shadow.charge(value, 0) for value in (10_000, 1000, 1000)] == [0, 1000, 2000]
+    assert (shadow.charged, shadow.throttled, shadow.throttle_ms_total) == (12_000, 2, 2000)
+    assert shadow.charge(1000, 500) == 2500  # 13 s' worth in a window of 10.5 s
+    assert (shadow.throttled, shadow.throttle_ms_total) == (3, 3000)
+
+
+def test_waits_apart_are_all_counted() -> None:
+    shadow = ShadowBudget(Tags("alice", ""), 1000.0, 0)
+    shadow.charge(11_000, 0)
+    shadow.charge(11_000, 60_000)
+    assert (shadow.throttled, shadow.throttle_ms_total) == (2, 2000)
+
+
+STORY = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 10_000)), min_size=1, max_size=60)
+
+
+@given(st.floats(1, 1e6), STORY)
+def test_up_to_the_first_wait_it_counts_what_an_enforced_one_counts(
+    limit: float, story: list[tuple[int, int]]
+) -> None:
+    enforced, shadow = Budget(Tags("", "app"), limit, 0), ShadowBudget(Tags("", "app"), limit, 0)
+    now_ms = 0
+    for gap_ms, value in story:
+        now_ms += gap_ms
+        assert enforced.charge(value, now_ms) == shadow.charge(value, now_ms)
+        figures = (enforced.charged, enforced.throttled, enforced.throttle_ms_total, enforced.rate(now_ms))
+        assert (shadow.charged, shadow.throttled, shadow.throttle_ms_total, shadow.rate(now_ms)) == figures
+        if enforced.throttled:
+            break
+
+
+@given(st.floats(1, 1e6), STORY)
+def test_no_more_time_is_counted_than_has_passed_and_is_still_to_wait(
+    limit: float, story: list[tuple[int, int]]
+) -> None:
+    shadow = ShadowBudget(Tags("", "app"), limit, 0)
+    now_ms = 0
+    for gap_ms, value in story:
+        now_ms += gap_ms
+        shadow.charge(value, now_ms)
+        assert 0 <= shadow.throttle_ms_total <= shadow.throttled_until_ms
+    if shadow.throttled:
+        assert shadow.throttle_ms_total > 0
+
+
+# Changes
+
+
+def test_what_was_used_in_the_shadow_counts_once_the_entry_is_enforced() -> None:
+    quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
+    _none, shadow = produces(quotas)
+    assert shadow is not None
+    assert shadow.charge(9000, 0) == 0
+    assert shadow.charge(3000, 100) == 1900  # 12 s' worth in 10.1 s: nobody is told
+    quotas.update(table({ALICE: 1000.0}))
+    enforced, none = produces(quotas, now_ms=200)
+    assert none is None
+    assert enforced is not None
+    assert enforced.rate(200) == 12_000 / 10.2
+    assert enforced.throttled_until_ms <= 200, "no fetch waits for what nobody was told"
+    assert (enforced.charged, enforced.throttled) == (0, 0), "its counts are its own"
+    assert enforced.charge(1000, 200) == 2800
+
+
+def test_what_was_used_under_enforcement_counts_in_the_shadow() -> None:
+    quotas = BrokerQuotas.create(table({ALICE: 1000.0}))
+    enforced, _none = produces(quotas)
+    assert enforced is not None
+    enforced.charge(9000, 0)
+    quotas.update(table(shadow={ALICE: 1000.0}))
+    gone, shadow = produces(quotas, now_ms=100)
+    assert gone is None
+    assert shadow is not None
+    assert shadow.charge(2000, 100) == 900
+
+
+def test_it_is_forgotten_with_time_as_any() -> None:
+    quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
+    _none, shadow = produces(quotas)
+    assert shadow is not None
+    shadow.charge(12_000, 0)
+    quotas.update(table({ALICE: 1000.0}))
+    enforced, _gone = produces(quotas, now_ms=11_000)
+    assert enforced is not None
+    assert enforced.charge(10_000, 11_000) == 0
+    assert quotas.expire(IDLE_MS_MAX) == 1, "the shadow's; its usage was copied, not shared"
+    assert quotas.expire(IDLE_MS_MAX + 11_000) == 1
+
+
+def test_sessions_look_again_when_a_shadow_entry_changes() -> None:
+    quotas = BrokerQuotas.create(table())
+    for changed in (table(shadow={ALICE: 1.0}), table(shadow={ALICE: 2.0}), table({ALICE: 2.0}), table()):
+        generation = quotas.generation
+        quotas.update(changed)
+        assert quotas.generation > generation
+
+
+def test_a_new_shadow_limit_reaches_its_budget_in_place() -> None:
+    quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
+    _none, before = produces(quotas)
+    quotas.update(table(shadow={ALICE: 500.0}))
+    assert before is not None
+    assert produces(quotas)[1] is before
+    assert before.limit == 500.0
+
+
+# Mutations
+
+
+def mutation_payers(quotas: BrokerQuotas, now_ms: int = 0) -> MutationPayers:
+    payers = quotas.mutation_payers("alice", "app", now_ms)
+    assert payers is not None
+    return payers
+
+
+def shadow_mutations(rate: float = 1.0) -> tuple[BrokerQuotas, MutationBudget]:
+    quotas = BrokerQuotas.create(table(shadow={ALICE: rate}, key=MUTATIONS))
+    payers = mutation_payers(quotas)
+    assert payers.enforced is None
+    assert payers.shadow is not None
+    return quotas, payers.shadow
+
+
+def test_mutations_that_would_be_refused_cost_nothing() -> None:
+    """11 tokens: 12 may be taken, one more topic is refused, for a second."""
+    _quotas, shadow = shadow_mutations()
+    charge = shadow.begin(strict=True)
+    assert [charge.admit(cost, 0) for cost in (12, 5, 5)] == [True, False, False]
+    assert charge.finish(0) == 1000
+    assert (shadow.charged, shadow.refused, shadow.throttled, shadow.throttle_ms_total) == (12, 2, 1, 1000)
+    assert shadow.tokens(0) == -1
+
+
+def test_permissive_mutations_that_would_have_come_later_cost_nothing() -> None:
+    _quotas, shadow = shadow_mutations()
+    for _request in range(3):
+        charge = shadow.begin(strict=False)
+        charge.admit(8, 0)
+        charge.admit(8, 0)
+        assert charge.finish(0) == 5000
+    assert (shadow.charged, shadow.refused, shadow.throttled, shadow.throttle_ms_total) == (16, 0, 3, 5000)
+    assert shadow.tokens(0) == -5
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 9), st.booleans()), min_size=1, max_size=40),
+)
+def test_mutations_count_the_same_up_to_the_first_that_would_be_refused_or_wait(
+    story: list[tuple[int, int, bool]],
+) -> None:
+    enforced, shadow = MutationBudget(Tags("", "a"), 2.0, 0), ShadowMutationBudget(Tags("", "a"), 2.0, 0)
+    now_ms = 0
+    for gap_ms, cost, strict in story:
+        now_ms += gap_ms
+        for budget in (enforced, shadow):
+            charge = budget.begin(strict=strict)
+            charge.admit(cost, now_ms)
+            charge.finish(now_ms)
+        assert shadow.tokens(now_ms) == enforced.tokens(now_ms)
+        figures = (enforced.charged, enforced.refused, enforced.throttled, enforced.throttle_ms_total)
+        assert (shadow.charged, shadow.refused, shadow.throttled, shadow.throttle_ms_total) == figures
+        if enforced.throttled:
+            break
+
+
+def test_mutations_in_the_shadow_count_once_the_entry_is_enforced_but_nobody_begins_in_debt() -> None:
+    for taken, left in ((4, 7), (15, 0)):
+        quotas, shadow = shadow_mutations()
+        shadow.begin(strict=True).admit(taken, 0)
+        quotas.update(table({ALICE: 1.0}, key=MUTATIONS))
+        payers = mutation_payers(quotas)
+        assert payers.shadow is None
+        assert payers.enforced is not None
+        assert payers.enforced.tokens(0) == left
+
+
+def test_what_exists_already_is_charged_to_both() -> None:
+    quotas = BrokerQuotas.create(table({ALICE: 2.0}, {ALICE: 1.0}, key=MUTATIONS))
+    enforced, shadow = payers = mutation_payers(quotas)
+    assert enforced is not None
+    assert shadow is not None
+    charge = payers.begin_late()
+    charge.charge(14, 0)
+    assert charge.finish(0) == 0, "the enforced quota has 22 tokens"
+    assert (enforced.charged, shadow.charged) == (14, 14)
+    assert (enforced.throttled, shadow.throttled, shadow.throttle_ms_total) == (0, 1, 3000)
+
+
+# Clients without a client-id
+
+
+@pytest.mark.parametrize("user", ["alice", "ANONYMOUS"])
+@pytest.mark.parametrize("entity", [ANY_APP, Entity(DEFAULT, DEFAULT)], ids=str)
+def test_by_default_no_default_means_a_client_without_a_client_id(user: str, entity: Entity) -> None:
+    """Kafka's own rule, seen with brokers: such a client is unlimited."""
+    quotas = BrokerQuotas.create(table({entity: 1000.0}))
+    assert quotas.payers(user, "", 0) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("entity", "tags"),
+    [
+        (ANY_APP, Tags("", EMPTY)),
+        (Entity(DEFAULT, DEFAULT), Tags("alice", EMPTY)),
+        (Entity("alice", DEFAULT), Tags("alice", EMPTY)),
+    ],
+    ids=str,
+)
+def test_if_asked_for_defaults_mean_it(entity: Entity, tags: Tags) -> None:
+    quotas = BrokerQuotas.create(table({entity: 1000.0}), unnamed=EMPTY)
+    payer = produces(quotas, client_id="")[0]
+    assert payer is not None
+    assert (payer.tags, payer.limit) == (tags, 1000.0)
+    quotas.update(table({entity: 500.0}))
+    assert produces(quotas, client_id="")[0] is payer
+    assert payer.limit == 500.0
+    mutations = BrokerQuotas.create(table({entity: 1.0}, key=MUTATIONS), unnamed=EMPTY)
+    assert mutations.mutation_payers("alice", "", 0) is not None
+
+
+def test_entries_of_names_and_prefixes_do_not_mean_it() -> None:
+    quotas = BrokerQuotas.create(table({APP: 1.0, Entity(client_id=Prefix("a")): 2.0}), unnamed=EMPTY)
+    assert quotas.payers("alice", "", 0) == (None, None, None)
+
+
+def test_a_user_s_own_quota_comes_after_a_default_of_client_ids_that_means_it() -> None:
+    """Kafka's precedence: (user, default client-id) before (user)."""
+    both = table({Entity("alice", DEFAULT): 1.0, ALICE: 2.0})
+    assert produces(BrokerQuotas.create(both, unnamed=EMPTY), client_id="")[0].limit == 1.0  # type: ignore[union-attr]  # there is one
+    assert produces(BrokerQuotas.create(both), client_id="")[0].limit == 2.0  # type: ignore[union-attr]  # there is one
+
+
+def test_managers_of_one_key_have_their_shadow() -> None:
+    for quotas in (byte_rates(PRODUCE), mutation_rates()):
+        assert quotas.shadow is not None
+        assert quotas.shadow.key is quotas.key
+        assert quotas.shadow.shadow is None
