@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from quotas.quota_file import LATER_KEYS, QuotaFileError, render
+from quotas.quota_entry import LATER_KEYS
+from quotas.quota_file import QuotaFileError, render
 from quotas.table import Quota, QuotaKey, QuotaTable
 
 if TYPE_CHECKING:

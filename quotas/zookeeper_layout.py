@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 import re
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote_plus
 
@@ -24,7 +23,7 @@ import msgspec
 
 from quotas.entities import DEFAULT, Entity, Name
 from quotas.imported import Imported
-from quotas.names import sanitize
+from quotas.names import canonical_ip, sanitize
 from quotas.table import QuotaKey
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def _ip(written: str) -> Name:
     if name is DEFAULT:
         return name
     try:
-        return str(ip_address(name))
+        return canonical_ip(name)
     except ValueError:
         raise _NodeError("no IP address: set this quota for the addresses of that host") from None
 

@@ -161,7 +161,7 @@ PARTS: st.SearchStrategy[Name] = st.just(DEFAULT) | NAMES
 ENTITIES = st.builds(Entity, user=PARTS, client_id=PARTS | st.none()) | st.builds(Entity, client_id=PARTS)
 VALUES = st.one_of(
     st.tuples(st.sampled_from([PRODUCE, FETCH]), st.integers(1, 2**53).map(float)),
-    st.tuples(st.just(MUTATE), st.floats(0, 2.0**62, exclude_min=True)),
+    st.tuples(st.just(MUTATE), st.floats(0.001, 2.0**62)),
 )
 
 

@@ -1,0 +1,181 @@
+"""How the `weir quotas` commands show entities, quotas and changes: to people, and as JSON.
+
+In JSON an entity has its parts by name, null for the default, as in Kafka's protocol; whole numbers have no
+point.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import click
+import msgspec
+
+from quotas import Entity, Prefix, QuotaKey, QuotaTable
+from quotas.entities import Default, Name
+
+ENFORCED: Final = "enforced"
+SHADOW: Final = "shadow"
+
+EntityJson: TypeAlias = dict[str, str | None]
+"""Parts of an entity: user, client_id, client_id_prefix, ip, topic; null is the default."""
+
+_BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+_UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+class Entry(msgspec.Struct):
+    """An entity's quotas of one mode, in JSON."""
+
+    entity: EntityJson
+    mode: str
+    """enforced or shadow."""
+    quotas: dict[str, int | float]
+
+
+class Change(NamedTuple):
+    """A value that became another; None: there is none."""
+
+    entity: Entity
+    key: QuotaKey
+    mode: str
+    before: float | None
+    after: float | None
+
+
+class ChangeEntry(msgspec.Struct):
+    """A change, in JSON."""
+
+    entity: EntityJson
+    key: str
+    mode: str
+    before: int | float | None
+    after: int | float | None
+
+
+def echo_json(report: object) -> None:
+    """Print one JSON object."""
+    click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+
+
+def entity_json(entity: Entity) -> EntityJson:
+    """An entity's parts."""
+    client_id = entity.client_id
+    parts: dict[str, Name | None] = {
+        "user": entity.user,
+        "client_id": None if isinstance(client_id, Prefix) else client_id,
+        "client_id_prefix": client_id.start if isinstance(client_id, Prefix) else None,
+        "ip": entity.ip,
+        "topic": entity.topic,
+    }
+    return {
+        part: None if isinstance(name, Default) else name for part, name in parts.items() if name is not None
+    }
+
+
+def clean(text: object) -> str:
+    """Text in which nothing moves the cursor or begins a line: names come from anywhere."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
+
+
+def number(value: float) -> int | float:
+    """A value without a point if it is whole."""
+    return int(value) if value == value // 1 else value
+
+
+def entries(table: QuotaTable) -> Iterator[Entry]:
+    """Each entity's quotas, the enforced ones first."""
+    for mode, grouped in ((ENFORCED, table.entities()), (SHADOW, table.shadow_entities())):
+        for entity, rates in grouped:
+            values = {key.value: number(rate) for key, rate in rates.items()}
+            yield Entry(entity_json(entity), mode, values)
+
+
+def change_entry(change: Change) -> ChangeEntry:
+    """A change, in JSON."""
+    entity, key, mode, before, after = change
+    return ChangeEntry(
+        entity_json(entity),
+        key.value,
+        mode,
+        None if before is None else number(before),
+        None if after is None else number(after),
+    )
+
+
+def show_table(table: QuotaTable) -> None:
+    """Print a line per value."""
+    headings = ("entity", "quota", "value", "mode")
+    rows = [
+        (clean(entity), key.value, str(number(value)), mode, _readable(key, value))
+        for mode, values in ((ENFORCED, table.values), (SHADOW, table.shadow))
+        for (entity, key), value in values.items()
+    ]
+    if sys.stdout.isatty():
+        _draw((*headings[:3], "", "mode"), [(*row[:3], row[4], row[3]) for row in rows])
+    else:
+        click.echo(plain(headings, [row[:4] for row in rows]))
+
+
+def show_changes(changes: Iterable[Change]) -> None:
+    """Print each change: before -> after."""
+    for entity, key, mode, before, after in changes:
+        shadow = f" ({SHADOW})" if mode == SHADOW else ""
+        was, now = (_told(key, value) for value in (before, after))
+        arrow = f"{was} -> {now}" if before != after else f"{was}, unchanged"
+        colour = (
+            None if before == after else "red" if after is None else "green" if before is None else "yellow"
+        )
+        click.echo(f"{clean(entity)}{shadow}: {key.value} {click.style(arrow, fg=colour)}")
+
+
+def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns, as plain text."""
+    lines = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def compare(
+    before: Mapping[tuple[Entity, QuotaKey], float],
+    wanted: Mapping[tuple[Entity, QuotaKey], float | None],
+    mode: str,
+) -> list[Change]:
+    """What the wanted values change."""
+    return [
+        Change(entity, key, mode, before.get((entity, key)), value) for (entity, key), value in wanted.items()
+    ]
+
+
+def _told(key: QuotaKey, value: float | None) -> str:
+    if value is None:
+        return "none"
+    readable = _readable(key, value)
+    return f"{number(value)}{f' ({readable})' if readable else ''}"
+
+
+def _readable(key: QuotaKey, value: float) -> str:
+    """A large number of bytes for people; "" for what is readable as it is."""
+    if key in _BYTES:
+        for size, unit in _UNITS:
+            if value >= size:
+                return f"{value / size:.4g} {unit}/s"
+    return ""
+
+
+def _draw(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console  # `weir run` needs none of it
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row), style="dim" if row[-1] == SHADOW else "")
+    Console(highlight=False).print(table)

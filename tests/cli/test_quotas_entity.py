@@ -1,0 +1,145 @@
+"""Entities and values on the command line of `weir quotas`."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.quotas_entity import entity_options, parse_assignments, parse_key
+from quotas import DEFAULT, Entity, Prefix, QuotaKey
+
+
+def parsed(*arguments: str) -> Entity:
+    """The entity that these options name. Raises click.UsageError."""
+    got: list[Entity] = []
+
+    @click.command()
+    @entity_options
+    def command(entity: Entity) -> None:
+        got.append(entity)
+
+    command.main(list(arguments), standalone_mode=False)
+    return got[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "entity"),
+    [
+        ("--user alice", Entity("alice")),
+        ("--default-user", Entity(DEFAULT)),
+        ("--client-id app", Entity(client_id="app")),
+        ("--default-client-id", Entity(client_id=DEFAULT)),
+        ("--user alice --client-id app", Entity("alice", "app")),
+        ("--user alice --default-client-id", Entity("alice", DEFAULT)),
+        ("--default-user --default-client-id", Entity(DEFAULT, DEFAULT)),
+        ("--client-id-prefix etl-", Entity(client_id=Prefix("etl-"))),
+        ("--user alice --client-id-prefix etl-", Entity("alice", Prefix("etl-"))),
+        ("--ip 10.0.0.1", Entity(ip="10.0.0.1")),
+        ("--ip 2001:DB8:0::1", Entity(ip="2001:db8::1")),
+        ("--default-ip", Entity(ip=DEFAULT)),
+        ("--topic logs", Entity(topic="logs")),
+        ("--user <default>", Entity("<default>")),
+    ],
+)
+def test_entities(arguments: str, entity: Entity) -> None:
+    assert parsed(*arguments.split()) == entity
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "an entity needs a user, a client-id, or both"),
+        ("--user a --default-user", "either --user or --default-user"),
+        ("--client-id a --default-client-id", "either --client-id or --default-client-id"),
+        ("--client-id a --client-id-prefix b", "one of --client-id, --default-client-id and --client-id-pre"),
+        ("--default-client-id --client-id-prefix b", "one of --client-id, --default-client-id and"),
+        ("--ip 10.0.0.1 --user a", "stand alone"),
+        ("--topic a --ip 10.0.0.1", "stand alone"),
+        ("--ip host", "--ip is 'host', must be an IPv4 or IPv6 address"),
+        ("--user=", "must not be empty"),
+    ],
+)
+def test_entities_that_cannot_be(arguments: str, words: str) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        parsed(*arguments.split())
+    assert words in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("written", "rate"),
+    [
+        ("1048576", 1048576),
+        ("2K", 2000),
+        ("2k", 2000),
+        ("2KB", 2000),
+        ("2M", 2_000_000),
+        ("2G", 2_000_000_000),
+        ("2Ki", 2048),
+        ("2KiB", 2048),
+        ("2MiB", 2_097_152),
+        ("2mib", 2_097_152),
+        ("1.5GiB", 1_610_612_736),
+        ("1.5 MB", 1_500_000),
+        (".5M", 500_000),
+        ("1.1M", 1_100_000),
+    ],
+)
+def test_byte_rates(written: str, rate: float) -> None:
+    assert parse_assignments([f"producer_byte_rate={written}"]) == {QuotaKey.PRODUCER_BYTE_RATE: rate}
+
+
+def test_several_values() -> None:
+    assert parse_assignments(["consumer_byte_rate=1M", "controller_mutation_rate=0.5"]) == {
+        QuotaKey.CONSUMER_BYTE_RATE: 1_000_000,
+        QuotaKey.CONTROLLER_MUTATION_RATE: 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("producer_byte_rate", "must be KEY=VALUE, such as producer_byte_rate=1048576"),
+        ("producer_byte_rat=1", "unknown key 'producer_byte_rat'; did you mean producer_byte_rate?"),
+        ("zzz=1", "unknown key 'zzz'; known: producer_byte_rate"),
+        ("producer_byte_rate=", "producer_byte_rate is '', must be a number such as 1048576, 1.5M or 2MiB"),
+        ("producer_byte_rate=-1", "is '-1', must be a number"),
+        ("producer_byte_rate=1T", "is '1T', must be a number"),
+        ("producer_byte_rate=1e6", "is '1e6', must be a number"),
+        ("producer_byte_rate=nan", "is 'nan', must be a number"),
+        ("controller_mutation_rate=1K", "controller_mutation_rate is '1K', must be a plain number"),
+    ],
+)
+def test_values_that_cannot_be(written: str, words: str) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        parse_assignments([written])
+    assert words in refused.value.message
+
+
+def test_a_key_given_twice() -> None:
+    with pytest.raises(click.UsageError, match="consumer_byte_rate is given twice"):
+        parse_assignments(["consumer_byte_rate=1", "consumer_byte_rate=1"])
+
+
+def test_keys() -> None:
+    assert [parse_key(key.value) for key in QuotaKey] == list(QuotaKey)
+
+
+def test_help_names_every_option() -> None:
+    @click.command()
+    @entity_options
+    def command(entity: Entity) -> None:
+        """Take an entity."""
+
+    output = CliRunner().invoke(command, ["--help"]).output
+    options = [
+        "user",
+        "default-user",
+        "client-id",
+        "default-client-id",
+        "client-id-prefix",
+        "ip",
+        "default-ip",
+    ]
+    for option in [*options, "topic"]:
+        assert f"--{option} " in output
