@@ -126,7 +126,10 @@ class Reactor:
 
     def _run_timers(self) -> None:
         timers = self._timers
-        while timers and timers[0][0] <= self.now_ms:
+        if timers[0][0] > self.now_ms:
+            return
+        newer = next(self._order)  # what these calls add waits until the sockets have had their turn
+        while timers and timers[0][0] <= self.now_ms and timers[0][1] < newer:
             call = heapq.heappop(timers)[2].call
             if call is not None:
                 call()

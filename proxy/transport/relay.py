@@ -21,7 +21,7 @@ from proxy.session.responses import Responses
 from proxy.session.session import Session
 from proxy.transport.poll import BROKEN, READ, WRITE
 from proxy.transport.reactor import BUFFER_BYTES, Reactor, Timer
-from proxy.transport.side import NOTHING, Side
+from proxy.transport.side import NOTHING, Side, Socket
 
 log = structlog.get_logger("weir")
 
@@ -53,7 +53,7 @@ class Relay:
     )
 
     def __init__(
-        self, reactor: Reactor, client: socket.socket, broker: socket.socket, session: Session, on_end: OnEnd
+        self, reactor: Reactor, client: Socket, broker: Socket, session: Session, on_end: OnEnd
     ) -> None:
         """Take over both sockets, which must be connected and non-blocking, and start to relay."""
         self.session = session

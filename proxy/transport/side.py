@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from proxy.reasons import CloseReason
 from proxy.transport.poll import READ
@@ -15,6 +14,28 @@ Feed: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 """(data, view of it, end, now_ms) -> how many bytes were consumed: a half of the session (`requests`,
 `responses`).
 """
+
+
+class Socket(Protocol):
+    """What a relay uses of a socket, which does not block: a `socket.socket`, or a `TlsSocket`."""
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+
+    def recv_into(self, buffer: memoryview, nbytes: int = 0, /) -> int:
+        """Read at most `nbytes`, 0 for as much as fits. Raises OSError, BlockingIOError."""
+
+    def recv(self, bufsize: int, flags: int, /) -> bytes:
+        """Read; used to look ahead (MSG_PEEK) only. Raises OSError, BlockingIOError."""
+
+    def send(self, data: memoryview | bytes, /) -> int:
+        """Send some, return how much. Raises OSError, BlockingIOError."""
+
+    def sendmsg(self, buffers: Sequence[memoryview | bytes], /) -> int:
+        """Send some of all, return how much. Raises OSError, BlockingIOError."""
+
+    def close(self) -> None:
+        """Close it."""
 
 
 class Side:
@@ -35,7 +56,7 @@ class Side:
         "unsent",
     )
 
-    def __init__(self, sock: socket.socket, feed: Feed, reset: CloseReason) -> None:
+    def __init__(self, sock: Socket, feed: Feed, reset: CloseReason) -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.recv_into = sock.recv_into

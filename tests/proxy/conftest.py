@@ -21,14 +21,16 @@ settings.register_profile("proxy", derandomize=True, deadline=None, database=Non
 settings.load_profile("proxy")
 
 
-@pytest.fixture(params=["best", "selectors"])
+@pytest.fixture(params=["best", "selectors", "tls"])
 def new_rig(request: pytest.FixtureRequest) -> Iterator[Callable[..., Rig]]:
-    """Makes rigs on either poll set; afterwards no descriptor may be left."""
+    """Makes rigs on either poll set, and with TLS on both sides; afterwards no descriptor may be left."""
     before = open_descriptors()
     made: list[Rig] = []
+    tls = ("client", "broker") if request.param == "tls" else ()
+    poll_set = "best" if tls else request.param
 
     def make(*args: object, **kwargs: object) -> Rig:
-        made.append(Rig(*args, poll_set=request.param, **kwargs))  # type: ignore[arg-type]  # as given
+        made.append(Rig(*args, poll_set=poll_set, tls=tls, **kwargs))  # type: ignore[arg-type]  # as given
         return made[-1]
 
     yield make

@@ -7,16 +7,18 @@ import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from proxy.reasons import CloseReason
 from proxy.transport.poll import PollSet, SelectorPollSet, new_poll_set
 from proxy.transport.reactor import Reactor
-from proxy.transport.relay import Relay
+from proxy.transport.tls_relay import new_relay
+from tests.proxy.tls_rigs import secured
 from tests.proxy.wire import new_session
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
+    from proxy.transport.relay import Relay
     from quotas import QuotaTable
 
 PAUSE_S = 0.01
@@ -75,6 +77,10 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
+def _maybe_secured(pair: tuple[socket.socket, socket.socket], *, tls: bool, server: bool) -> Any:
+    return secured(pair, server=server) if tls else pair
+
+
 class Rig:
     """A relay, and the far ends of its two sockets."""
 
@@ -87,15 +93,16 @@ class Rig:
         broker_pair: NewPair | None = None,
         poll_set: str = "best",
         hold: bool = False,
+        tls: tuple[str, ...] = (),
     ) -> None:
-        """Connect it."""
+        """Connect it; `tls` names the sides that are: client, broker."""
         self.clock = Clock()
         self.reactor = Reactor(self.clock, POLL_SETS[poll_set]())
         self.session = session or new_session(table, hold=hold)
-        self.client, relay_client = pair()
-        self.broker, relay_broker = (broker_pair or pair)()
+        self.client, relay_client = _maybe_secured(pair(), tls="client" in tls, server=True)
+        self.broker, relay_broker = _maybe_secured((broker_pair or pair)(), tls="broker" in tls, server=False)
         self.ends: list[tuple[CloseReason, str]] = []
-        self.relay = Relay(self.reactor, relay_client, relay_broker, self.session, self._ended)
+        self.relay = new_relay(self.reactor, relay_client, relay_broker, self.session, self._ended)
 
     def _ended(self, _relay: Relay, reason: CloseReason, detail: str) -> None:
         self.ends.append((reason, detail))
@@ -142,7 +149,13 @@ class Rig:
             part = self.take(sink)
             received += part
             idle = 0 if part or len(data) != before else idle + 1
+        while part := self._more(sink):  # of what was under way before
+            received += part
         return bytes(received)
+
+    def _more(self, sink: socket.socket) -> bytes:
+        self.turn()
+        return self.take(sink)
 
     def expect(self, sock: socket.socket, data: bytes) -> None:
         """This, and nothing else, arrives there."""

@@ -70,16 +70,22 @@ def test_cancelled_timers_do_not_pile_up(reactor: Reactor, clock: Clock) -> None
     assert calls == ["earlier", "first"]
 
 
-def test_a_timer_may_set_another_that_is_due_at_once(reactor: Reactor, clock: Clock) -> None:
+def test_a_timer_that_sets_another_for_now_lets_the_sockets_have_their_turn_first(
+    reactor: Reactor, clock: Clock
+) -> None:
     calls: list[int] = []
 
     def again() -> None:
-        reactor.call_at(5, lambda: calls.append(clock.now_ms))
+        calls.append(clock.now_ms)
+        reactor.call_at(5, again)
 
     reactor.call_at(5, again)
     clock.now_ms = 5
     reactor.turn(0)
     assert calls == [5]
+    assert reactor.timeout_s() == 0
+    reactor.turn(0)
+    assert calls == [5, 5]
 
 
 def test_a_socket_that_is_ready_is_said_so_until_it_is_read(reactor: Reactor) -> None:
