@@ -8,15 +8,22 @@ pipelines fetches would otherwise be sent all of them before it is first throttl
 A fetch of an entity that has been told to wait waits as long, on whatever connection it comes: what it brings
 would be delivered, and a new connection per fetch would be a way around the quota. (A broker answers such a
 fetch with nothing.)
+
+Shadow quotas are charged likewise, and nothing else: they let every request and response pass as if there
+were none.
+
+What brokers fetch from each other is not charged: a fetch that claims a replica id, of a principal that is
+known to be a broker's. Of anybody else such a fetch is a consumer's.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.heads import INCOMPLETE, request_body
+from protocol.heads import INCOMPLETE, client_id_end, request_body
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from protocol.places import Place, place
+from proxy.rules.followers import Claims, claims
 from proxy.rules.plan import LATER, PASS, WAIT, Admission, Caller, Plan, Wait
 
 if TYPE_CHECKING:
@@ -52,7 +59,9 @@ def plan_produce(plan: Plan) -> None:
         position = acks.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
-        admission = _PRODUCE[payers.produce is not None, acks.read(data, position) != 0]
+        produce, _fetch, shadow = payers
+        charged = produce is not None or (shadow is not None and shadow.produce is not None)
+        admission = _PRODUCE[charged, acks.read(data, position) != 0]
         caller.remember(plan, data, frame, position + acks.size, admission)
         return admission
 
@@ -62,22 +71,31 @@ def plan_produce(plan: Plan) -> None:
 
 def plan_fetch(plan: Plan) -> None:
     """Charge fetch responses, and cap what a fetch may ask for (KAFKA-9677)."""
-    _plan_consumer(plan, place(FetchRequest, plan.version, "max_bytes"))
+    follows = claims(plan.version, flexible=plan.flexible_request)
+    _plan_consumer(plan, place(FetchRequest, plan.version, "max_bytes"), follows)
 
 
 def plan_share_fetch(plan: Plan) -> None:
     """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
-    _plan_consumer(plan, place(ShareFetchRequest, plan.version, "max_bytes"))
+    _plan_consumer(plan, place(ShareFetchRequest, plan.version, "max_bytes"), None)
 
 
-def _plan_consumer(plan: Plan, max_bytes: Place | None) -> None:
+def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) -> None:
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
         payers = caller.identify(data, frame, end)
         if payers is None:
             return WAIT
-        budget = payers.fetch
+        _produce, budget, shadow = payers
+        if follows is not None and caller.is_broker:
+            follower = follows(data, frame, end, complete)
+            if follower is None:
+                return WAIT
+            if follower:
+                return PASS
         if budget is None:
-            return PASS
+            admission = PASS if shadow is None or shadow.fetch is None else CHARGED
+            caller.remember(plan, data, frame, client_id_end(data, frame, end), admission)
+            return admission
         if budget.throttled_until_ms > caller.now_ms:
             caller.postpone(budget.throttled_until_ms)
             return LATER
@@ -100,12 +118,18 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None) -> None:
 
 def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:
     """A produce request costs its frame length."""
-    return payers.produce.charge(length, now_ms) if payers.produce is not None else 0
+    budget, _fetch, shadow = payers
+    if shadow is not None and shadow.produce is not None:
+        shadow.produce.charge(length, now_ms)
+    return 0 if budget is None else budget.charge(length, now_ms)
 
 
 def _charge_fetch(payers: Payers, length: int, now_ms: int) -> int:
     """A fetch response costs its body plus 4, which is its frame length."""
-    return payers.fetch.charge(length, now_ms) if payers.fetch is not None else 0
+    _produce, budget, shadow = payers
+    if shadow is not None and shadow.fetch is not None:
+        shadow.fetch.charge(length, now_ms)
+    return 0 if budget is None else budget.charge(length, now_ms)
 
 
 def _charge_fetch_flexible(payers: Payers, length: int, now_ms: int) -> int:

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from protocol.places import Place
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
+    from proxy.counters import Counters
     from proxy.reasons import CloseReason
     from proxy.rules.cluster_state import ClusterState
+    from proxy.rules.exchange import Exchange
+    from proxy.rules.identity import Identities
     from proxy.rules.management import Management
     from quotas import BrokerQuotas, Budget, Payers
 
@@ -70,8 +73,27 @@ class Caller(Protocol):
     def user(self) -> str:
         """The name of its principal: of what the broker, or the check of a certificate, has accepted."""
 
+    @property
+    def is_broker(self) -> bool:
+        """Whether its principal is one of the brokers' own, on a listener that brokers use."""
+
     def become(self, user: str) -> None:
         """Go on as another principal; what was looked up for the old one is forgotten."""
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The SASL exchange under way: what it is before it has succeeded, `user` does not show."""
+
+    def follow(self, exchange: Exchange | None) -> None:
+        """From now on this exchange is under way, or none; also to be called when it has changed."""
+
+    @property
+    def identities(self) -> Identities:
+        """The rules for names that cannot be seen, and what all sessions have learnt."""
+
+    @property
+    def counters(self) -> Counters:
+        """What the process has done."""
 
     @property
     def peer(self) -> str:
@@ -115,7 +137,7 @@ class Caller(Protocol):
         """Decide likewise, without asking, while requests begin with the same `data[frame:stop]`.
 
         Only for what depends on nothing else, but for the quotas in force, and on `budget` not being
-        throttled.
+        throttled. Of brokers nothing is remembered: who fetches what is told at the end of their requests.
         """
 
     def postpone(self, until_ms: int) -> None:

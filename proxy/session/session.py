@@ -11,7 +11,7 @@ Invariants: responses go out in the order of their requests; no byte is dropped 
 tuple is made per request that needs nothing.
 
 When a request may not be taken is one question with one answer, `blocked`: after a throttle (KIP-219), while
-a request whose cost only its response tells is away, when too many requests are in flight, while draining,
+a request whose cost only its response tells is away, or one that may change who the client is, when too many requests are in flight, while draining,
 after a violation.
 """
 
@@ -25,6 +25,8 @@ from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
 from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
+from proxy.rules.exchange import Exchange
+from proxy.rules.identity import ANONYMOUS as ANONYMOUS
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import ERRAND, LOCAL, Admission, Plan
 from quotas import Payers
@@ -36,11 +38,9 @@ if TYPE_CHECKING:
     from proxy.addresses import AdvertisedAddresses
     from proxy.counters import Counters
     from proxy.rules.cluster_state import ClusterState
+    from proxy.rules.identity import Identities
     from proxy.rules.plans import Plans
     from quotas import BrokerQuotas, Budget
-
-ANONYMOUS: Final = "ANONYMOUS"
-"""Kafka's principal name of a connection that has not authenticated."""
 
 NOBODY: Final = Payers(None, None)
 
@@ -103,11 +103,15 @@ class Session:
         "addresses",
         "alone",
         "attention",
+        "brokers",
         "counters",
         "draining",
+        "exchange",
+        "following",
         "held_until_ms",
         "hold",
         "in_flight",
+        "is_broker",
         "limits",
         "management",
         "muted_until_ms",
@@ -120,6 +124,7 @@ class Session:
         "postponed",
         "precedent",
         "quotas",
+        "raw",
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
@@ -142,16 +147,21 @@ class Session:
         user: str = ANONYMOUS,
         peer: str = "",
         management: Management | None = None,
+        brokers: frozenset[str] = frozenset(),
     ) -> None:
         """Make the session of a new connection.
 
         `quotas` are those of the broker behind it, `node_id` its id if known, `addresses` what this client is
         told about brokers' addresses, `hold` delays throttled responses instead of muting after them (as
-        brokers did before KIP-219), `user` is who the client's certificate says it is, `peer` its address.
+        brokers did before KIP-219), `user` is who the client's certificate says it is, `peer` its address,
+        `brokers` the principals that fetch as replicas.
         """
         self.addresses = addresses
         self.node_id = node_id
         self.user = user
+        self.brokers = brokers
+        self.is_broker = user in brokers
+        """Whether it may be exempt as a replica."""
         self.peer = peer
         self.management = management or Unmanaged()
         self.on_wake: Callable[[], None] | None = None
@@ -192,6 +202,12 @@ class Session:
         """How much of a request that has been let through is still to come; it is taken even when blocked."""
         self.response_rest_bytes = 0
         """How much of a response whose head has gone on is still to come."""
+        self.exchange: Exchange | None = None
+        """The SASL exchange under way; see `follow`."""
+        self.following = False
+        """What the client sends next is looked at by `tokens` first."""
+        self.raw = False
+        """Bare SASL tokens are expected, from both sides."""
         self._client_id = b""
         self._generation = -1
 
@@ -204,6 +220,11 @@ class Session:
     def cluster(self) -> ClusterState:
         """What all sessions have learnt of the cluster's topics."""
         return self.plans.cluster
+
+    @property
+    def identities(self) -> Identities:
+        """What all sessions share about principals."""
+        return self.plans.identities
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
         """From now on use the plans for a broker that speaks these versions."""
@@ -262,6 +283,8 @@ class Session:
         """Decide likewise while requests begin like `data[frame:stop]`, quotas are the same, and the budget
         is not throttled.
         """
+        if self.is_broker:
+            return
         head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
         if len(head) <= REMEMBERED_BYTES_MAX:
             self.precedent = Precedent(plan, head, admission, self.quotas.generation, budget)
@@ -318,8 +341,16 @@ class Session:
     def become(self, user: str) -> None:
         """Go on as another principal; what was looked up for the old one is forgotten."""
         self.user = user
+        self.is_broker = user in self.brokers
         self.precedent = None
         self._client_id, self._generation = b"", -1
+
+    def follow(self, exchange: Exchange | None) -> None:
+        """From now on this SASL exchange is under way, or none."""
+        self.exchange = exchange
+        begun = exchange is not None and exchange.accepted
+        self.raw = begun and exchange is not None and exchange.raw
+        self.following = begun and exchange is not None and (exchange.raw or exchange.hidden)
 
     def begin(self, run: Run) -> None:
         """Ask an errand's first question, behind what `to_broker` holds; no request is taken meanwhile."""

@@ -1,0 +1,65 @@
+"""Whether a fetch is a follower's: it claims a replica id, plainly, or since v15 in a tagged field (KIP-903).
+
+Anybody can claim one. So it is looked at only where the principal is one of the brokers' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, TypeAlias
+
+from protocol.heads import INCOMPLETE, LENGTH
+from protocol.heads import request_body as body_of
+from protocol.messages import FetchRequest
+from protocol.places import place, tag_section
+from protocol.primitives import read_uvarint
+
+Claims: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
+"""(data, frame, end, complete) -> whether the fetch `data[frame:end]` is a follower's; None if more bytes are
+needed. Raises ProtocolError.
+"""
+FOLLOWER_BYTES: Final = 128 * 1024
+"""A broker's fetch longer than this is taken for a follower's: its tags stand behind thousands of partitions,
+which need not fit the buffer.
+"""
+_REPLICA_STATE: Final = 1
+"""The tag."""
+_REPLICA_ID: Final = Struct(">i")
+
+
+def claims(version: int, *, flexible: bool) -> Claims:
+    """Return how to tell of fetches of this version; `flexible` is whether their header has tagged fields."""
+    plainly = place(FetchRequest, version, "replica_id")
+    tags = tag_section(FetchRequest, version)
+
+    def by_field(data: bytearray, frame: int, end: int, complete: bool) -> bool | None:
+        assert plainly is not None
+        body = body_of(data, frame, end, flexible=flexible)
+        position = INCOMPLETE if body == INCOMPLETE else plainly.locate(data, body, end, complete)
+        return None if position == INCOMPLETE else plainly.read(data, position) >= 0
+
+    def by_tag(data: bytearray, frame: int, end: int, complete: bool) -> bool | None:
+        assert tags is not None
+        if not complete:
+            (length,) = LENGTH.unpack_from(data, frame)
+            return True if length > FOLLOWER_BYTES else None
+        body = body_of(data, frame, end, flexible=flexible)
+        if body == INCOMPLETE:
+            return None
+        return _replica_id(data, tags.locate(data, body, end, complete), end) >= 0
+
+    return by_tag if plainly is None else by_field
+
+
+def _replica_id(data: bytearray, position: int, end: int) -> int:
+    """The replica id among the tagged fields that begin at `position`; -1 for none."""
+    count, position = read_uvarint(data, position, end)
+    for _field in range(count):
+        tag, position = read_uvarint(data, position, end)
+        size, position = read_uvarint(data, position, end)
+        if tag == _REPLICA_STATE and size >= _REPLICA_ID.size and position + size <= end:
+            found: int = _REPLICA_ID.unpack_from(data, position)[0]
+            return found
+        position += size
+    return -1
