@@ -19,6 +19,7 @@ from proxy.addresses import Address, PortRange
 from proxy.config_error import ConfigError as ConfigError
 from proxy.connection_gate import ConnectionRules, connection_rules
 from proxy.credentials import Credentials, credentials_of
+from proxy.principals import broker_principals, parse_principals
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 BROKER_PORTS = 100
@@ -253,8 +254,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address
     ports: PortRange
     quota_file: Path | None
+    admins: frozenset[str]
+    """Names of principals that may describe and alter quotas."""
     admin: Address | None
     connections: ConnectionRules
+    brokers: frozenset[str]
+    """The principals that fetch as replicas."""
     credentials: Credentials | None
     """Of Weir's own connections to brokers."""
 
@@ -367,8 +372,10 @@ def _check(settings: Settings) -> Config:
         listen=listen,
         ports=ports,
         quota_file=Path(settings.quotas) if settings.quotas else None,
+        admins=parse_principals(settings.admins, "admins"),
         admin=_parse_admin(settings.admin, listen, ports),
         connections=connection_rules(settings),
+        brokers=broker_principals(settings),
         credentials=credentials_of(settings),
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.config_error import ConfigError
+
+if TYPE_CHECKING:
+    from proxy.config import Settings
 
 _TYPE: Final = "User:"
 
@@ -19,6 +22,17 @@ def parse_principals(text: str, key: str) -> frozenset[str]:
     """
     principals = [part.strip() for part in text.split(";")]
     return frozenset(_name(principal, key) for principal in principals if principal)
+
+
+def broker_principals(settings: Settings) -> frozenset[str]:
+    """Return whose fetches as replicas are exempt: nobody's unless brokers reach each other through Weir.
+
+    Raises ConfigError.
+    """
+    names = parse_principals(settings.super_users, "super_users")
+    if settings.inter_broker and not names:
+        raise ConfigError("inter_broker is set, but super_users names nobody: say who the brokers are there")
+    return names if settings.inter_broker else frozenset()
 
 
 def _name(principal: str, key: str) -> str:

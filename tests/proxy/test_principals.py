@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy import config
 from proxy.config import ConfigError
 from proxy.principals import parse_principals
 
@@ -30,3 +31,22 @@ def test_what_is_no_principal(text: str) -> None:
         ConfigError, match=r"^super_users has '.*', must be User:NAME, several separated by ;$"
     ):
         parse_principals(text, "super_users")
+
+
+@pytest.mark.parametrize(
+    ("options", "brokers"),
+    [
+        ({}, set()),
+        ({"super_users": "User:kafka"}, set()),
+        ({"super_users": "User:kafka;User:ANONYMOUS", "inter_broker": True}, {"kafka", "ANONYMOUS"}),
+    ],
+)
+def test_super_users_are_brokers_only_where_brokers_come(
+    options: dict[str, object], brokers: set[str]
+) -> None:
+    assert config.load(None, {"upstream": "kafka:9092", **options}).brokers == brokers
+
+
+def test_a_listener_for_brokers_must_say_who_they_are() -> None:
+    with pytest.raises(ConfigError, match=r"^inter_broker is set, but super_users names nobody: say who"):
+        config.load(None, {"upstream": "kafka:9092", "inter_broker": True})
