@@ -7,17 +7,10 @@ Mutations are per cluster, for its controller limits them: one budget, whichever
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-import structlog
-import trio
-
-from proxy.config import ConfigError
-from quotas import BrokerQuotas, QuotaFileError, QuotaTable, parse
+from quotas import BrokerQuotas, QuotaTable
 from quotas.budgets import mutation_rates
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-
-log = structlog.get_logger("weir.quotas")
 
 
 class QuotaBook:
@@ -30,17 +23,24 @@ class QuotaBook:
         window_s: int = WINDOW_S_DEFAULT,
         controller_num_samples: int = NUM_SAMPLES_DEFAULT,
         controller_window_s: int = WINDOW_S_DEFAULT,
+        *,
+        in_shadow: bool = False,
+        unnamed: str = "",
     ) -> None:
         """The numbers are `quota.window.num` and `quota.window.size.seconds`, and the same two of
-        `controller.quota.window`.
+        `controller.quota.window`. `in_shadow`: every entry is a shadow entry, whatever the table says.
+        `unnamed`: what clients without a client-id are taken to be called.
         """
+        self._is_in_shadow = in_shadow
+        self._unnamed = unnamed
         self._table = table
+        self._in_force = self._modes(table)
         self._num_samples = num_samples
         self._window_s = window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self.mutations = mutation_rates(controller_num_samples, controller_window_s)
         """The budgets of partition mutations, shared by all brokers."""
-        self.mutations.update(table)
+        self.mutations.update(self._in_force)
         self.on_update: list[Callable[[QuotaTable], None]] = []
         """Called with each further table."""
         self.changes = 0
@@ -48,8 +48,16 @@ class QuotaBook:
 
     @property
     def table(self) -> QuotaTable:
-        """What is in force now."""
+        """What is configured now, and in force unless everything is in shadow."""
         return self._table
+
+    @property
+    def in_force(self) -> QuotaTable:
+        """What is enforced, and what is counted, now."""
+        return self._in_force
+
+    def _modes(self, table: QuotaTable) -> QuotaTable:
+        return table.in_shadow() if self._is_in_shadow else table
 
     @property
     def brokers(self) -> dict[int | None, BrokerQuotas]:
@@ -61,48 +69,21 @@ class QuotaBook:
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = BrokerQuotas.create(
-                self._table, self._num_samples, self._window_s, self.mutations
+                self._in_force, self._num_samples, self._window_s, self.mutations, self._unnamed
             )
         return quotas
 
     def update(self, table: QuotaTable) -> None:
         """Put another table in force, also for open connections; what was used stays."""
         self._table = table
+        self._in_force = self._modes(table)
         self.changes += 1
-        self.mutations.update(table)
+        self.mutations.update(self._in_force)
         for quotas in self._brokers.values():
-            quotas.update(table)
+            quotas.update(self._in_force)
         for call in self.on_update:
-            call(table)
+            call(self._in_force)
 
     def expire(self, now_ms: int) -> int:
         """Forget budgets that were not used for an hour; return how many."""
         return sum(quotas.expire(now_ms) for quotas in self._brokers.values())
-
-
-def read_quota_file(path: Path | None) -> QuotaTable:
-    """Read a quota file; none means no quotas. Raises ConfigError: one line with file, place and remedy."""
-    if path is None:
-        return QuotaTable()
-    try:
-        return parse(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read the quota file: {error.strerror}") from None
-    except (QuotaFileError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-async def reload_quota_file(path: Path, book: QuotaBook) -> bool:
-    """Put the file's quotas in force; a bad file leaves the old ones and is logged. Return if it was good.
-
-    It is read in a thread: 100,000 entries take seconds, and sessions go on meanwhile.
-    """
-    try:
-        table = await trio.to_thread.run_sync(read_quota_file, path)
-    except ConfigError as error:
-        log.error("quota file not loaded, the old quotas stay in force", reason=str(error))
-        return False
-    if table != book.table:
-        book.update(table)
-        log.info("quota file loaded", file=str(path), quotas=len(table))
-    return True

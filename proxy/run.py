@@ -9,27 +9,29 @@ from collections.abc import Awaitable, Callable
 import structlog
 import trio
 
-from proxy.admin.quota_file_state import QuotaFileState
 from proxy.config import Config
-from proxy.quota_book import QuotaBook, read_quota_file, reload_quota_file
-from proxy.quota_watch import Stamp, follow, stamp
+from proxy.quota_book import QuotaBook
 from proxy.server import Server
+from proxy.stores.choose import Chosen, choose
+from proxy.stores.keeper import Keeper
+from proxy.stores.store_state import StoreState
 from proxy.transport import sockets
 from proxy.transport.drivers import monotonic_ms, run_hosting_trio
 from proxy.transport.reactor import Reactor
 from quotas import QuotaTable
+from quotas.remembered import EMPTY
 
 log = structlog.get_logger("weir")
 
 
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
-    seen = stamp(config.quota_file) if config.quota_file is not None else None
-    book = quota_book(config, read_quota_file(config.quota_file))
+    chosen = choose(config)
+    book = quota_book(config, chosen.table)
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_ms)
     try:
-        run_hosting_trio(reactor, lambda: _main(config, reactor, book, seen))
+        run_hosting_trio(reactor, lambda: _main(config, reactor, book, chosen))
     except BaseExceptionGroup as group:
         raise _single(group) from None
     finally:
@@ -45,6 +47,8 @@ def quota_book(config: Config, table: QuotaTable) -> QuotaBook:
         settings.quota_window_size_seconds,
         settings.controller_quota_samples,
         settings.controller_quota_window_seconds,
+        in_shadow=settings.quota_mode == "shadow",
+        unnamed=EMPTY if settings.empty_client_id == "default" else "",
     )
 
 
@@ -56,32 +60,27 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found
 
 
-async def _main(config: Config, reactor: Reactor, book: QuotaBook, seen: Stamp) -> None:
+async def _main(config: Config, reactor: Reactor, book: QuotaBook, chosen: Chosen) -> None:
     server = Server(config, reactor, book)
-    quota_file = QuotaFileState(time.time)
+    state = StoreState(time.time, chosen.store.name)
+    keeper = Keeper(chosen.store, book, chosen.table, config.admins, state)
+    server.management = keeper
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
         if config.admin is not None:
             from proxy.admin import start  # its libraries take half a second to import, and 20 MB
 
-            sources = start.Sources(server, book, quota_file, lambda: reactor.now_ms)
+            sources = start.Sources(server, book, state, lambda: reactor.now_ms)
             start.start(nursery, config.admin, sources, listening)
-
-        async def reload() -> None:
-            if config.quota_file is not None:
-                quota_file.note(good=await reload_quota_file(config.quota_file, book))
-
+        await nursery.start(keeper.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
-        nursery.start_soon(_obey_hangup, reload)
-        unwatch = trio.Event()
-        if config.quota_file is not None:
-            nursery.start_soon(follow, config.quota_file, seen, reload, unwatch)
+        nursery.start_soon(_obey_hangup, keeper.reload)
         try:
             async with trio.open_nursery() as serving:
                 await serving.start(server.serve)
                 listening.set()
         finally:
-            unwatch.set()
+            keeper.stop()
         nursery.cancel_scope.cancel()
 
 

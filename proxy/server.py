@@ -47,6 +47,7 @@ class Server:
             self.counters,
             uplift=config.settings.uplift,
             cluster=ClusterState(config.settings.auto_creation == "strict"),
+            manages_quotas=config.settings.quota_store != "broker",
         )
         self._limits = SessionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,
@@ -54,7 +55,7 @@ class Server:
             stream_above_bytes=BUFFER_BYTES,
         )
         self._repeats = Repeats(reactor)
-        self.gate = ConnectionGate(config.connections, quotas.table, lambda: reactor.now_ms)
+        self.gate = ConnectionGate(config.connections, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.gate.quotas.update)
         self._listeners = Listeners(self.gate, self._repeats, self._run_soon)
         self._establisher = Establisher(
@@ -180,6 +181,7 @@ class Server:
             user=client.user,
             peer=str(client.peer),
             management=self.management,
+            brokers=self.config.brokers,
         )
 
     def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:

@@ -13,13 +13,13 @@ from importlib.metadata import version
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
-from proxy.admin import connection_metrics, family
+from proxy.admin import connection_metrics, family, store_metrics
 from proxy.admin.entities import Entity, Pot, Reading, broker_label, read
 from proxy.admin.mutation_entities import MutationEntity, MutationReading, read_mutations
-from proxy.admin.quota_file_state import QuotaFileState
 from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
+from proxy.stores.store_state import StoreState
 from quotas.budgets import Totals
 
 BROKER_QUOTA = ("broker", "quota")
@@ -33,7 +33,7 @@ class Sources:
 
     server: Server
     book: QuotaBook
-    quota_file: QuotaFileState
+    store: StoreState
     now_ms: Callable[[], int]
     """The clock of the budgets."""
 
@@ -42,7 +42,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     """Yield every metric of Weir's own; None is a place to let others work."""
     yield from _process(sources, ready=ready)
     yield from _sessions(sources.server)
-    yield from _quota_table(sources)
+    yield from store_metrics.families(sources.book, sources.store)
     reading = Reading()
     yield from read(sources.book, sources.now_ms(), reading)
     yield from _quotas(reading)
@@ -104,22 +104,6 @@ def _sessions(server: Server) -> Iterator[Metric]:
         counters.requests_not_understood,
     )
     yield family.counter("weir_throttles", "How often a client was made to wait.", counters.throttles)
-
-
-def _quota_table(sources: Sources) -> Iterator[Metric]:
-    book, file = sources.book, sources.quota_file
-    yield family.gauge("weir_quotas_configured", "Quota values in force.", len(book.table))
-    yield family.counter("weir_quota_table_changes", "How often other quotas came into force.", book.changes)
-    yield family.gauge(
-        "weir_quota_file_last_reload_successful",
-        "0 if the quota file in place was refused.",
-        file.last_was_good,
-    )
-    yield family.gauge(
-        "weir_quota_file_last_reload_success_timestamp_seconds",
-        "When the quota file was last read without a mistake.",
-        file.last_good_s,
-    )
 
 
 def _quotas(reading: Reading) -> Iterator[Metric]:

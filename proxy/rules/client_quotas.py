@@ -47,7 +47,7 @@ def plan_describe(plan: Plan) -> None:
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        denial = caller.management.denial(caller.user)
+        denial = caller.management.denial(caller.user, caller.peer)
         if denial is not None and _too_large(caller, data, frame):
             return WAIT
         request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
@@ -77,7 +77,7 @@ def plan_alter(plan: Plan) -> None:
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        denial = caller.management.denial(caller.user)
+        denial = caller.management.denial(caller.user, caller.peer)
         if denial is not None and _too_large(caller, data, frame):
             return WAIT
         request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)

@@ -22,8 +22,11 @@ class Management(Protocol):
     def table(self) -> QuotaTable:
         """What is stored, as far as it is known."""
 
-    def denial(self, user: str) -> str | None:
-        """Why a principal of this name may not describe and alter quotas, in one line; None if it may."""
+    def denial(self, user: str, peer: str) -> str | None:
+        """Why a principal of this name may not describe and alter quotas, in one line; None if it may.
+
+        `peer` is where it asks from.
+        """
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
         """Store the changes, put them in force and log who made them; then call `done(None)`, or
@@ -44,7 +47,7 @@ class Unmanaged:
 
     table = QuotaTable()
 
-    def denial(self, user: str) -> str | None:  # noqa: ARG002  # nobody may
+    def denial(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
         """Say so."""
         return "quotas are not managed here"
 

@@ -16,8 +16,9 @@ class StoreError(Exception):
 class QuotaStore(Protocol):
     """Where quotas live. Its methods are awaited in Trio tasks; slow work is theirs to put into threads."""
 
-    name: str
-    """For logs and metrics, such as `file`."""
+    @property
+    def name(self) -> str:
+        """For logs and metrics, such as `file`."""
 
     async def load(self) -> QuotaTable:
         """Return all that is stored. Raises StoreError."""
@@ -28,4 +29,10 @@ class QuotaStore(Protocol):
     async def follow(
         self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
     ) -> None:
-        """Call `changed` with each new table until cancelled, and `failed` while there is none to be had."""
+        """Call `changed` with each new table until cancelled, and `failed` while there is none to be had.
+
+        A table that is the same as before tells that the store is to be had again.
+        """
+
+    def stop(self) -> None:
+        """`follow` is about to be cancelled: end what would hold that up, such as a thread that waits."""

@@ -402,14 +402,14 @@ def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
         limited = tmp_path / "new.toml"
         limited.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1000\n')
         limited.replace(quotas)  # as editors do
-        weir_run.logged("quota file loaded")
+        weir_run.logged("quotas loaded")
         assert throttle_ms(port, 30_000) > 10_000
         quotas.write_text("[[quota]]\nclient_id = ")
-        assert "quotas.toml" in str(weir_run.logged("quota file not loaded")["reason"])
+        assert "quotas.toml" in str(weir_run.logged("quotas not loaded")["reason"])
         assert throttle_ms(port, 30_000) > 10_000
         weir_run.process.send_signal(signal.SIGHUP)
         weir_run.logged("reloading")
-        assert "quotas.toml" in str(weir_run.logged("quota file not loaded")["reason"])
+        assert "quotas.toml" in str(weir_run.logged("quotas not loaded")["reason"])
         weir_run.process.send_signal(number)
         weir_run.logged("stopping")
         assert weir_run.process.wait(20) == 0

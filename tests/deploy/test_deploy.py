@@ -13,7 +13,7 @@ import pytest
 
 from cli.run import run as run_command
 from proxy import config
-from proxy.quota_book import read_quota_file
+from proxy.stores.file import read_quota_file
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -10,10 +10,10 @@ import pytest
 
 from proxy import config
 from proxy.admin.metrics import Sources, families
-from proxy.admin.quota_file_state import QuotaFileState
 from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
+from proxy.stores.store_state import StoreState
 from proxy.transport.reactor import Reactor
 from quotas import QuotaTable
 
@@ -32,7 +32,7 @@ def exposed() -> Iterator[dict[str, str]]:
     reactor = Reactor(lambda: 0)
     book = QuotaBook(QuotaTable())
     server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
-    sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: 0)
+    sources = Sources(server, book, StoreState(lambda: 0.0), lambda: 0)
     found = [family for family in families(sources, ready=True) if family is not None]
     yield {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
     reactor.close()

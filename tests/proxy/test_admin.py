@@ -23,11 +23,11 @@ from proxy.admin.endpoint import Endpoint, application, listen
 from proxy.admin.entities import ENTITIES_MAX
 from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
-from proxy.admin.quota_file_state import QuotaFileState
 from proxy.admin.readiness import Readiness
 from proxy.config import ConfigError
 from proxy.quota_book import QuotaBook
 from proxy.server import Server
+from proxy.stores.store_state import StoreState
 from proxy.transport.drivers import monotonic_ms, run_hosting_trio
 from proxy.transport.poll import SelectorPollSet
 from proxy.transport.reactor import Reactor
@@ -309,7 +309,7 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
             book = QuotaBook(QuotaTable())
             server = Server(config.load(None, options), reactor, book)
             listening = trio.Event()
-            sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: reactor.now_ms)
+            sources = Sources(server, book, StoreState(lambda: 0.0), lambda: reactor.now_ms)
             app = application(sources, Readiness(server, listening))
             nursery.start_soon(Endpoint(listen(Address(HOST, port + 3)), app).serve)
             await script(Stage(server, cluster, broker, nursery, port + 3, port, listening))
@@ -481,7 +481,7 @@ def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
             book.of(0).payers("ANONYMOUS", f"app-{number}", 0)
             book.of(0).mutations.budget("ANONYMOUS", f"app-{number}", 0)
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
-        sources = Sources(server, book, QuotaFileState(lambda: 0.0), lambda: 0)
+        sources = Sources(server, book, StoreState(lambda: 0.0), lambda: 0)
         before = turns
         await render(families(sources, ready=True), "")
         return turns - before

@@ -85,8 +85,9 @@ class Managed:
         self._denies = denies
         self._answers = answers
 
-    def denial(self, user: str) -> str | None:
+    def denial(self, user: str, peer: str) -> str | None:
         """Why not."""
+        assert peer
         return None if self._denies is None else self._denies.format(user)
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
@@ -595,7 +596,7 @@ def test_what_a_session_asks_counts_for_who_it_is_then() -> None:
     """Another principal after re-authentication."""
 
     class OnlyAdmin(Managed):
-        def denial(self, user: str) -> str | None:
+        def denial(self, user: str, _peer: str) -> str | None:
             return None if user == "admin" else "no"
 
     session = session_of(OnlyAdmin(), user="mallory")

@@ -20,10 +20,10 @@ from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, SLICE, Pot, Readi
 from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
 from proxy.admin.mutation_entities import MutationReading, read_mutations
-from proxy.admin.quota_file_state import QuotaFileState
 from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
+from proxy.stores.store_state import StoreState
 from proxy.transport.reactor import Reactor
 from quotas import QuotaTable, parse
 from quotas.budgets import IDLE_MS_MAX
@@ -99,7 +99,7 @@ def scraped(
     accept: str = PLAIN,
     ready: bool = True,
 ) -> Page:
-    sources = Sources(server, book or book_of(), QuotaFileState(lambda: 1e9), lambda: now_ms)
+    sources = Sources(server, book or book_of(), StoreState(lambda: 1e9), lambda: now_ms)
     text, content_type = trio.run(render, families(sources, ready=ready), accept)
     assert content_type.startswith(accept.partition(";")[0])
     return Page(text, accept)
@@ -171,7 +171,7 @@ def test_brokers_are_shown_with_both_addresses(server: Server) -> None:
 
 def test_the_quota_table_and_its_file(server: Server) -> None:
     now_s = 100.0
-    state = QuotaFileState(lambda: now_s)
+    state = StoreState(lambda: now_s)
     book = book_of()
     sources = Sources(server, book, state, lambda: 0)
 

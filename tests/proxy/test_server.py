@@ -21,10 +21,13 @@ from protocol.messages import (
 )
 from proxy import config, establish
 from proxy.addresses import Address
-from proxy.quota_book import reload_quota_file
 from proxy.reasons import CloseReason
+from proxy.stores.file import FileStore
+from proxy.stores.keeper import Keeper
+from proxy.stores.store_state import StoreState
 from proxy.transport import sockets
 from proxy.transport.drivers import monotonic_ms
+from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.frames import body_of, framed, request
@@ -498,17 +501,18 @@ def test_a_reloaded_quota_file_counts_on_open_connections_and_a_bad_one_changes_
 
     async def script(stage: Stage) -> None:
         book = stage.server.quotas
+        keeper = Keeper(FileStore(file), book, QuotaTable(), frozenset(), StoreState(lambda: 0))
         client = await stage.connect(0)
         await client.ask(asked)
         file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1e9\n')
-        assert await reload_quota_file(file, book)
+        await keeper.reload()
         await client.ask(asked)
         (budget,) = book.of(0).produce
         assert budget.charged == len(asked) - 4
         file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = "much"\n')
         with capture_logs() as logged:
-            assert not await reload_quota_file(file, book)
-        assert ["old quotas stay" in line["event"] for line in logged] == [True]
+            await keeper.reload()
+        assert ["last known stay" in line["event"] for line in logged] == [True]
         await client.ask(asked)
         assert budget.charged == 2 * (len(asked) - 4)
 

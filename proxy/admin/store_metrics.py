@@ -1,0 +1,52 @@
+"""Metrics of the quota table and of the store that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from proxy.admin import family
+from proxy.quota_book import QuotaBook
+from proxy.stores.store_state import RESULTS, StoreState
+
+
+def families(book: QuotaBook, store: StoreState) -> Iterator[Metric]:
+    """Yield them; those of the quota file only where there may be one."""
+    yield family.gauge("weir_quotas_configured", "Quota values in force.", len(book.table))
+    yield family.counter("weir_quota_table_changes", "How often other quotas came into force.", book.changes)
+    if store.name == "file":
+        yield from _file(store)
+    rows = (((store.name,), float(store.last_was_good)),)
+    yield family.gauges(
+        "weir_quota_store_available", "0 while the quota store cannot be read.", ("store",), rows
+    )
+    yield family.gauge(
+        "weir_quota_store_last_change_timestamp_seconds",
+        "When Weir last stored an alteration; 0 if it has not.",
+        store.last_change_s,
+    )
+    yield family.counters(
+        "weir_quota_alterations",
+        "Alterations of quotas over the wire, by what became of them.",
+        ("result",),
+        (((result,), store.alterations[result]) for result in RESULTS),
+    )
+    yield family.counter(
+        "weir_quota_requests_denied",
+        "Requests about client quotas from those who are no admins.",
+        store.denied,
+    )
+
+
+def _file(store: StoreState) -> Iterator[Metric]:
+    yield family.gauge(
+        "weir_quota_file_last_reload_successful",
+        "0 if the quota file in place was refused.",
+        store.last_was_good,
+    )
+    yield family.gauge(
+        "weir_quota_file_last_reload_success_timestamp_seconds",
+        "When the quota file was last read without a mistake.",
+        store.last_good_s,
+    )

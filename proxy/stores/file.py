@@ -1,0 +1,194 @@
+"""Quotas in a file: read when it changes, rewritten when somebody alters them over the wire.
+
+A rewrite keeps what the operator wrote where it can (`quotas.quota_edit`), and replaces the file in one step:
+whoever reads it, at whatever moment, after whatever crash, finds the old text or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import trio
+
+from proxy.config_error import ConfigError
+from proxy.quota_watch import Stamp, follow, stamp
+from proxy.rules.management import Changes
+from proxy.stores.store import StoreError
+from quotas import QuotaFileError, QuotaTable, parse
+from quotas.quota_edit import edited
+
+TRIES: Final = 3
+"""How often an alteration begins anew because somebody else has written the file meanwhile."""
+
+
+class Found(NamedTuple):
+    """What the file held, and what tells that it still does."""
+
+    table: QuotaTable
+    seen: Stamp
+
+
+class FileStore:
+    """One quota file, or none, which is no quotas and cannot be altered."""
+
+    name = "file"
+
+    def __init__(self, path: Path | None) -> None:
+        """Nothing is read yet."""
+        self._path = path
+        self._seen: Stamp = None
+        self._turn = trio.Lock()
+        self._unwatch = trio.Event()
+
+    def start(self) -> QuotaTable:
+        """Read it before there is a Trio to run in. Raises ConfigError: one line with file, place and
+        remedy.
+        """
+        if self._path is None:
+            return QuotaTable()
+        table, self._seen = _read(self._path)
+        return table
+
+    async def load(self) -> QuotaTable:
+        """Read it, in a thread: 100,000 entries take seconds."""
+        async with self._turn:
+            return await self._load()
+
+    async def alter(self, changes: Changes) -> QuotaTable:
+        """Write it anew."""
+        if self._path is None:
+            raise StoreError("there is no quota file: start weir with --quotas FILE, or set quotas")
+        async with self._turn:
+            table, self._seen = await trio.to_thread.run_sync(rewrite, self._path, changes)
+            return table
+
+    async def follow(
+        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
+    ) -> None:
+        """Read it whenever it is not what was read or written last."""
+        path = self._path
+        if path is None:
+            return
+
+        async def reload() -> None:
+            async with self._turn:
+                if stamp(path) == self._seen:  # our own doing
+                    return
+                try:
+                    table = await self._load()
+                except StoreError as error:
+                    failed(error)
+                else:
+                    changed(table)
+
+        await follow(path, self._seen, reload, self._unwatch)
+
+    def stop(self) -> None:
+        """The watching thread would be waited for."""
+        self._unwatch.set()
+
+    async def _load(self) -> QuotaTable:
+        if self._path is None:
+            return QuotaTable()
+        seen = stamp(self._path)
+        try:
+            table, self._seen = await trio.to_thread.run_sync(_read, self._path)
+        except ConfigError as error:
+            self._seen = seen
+            raise StoreError(str(error)) from None
+        return table
+
+
+def read_quota_file(path: Path | None) -> QuotaTable:
+    """Read a quota file; none means no quotas. Raises ConfigError: one line with file, place and remedy."""
+    return QuotaTable() if path is None else _read(path).table
+
+
+def rewrite(path: Path, changes: Changes) -> Found:
+    """Make the changes in the quota file, durably; return what is in it then. Blocks. Raises StoreError.
+
+    Nothing is written if they are made already. A text that somebody else writes meanwhile is not lost: the
+    changes are then made to that one.
+    """
+    for _try in range(TRIES):
+        found = _rewrite(path, changes)
+        if found is not None:
+            return found
+    raise StoreError(f"{path}: somebody else keeps writing the quota file: try again")
+
+
+def _read(path: Path) -> Found:
+    seen = stamp(path)
+    try:
+        return Found(parse(path.read_text("utf-8")), seen)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the quota file: {error.strerror}") from None
+    except (QuotaFileError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _rewrite(path: Path, changes: Changes) -> Found | None:
+    """Try once; None if the file has changed meanwhile."""
+    if path.is_symlink():
+        raise StoreError(
+            f"{path}: the quota file is a link, such as Kubernetes mounts: change what it is made from"
+        )
+    seen = stamp(path)
+    try:
+        before = path.read_bytes()
+        stored = parse(before.decode("utf-8"))
+        after = edited(before.decode("utf-8"), changes).encode("utf-8")
+        table = parse(after.decode("utf-8"))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
+    except (QuotaFileError, UnicodeError) as error:
+        raise StoreError(f"{path}: not altered, correct it first: {error}") from None
+    if table != stored.altered(changes):
+        raise StoreError(f"{path}: cannot be altered without other changes: edit it by hand")
+    if table == stored:
+        return Found(stored, seen)
+    try:
+        return Found(table, stamp(path)) if _replace(path, before, after) else None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot write the quota file: {error.strerror}") from None
+
+
+def _replace(path: Path, before: bytes, after: bytes) -> bool:
+    """Put `after` in the place of `before`, or return False if that is not there any more. Raises OSError."""
+    status = path.stat()
+    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(fd, "wb") as new:
+            new.write(after)
+            new.flush()
+            _be_like(new.fileno(), status)
+            os.fsync(new.fileno())
+        if path.read_bytes() != before:
+            return False
+        Path(name).replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+    _sync_directory(path.parent)
+    return True
+
+
+def _be_like(fd: int, status: os.stat_result) -> None:
+    """Same permissions; same owner and group, where Weir may give them."""
+    with contextlib.suppress(PermissionError):
+        os.fchown(fd, status.st_uid, status.st_gid)
+    os.fchmod(fd, status.st_mode & 0o7777)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the new name durable."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
