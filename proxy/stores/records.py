@@ -10,7 +10,6 @@ in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. Th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -19,6 +18,7 @@ import msgspec
 from proxy.rules.management import Changes
 from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Name, Prefix
+from quotas.quota_entry import least, most
 from quotas.table import Quota, QuotaKey
 
 VERSION: Final = 1
@@ -127,8 +127,8 @@ def read_value(value: bytes) -> dict[QuotaKey, float]:
         raise RecordError(f"it has the quota {str(error)[:60]}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RecordError(f"its value is none of Weir's: {error}") from None
-    if not found or not all(0 < rate < math.inf for rate in found.values()):
-        raise RecordError("its rates are not all above 0")
+    if not found or not all(least(key) <= rate <= most(key) for key, rate in found.items()):
+        raise RecordError("it has no rates, or one outside its bounds")
     return found
 
 

@@ -25,7 +25,7 @@ entities = st.one_of(
     st.builds(Entity, ip=named),
     st.builds(Entity, topic=names),
 )
-rates = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+rates = st.floats(min_value=1, max_value=2**31 - 1)
 quotas = st.dictionaries(st.sampled_from(QuotaKey), rates, min_size=1)
 
 
@@ -98,9 +98,11 @@ def test_a_key_that_is_not_weirs_is_refused(key: bytes | None) -> None:
         (b'{"version":1,"quotas":{"producer_byte_rate":5},"more":1}', "none of Weir's"),
         (b'{"version":2,"limits":[]}', "version 2, this Weir knows 1"),
         (b'{"version":1,"quotas":{"byte_rate":5}}', "the quota 'byte_rate'"),
-        (b'{"version":1,"quotas":{}}', "not all above 0"),
-        (b'{"version":1,"quotas":{"producer_byte_rate":0}}', "not all above 0"),
-        (b'{"version":1,"quotas":{"producer_byte_rate":-1}}', "not all above 0"),
+        (b'{"version":1,"quotas":{}}', "outside its bounds"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":0}}', "outside its bounds"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":-1}}', "outside its bounds"),
+        (b'{"version":1,"quotas":{"producer_byte_rate":1e19}}', "outside its bounds"),
+        (b'{"version":1,"quotas":{"controller_mutation_rate":1e-9}}', "outside its bounds"),
         (b'{"version":1,"quotas":{"producer_byte_rate":1e999}}', "none of Weir's"),
         (b'{"version":1,"quotas":{"producer_byte_rate":NaN}}', "none of Weir's"),
     ],

@@ -1,0 +1,174 @@
+"""The last known quotas in a file, for starts at which the store is not to be had.
+
+It is a quota file (`quotas.quota_file`). What that format cannot say is kept out, and said once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+import trio
+
+from proxy.rules.management import Changes
+from proxy.stores.store import QuotaStore, StoreError
+from quotas import QuotaFileError, QuotaTable, parse
+from quotas.quota_entry import Entry
+from quotas.quota_file import render_entries
+
+log = structlog.get_logger("weir.quotas")
+
+HEAD = "# The last known quotas, written by weir; changes made here are lost.\n\n"
+
+
+class LastKnown:
+    """A store that starts with what was known last if it must, and keeps the snapshot up to date."""
+
+    def __init__(self, store: QuotaStore, path: Path | None) -> None:
+        """`path` is where the snapshot is; None: there is none."""
+        self._store = store
+        self._path = path
+        self._failure: StoreError | None = None
+        self._newest: QuotaTable | None = None
+        self._written: QuotaTable | None = None
+        self._changed = trio.Event()
+        self._said = False
+
+    @property
+    def name(self) -> str:
+        """The store's."""
+        return self._store.name
+
+    async def start(self) -> QuotaTable:
+        """Return what is stored, else the snapshot, else nothing; `follow` tells which then. Raises
+        ConfigError for a cluster that cannot be such a store.
+        """
+        try:
+            table = await self._store.load()
+        except StoreError as error:
+            self._failure = error
+            return await trio.to_thread.run_sync(self._last_known)
+        self._note(table)
+        return table
+
+    async def load(self) -> QuotaTable:
+        """As the store."""
+        return await self._store.load()
+
+    async def alter(self, changes: Changes) -> QuotaTable:
+        """As the store."""
+        return await self._store.alter(changes)
+
+    async def follow(
+        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
+    ) -> None:
+        """Say first that the start had to do without the store, if so."""
+        if self._failure is not None:
+            failed(self._failure)
+
+        def note(table: QuotaTable) -> None:
+            self._note(table)
+            changed(table)
+
+        async with trio.open_nursery() as nursery:
+            if self._path is not None:
+                nursery.start_soon(self._write_forever, self._path)
+            await self._store.follow(note, failed)
+            nursery.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """As the store."""
+        self._store.stop()
+
+    def _note(self, table: QuotaTable) -> None:
+        self._newest = table
+        self._changed.set()
+
+    async def _write_forever(self, path: Path) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            table = self._newest
+            if table is None or table == self._written:
+                continue
+            try:
+                left_out = await trio.to_thread.run_sync(write_snapshot, path, table)
+            except OSError as error:
+                log.error("quota snapshot not written", file=str(path), reason=error.strerror or str(error))
+                continue
+            self._written = table
+            if left_out and not self._said:
+                self._said = True
+                log.warning("quotas that the snapshot cannot hold", count=len(left_out), first=left_out[0])
+
+    def _last_known(self) -> QuotaTable:
+        path = self._path
+        if path is None:
+            log.error("quota store unavailable, starting without quotas", remedy="configure quota_snapshot")
+            return QuotaTable()
+        try:
+            table = read_snapshot(path)
+        except StoreError as error:
+            log.error("quota store and snapshot unavailable, starting without quotas", reason=str(error))
+            return QuotaTable()
+        log.error(
+            "quota store unavailable, starting with the last known quotas", file=str(path), quotas=len(table)
+        )
+        return table
+
+
+def read_snapshot(path: Path) -> QuotaTable:
+    """Raises StoreError."""
+    try:
+        return parse(path.read_text("utf-8"))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the snapshot: {error.strerror}") from None
+    except (QuotaFileError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: {error}") from None
+
+
+def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
+    """Replace the file in one step; return what it cannot say. Raises OSError."""
+    entries = [Entry(entity, False, rates) for entity, rates in table.entities()]
+    entries += [Entry(entity, True, rates) for entity, rates in table.shadow_entities()]
+    try:
+        text, left_out = render_entries(entries), list[str]()
+    except QuotaFileError:
+        text, left_out = _what_can_be_said(entries)
+    _replace(path, (HEAD + text).encode("utf-8"))
+    return left_out
+
+
+def _what_can_be_said(entries: list[Entry]) -> tuple[str, list[str]]:
+    """Quota by quota."""
+    said, left_out = [], []
+    for entity, is_shadow, rates in entries:
+        kept = {}
+        for key, rate in rates.items():
+            try:
+                render_entries([Entry(entity, is_shadow, {key: rate})])
+            except QuotaFileError as error:
+                left_out.append(str(error))
+            else:
+                kept[key] = rate
+        if kept:
+            said.append(Entry(entity, is_shadow, kept))
+    return render_entries(said), left_out
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Whoever reads it, after whatever crash, finds the old text or the new one."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as new:
+            new.write(content)
+            new.flush()
+            os.fsync(new.fileno())
+        Path(name).replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()

@@ -1,0 +1,388 @@
+"""The topic store against a log in memory: loading, following, altering, failing, recovering."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+from structlog.testing import capture_logs
+
+from proxy.config import ConfigError, load
+from proxy.stores import topic
+from proxy.stores.log import Batch
+from proxy.stores.records import Record, alteration
+from proxy.stores.store import StoreError
+from proxy.stores.topic import ClusterFacts, TopicStore, topic_store
+from quotas import DEFAULT, Entity, QuotaTable
+from quotas.table import QuotaKey
+
+if TYPE_CHECKING:
+    from proxy.rules.management import Changes
+
+PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+ALICE, BOB, EVERYONE = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
+LONG_S = 20.0
+
+
+@dataclass
+class FakeLog:
+    """A log that all readers and writers share; called from threads."""
+
+    records: list[tuple[bytes | None, bytes | None]] = field(default_factory=list)
+    broken: bool = False
+    """Readers and writers fail."""
+    endless: bool = False
+    """Readers never meet the end."""
+    swallows: bool = False
+    """Writers never hear that a record is durable."""
+    prepared: list[int] = field(default_factory=list)
+    idempotent: list[bool] = field(default_factory=list)
+    open: int = 0
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def prepare(self, replication_factor: int) -> None:
+        self.check()
+        self.prepared.append(replication_factor)
+
+    def reader(self) -> FakeReader:
+        self.check()
+        self.open += 1
+        return FakeReader(self)
+
+    def writer(self, *, idempotent: bool) -> FakeWriter:
+        self.idempotent.append(idempotent)
+        self.open += 1
+        return FakeWriter(self)
+
+    def check(self) -> None:
+        if self.broken:
+            raise StoreError("broken")
+
+    def append(self, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+        with self.changed:
+            self.records += records
+            self.changed.notify_all()
+
+    def wake(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+
+class FakeReader:
+    def __init__(self, log: FakeLog) -> None:
+        self.log = log
+        self.next = 0
+        self.told_end = False
+
+    def read(self, timeout_s: float) -> Batch:  # noqa: ARG002  # nothing here takes long
+        self.log.check()
+        with self.log.changed:
+            if self.next == len(self.log.records) and self.told_end:
+                self.log.changed.wait(0.01)
+            self.log.check()
+            found = self.log.records[self.next : self.next + 2]
+            self.next += len(found)
+            self.told_end = self.next == len(self.log.records) and not self.log.endless
+            return Batch(found, self.next - 1 if found else -1, self.told_end)
+
+    def probe(self) -> None:
+        self.log.check()
+
+    def close(self) -> None:
+        self.log.open -= 1
+
+
+class FakeWriter:
+    def __init__(self, log: FakeLog) -> None:
+        self.log = log
+
+    def send(self, records: Sequence[Record]) -> None:
+        self.log.check()
+        if not self.log.swallows:
+            self.log.append(records)
+
+    def wait(self, timeout_s: float) -> int | None:  # noqa: ARG002  # as above
+        return None if self.log.swallows else len(self.log.records) - 1
+
+    def close(self) -> None:
+        self.log.open -= 1
+
+
+def store_on(log: FakeLog, brokers: int = 1, *, idempotent: bool = True) -> TopicStore:
+    async def facts() -> ClusterFacts:
+        log.check()
+        return ClusterFacts(brokers, idempotent)
+
+    return TopicStore(log, facts)
+
+
+def written(changes: Changes, table: QuotaTable | None = None) -> list[Record]:
+    return alteration(table or QuotaTable(), changes)
+
+
+class Followed:
+    """What a follower has said."""
+
+    def __init__(self) -> None:
+        self.tables: list[QuotaTable] = []
+        self.failures: list[str] = []
+
+    def changed(self, table: QuotaTable) -> None:
+        self.tables.append(table)
+
+    def failed(self, error: StoreError) -> None:
+        self.failures.append(str(error))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(LONG_S):
+        while not condition():  # noqa: ASYNC110  # threads have no event of Trio's
+            await trio.sleep(0.002)
+
+
+def play(log: FakeLog, script: Callable[[TopicStore, Followed], Awaitable[None]]) -> None:
+    """A script beside a follower; afterwards nothing is left open."""
+
+    async def main() -> None:
+        store, followed = store_on(log), Followed()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.follow, followed.changed, followed.failed)
+            await script(store, followed)
+            store.stop()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert log.open == 0
+
+
+# Loading
+
+
+def test_an_empty_topic_is_made_and_is_no_quotas() -> None:
+    log = FakeLog()
+    assert trio.run(store_on(log, brokers=5).load) == QuotaTable()
+    assert (log.prepared, log.open) == ([3], 0)
+    small = FakeLog()
+    trio.run(store_on(small, brokers=2).load)
+    assert small.prepared == [2]
+
+
+def test_everything_up_to_the_end_is_loaded() -> None:
+    log = FakeLog()
+    values = {(Entity(user=f"user-{number}"), PRODUCE): float(number) for number in range(1, 20)}
+    log.append(written(values))
+    assert trio.run(store_on(log).load) == QuotaTable(values)
+
+
+def test_a_topic_without_an_end_in_sight_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic, "LOAD_S", 0.05)
+    log = FakeLog(endless=True)
+    with pytest.raises(StoreError, match=r"not read to its end within 0\.05 s"):
+        trio.run(store_on(log).load)
+    assert log.open == 0
+
+
+def test_records_of_others_are_skipped_counted_and_said_once() -> None:
+    log = FakeLog()
+    (good,) = written({(ALICE, PRODUCE): 1.0})
+    log.append([(b"\xff", b"x"), (None, None), good, (good.key, b'{"version":2}'), (b"", None)])
+    store = store_on(log)
+    with capture_logs() as logs:
+        assert trio.run(store.load) == QuotaTable({(ALICE, PRODUCE): 1.0})
+    assert store.skipped == 4
+    (line,) = logs
+    assert (line["event"], line["log_level"]) == (
+        "record of the quota topic skipped, as will be others",
+        "warning",
+    )
+
+
+# Altering without a follower, as the command line does
+
+
+def test_an_alteration_is_stored_and_read_back() -> None:
+    log = FakeLog()
+    log.append(written({(ALICE, PRODUCE): 1.0, (ALICE, CONSUME): 2.0}))
+    expected = QuotaTable({(ALICE, CONSUME): 2.0, (BOB, PRODUCE): 3.0})
+
+    async def main() -> None:
+        store = store_on(log)
+        assert await store.alter({(ALICE, PRODUCE): None, (BOB, PRODUCE): 3.0}) == expected
+        assert await store.alter({}) == expected
+        assert await store.alter({(BOB, CONSUME): None}) == expected
+
+    trio.run(main)
+    assert trio.run(store_on(log).load) == expected
+    assert (log.open, log.idempotent) == (0, [True, True])
+
+
+def test_shadow_entries_are_altered_beside_the_enforced_ones() -> None:
+    log = FakeLog()
+    log.append(written({(ALICE, PRODUCE): 1.0}))
+
+    async def main() -> QuotaTable:
+        return await store_on(log).alter({(ALICE, PRODUCE): 5.0}, shadow=True)
+
+    assert trio.run(main) == QuotaTable({(ALICE, PRODUCE): 1.0}, {(ALICE, PRODUCE): 5.0})
+
+
+def test_a_cluster_without_idempotent_producers_can_be_written_to() -> None:
+    log = FakeLog()
+
+    async def main() -> None:
+        await store_on(log, idempotent=False).alter({(ALICE, PRODUCE): 1.0})
+
+    trio.run(main)
+    assert log.idempotent == [False]
+
+
+def test_a_name_that_is_no_unicode_cannot_be_stored() -> None:
+    async def main() -> None:
+        await store_on(FakeLog()).alter({(Entity(user="\udc00"), PRODUCE): 1.0})
+
+    with pytest.raises(StoreError, match="rename it"):
+        trio.run(main)
+
+
+def test_a_topic_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic, "ALTER_S", 0.05)
+    log = FakeLog(swallows=True)
+
+    async def main() -> None:
+        await store_on(log).alter({(ALICE, PRODUCE): 1.0})
+
+    with pytest.raises(StoreError, match="describe it to see"):
+        trio.run(main)
+    assert log.open == 0
+
+
+# Following
+
+
+def test_whoever_writes_is_followed() -> None:
+    log = FakeLog()
+
+    async def script(_store: TopicStore, followed: Followed) -> None:
+        await until(lambda: followed.tables == [QuotaTable()])
+        log.append(written({(ALICE, PRODUCE): 1.0}))
+        await until(lambda: followed.tables[-1] == QuotaTable({(ALICE, PRODUCE): 1.0}))
+        log.append([written({(ALICE, PRODUCE): 1.0})[0]._replace(value=None)])
+        await until(lambda: followed.tables[-1] == QuotaTable())
+        assert followed.failures == []
+
+    play(log, script)
+
+
+def test_the_last_write_of_an_entity_wins() -> None:
+    """Two Weirs that do not know of each other's write: all quotas of the later one count."""
+    log = FakeLog()
+
+    async def script(_store: TopicStore, followed: Followed) -> None:
+        log.append(written({(ALICE, PRODUCE): 1.0}) + written({(ALICE, CONSUME): 2.0}))
+        await until(lambda: followed.tables[-1:] == [QuotaTable({(ALICE, CONSUME): 2.0})])
+
+    play(log, script)
+
+
+def test_an_alteration_returns_when_the_follower_has_seen_it() -> None:
+    log = FakeLog()
+
+    async def script(store: TopicStore, followed: Followed) -> None:
+        await until(lambda: bool(followed.tables))
+        for rate in (1.0, 2.0, 3.0):
+            expected = QuotaTable({(ALICE, PRODUCE): rate})
+            assert await store.alter({(ALICE, PRODUCE): rate}) == expected
+            assert followed.tables[-1] == expected
+
+    play(log, script)
+
+
+def test_alterations_at_the_same_time_are_made_one_after_another() -> None:
+    log = FakeLog()
+
+    async def script(store: TopicStore, followed: Followed) -> None:
+        await until(lambda: bool(followed.tables))
+        async with trio.open_nursery() as nursery:
+            for key in (PRODUCE, CONSUME):
+                nursery.start_soon(store.alter, {(ALICE, key): 1.0})
+                nursery.start_soon(store.alter, {(BOB, key): 2.0})
+        assert len(followed.tables[-1]) == 4, "none has overwritten another"
+
+    play(log, script)
+
+
+def test_a_failure_is_told_and_the_end_of_it_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic, "RETRY_S", 0.01)
+    log = FakeLog()
+    log.append(written({(ALICE, PRODUCE): 1.0}))
+
+    async def script(store: TopicStore, followed: Followed) -> None:
+        await until(lambda: len(followed.tables) == 1)
+        log.broken = True
+        await until(lambda: len(followed.failures) > 2)
+        assert len(followed.tables) == 1, "the last known quotas stay"
+        with pytest.raises(StoreError, match="broken"):
+            await store.alter({(ALICE, PRODUCE): 2.0})
+        log.append(written({(BOB, PRODUCE): 1.0}))
+        log.broken = False
+        await until(lambda: len(followed.tables) > 1)
+        assert len(followed.tables[-1]) == 2
+        assert len(log.prepared) == 1, "a topic that was there is not made again"
+
+    play(log, script)
+
+
+def test_a_topic_that_is_unavailable_at_first_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic, "RETRY_S", 0.01)
+    log = FakeLog(broken=True)
+
+    async def script(store: TopicStore, followed: Followed) -> None:
+        await until(lambda: bool(followed.failures))
+        with pytest.raises(StoreError, match="could not be read yet"):
+            await store.alter({(ALICE, PRODUCE): 1.0})
+        log.broken = False
+        await until(lambda: followed.tables == [QuotaTable()])
+        assert log.prepared == [1]
+
+    play(log, script)
+
+
+def test_a_silent_topic_is_asked_whether_it_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic, "PROBE_EVERY_S", 0.0)
+    monkeypatch.setattr(topic, "RETRY_S", 0.01)
+    log = FakeLog()
+
+    def gone(_reader: FakeReader) -> None:
+        raise StoreError("it was made anew")
+
+    monkeypatch.setattr(FakeReader, "probe", gone)
+
+    async def script(_store: TopicStore, followed: Followed) -> None:
+        await until(lambda: len(followed.tables) > 1)
+        assert "it was made anew" in followed.failures
+
+    play(log, script)
+
+
+# Configuration
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250])
+def test_a_name_that_no_topic_has_is_refused(name: str) -> None:
+    config = load(None, {"upstream": "kafka:9092", "quota_topic": name})
+    with pytest.raises(ConfigError, match="quota_topic"):
+        topic_store(config)
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "proxy.stores.topic_log", None)
+    with pytest.raises(ConfigError) as refusal:
+        topic_store(load(None, {"upstream": "kafka:9092"}))
+    assert str(refusal.value) == (
+        "quota_store = topic needs confluent-kafka: pip install 'kafka-weir[topic]'"
+    )
