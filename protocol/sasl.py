@@ -55,7 +55,7 @@ def scram_name(token: bytes) -> Claimed:
     the extension `tokenauth=true`. Raises TokenError.
     """
     parts = token.decode("utf-8", "replace").split(",")
-    fields = parts[2:]
+    fields = parts[2:] if parts[0] in ("n", "y") or parts[0].startswith("p=") else []
     if fields and fields[0].startswith("m="):
         fields = fields[1:]
     if len(fields) < 2 or not (fields[0].startswith("n=") and fields[1].startswith("r=")):

@@ -21,6 +21,12 @@ class Counters:
     """Requests of an API or version that Weir has no schema for: passed through untouched."""
     throttles: int = 0
     """How often a client was made to wait."""
+    authentications_succeeded: Counter[str] = field(default_factory=Counter)
+    """SASL exchanges that brokers accepted, by mechanism (or "other")."""
+    authentications_failed: Counter[str] = field(default_factory=Counter)
+    """Those that brokers refused in an answer; one that only closes the connection is not counted."""
+    names_hidden: int = 0
+    """Accepted exchanges in which no name could be seen."""
 
     def note_ended(self, reason: CloseReason, from_client_bytes: int, from_broker_bytes: int) -> None:
         """A session has ended, and had received this much."""

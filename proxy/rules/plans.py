@@ -23,6 +23,7 @@ from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules import (
     api_versions,
+    authentication,
     auto_creation,
     bandwidth,
     client_quotas,
@@ -32,6 +33,7 @@ from proxy.rules import (
     uplift_rule,
 )
 from proxy.rules.cluster_state import ClusterState
+from proxy.rules.identity import Identities
 from proxy.rules.plan import WAIT, Caller, Plan, Wait
 
 Fill: TypeAlias = Callable[[Plan], None]
@@ -45,6 +47,10 @@ ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.SHARE_FETCH: (bandwidth.plan_share_fetch, rewrite.plan_share_fetch_endpoints),
     ApiKey.SHARE_ACKNOWLEDGE: (rewrite.plan_share_acknowledge_endpoints,),
     ApiKey.API_VERSIONS: (api_versions.plan_api_versions,),
+    ApiKey.SASL_HANDSHAKE: (authentication.plan_sasl_handshake,),
+    ApiKey.SASL_AUTHENTICATE: (authentication.plan_sasl_authenticate,),
+    ApiKey.CREATE_DELEGATION_TOKEN: (authentication.plan_create_delegation_token,),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (authentication.plan_describe_delegation_token,),
 }
 ERRANDS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.METADATA: (auto_creation.plan_metadata,),
@@ -77,6 +83,7 @@ class Plans(dict[tuple[int, int], Plan]):
         uplift: bool = False,
         cluster: ClusterState | None = None,
         manages_quotas: bool = False,
+        identities: Identities | None = None,
     ) -> None:
         """Begin with the table of brokers that have not said what they speak."""
         super().__init__()
@@ -84,6 +91,7 @@ class Plans(dict[tuple[int, int], Plan]):
         self.manages_quotas = manages_quotas
         """Whether Weir answers `QUOTA_APIS`."""
         self.cluster = cluster or ClusterState()
+        self.identities = identities or Identities()
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
         self._counters = counters
@@ -99,6 +107,7 @@ class Plans(dict[tuple[int, int], Plan]):
                 uplift=self.uplift,
                 cluster=self.cluster,
                 manages_quotas=self.manages_quotas,
+                identities=self.identities,
             )
             found.broker, found._dialects = broker, self._dialects
             if len(self._dialects) < DIALECTS_MAX:
@@ -131,10 +140,6 @@ class Plans(dict[tuple[int, int], Plan]):
         return counted
 
     def _made(self, api_key: int, version: int) -> Plan:
-        if self._must_ask(api_key, version):
-            plan = _plain(api_key, version)
-            uplift.plan_unknown(plan)
-            return plan
         broker = (self.broker or {}).get(api_key)
         route = uplift_rule.route(api_key, version, broker) if self.uplift and broker is not None else None
         plan = _plain(api_key, version if route is None else route.broker_version)
@@ -147,6 +152,8 @@ class Plans(dict[tuple[int, int], Plan]):
         quota_api = (QUOTA_APIS if self.manages_quotas else QUOTA_APIS_PASSED).get(api_key)
         if quota_api is not None:
             quota_api(plan)
+        if self._must_ask(api_key, version):
+            uplift.plan_unknown(plan)
         return plan
 
     def _not_understood(self, api_key: int, version: int) -> Plan:

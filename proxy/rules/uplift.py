@@ -53,9 +53,16 @@ def learn_versions(caller: Caller) -> Errand:
 
 
 def plan_unknown(plan: Plan) -> None:
-    """Before the broker's versions are known, they are asked for, once per connection."""
+    """Before the broker's versions are known, they are asked for, once per connection.
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, _complete: bool) -> Admission | Wait:
+    But not within a SASL exchange, where a broker takes neither that question nor the request: it is to say
+    so itself.
+    """
+    unasked = plan.admit
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        if caller.exchange is not None:
+            return PASS if unasked is None else unasked(caller, data, frame, end, complete)
         if caller.client_id(data, frame, end) is None:
             return WAIT
         return Admission(errand=learn_versions(caller), again=True)

@@ -9,6 +9,7 @@ from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUE
 from proxy.reasons import CloseReason
 from proxy.rules.errand import Run
 from proxy.rules.plan import LATER, PASS, WAIT, Admission, Plan, Wait
+from proxy.session.tokens import from_client
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
@@ -39,6 +40,9 @@ class Requests:
         position = self._finish_request(end) if session.request_rest_bytes else 0
         start = 0
         may_go = not session.blocked(now_ms)
+        if session.following:
+            position = from_client(session, data, position, end)
+            may_go = not (session.raw or session.blocked(now_ms))
         while may_go and end - position >= REQUEST_HEAD_BYTES:
             length, api_key, version, correlation_id = _unpack(data, position)
             if not REQUEST_LENGTH_MIN <= length <= longest:
@@ -77,8 +81,7 @@ class Requests:
                 self._arrived(correlation_id, plan, admission, length)
                 may_go = not session.blocked(now_ms)
             else:
-                if position > start:
-                    session.to_broker.append(view[start:position])
+                self._pass_on(view, start, position)
                 start = stop = self._instead(plan, admission, data, position, min(stop, end))
                 may_go = not session.blocked(now_ms)
             position = stop
@@ -87,6 +90,11 @@ class Requests:
         if position > start:
             session.to_broker.append(view[start:position])
         return position
+
+    def _pass_on(self, view: memoryview, start: int, stop: int) -> None:
+        """Send what has been judged so far."""
+        if stop > start:
+            self._session.to_broker.append(view[start:stop])
 
     def _finish_request(self, end: int) -> int:
         """Take the rest, or more of it, of a request that is being streamed; return where it stops in the

@@ -18,6 +18,7 @@ from proxy.reasons import CloseReason
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.plan import ERRAND, LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
+from proxy.session.tokens import from_broker
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Responses:
         """
         session = self._session
         session.now_ms = now_ms
+        if session.raw:
+            return self._judge_tokens(view, data, end)
         in_flight, longest = session.in_flight, session.limits.response_bytes_max
         position = start = self._finish_response(data, view, end) if session.response_rest_bytes else 0
         while end - position >= RESPONSE_HEAD_BYTES and session.held_until_ms <= now_ms:
@@ -78,6 +81,17 @@ class Responses:
             session.to_client.append(view[start:position])
         if not session.response_rest_bytes:
             session.answered()
+        return position
+
+    def _judge_tokens(self, view: memoryview, data: bytearray, end: int) -> int:
+        """Do what `judge` does while the broker sends bare SASL tokens."""
+        session = self._session
+        position = from_broker(session, data, end)
+        if position:
+            session.to_client.append(view[:position])
+            session.answered()
+        if position < end and not session.raw:
+            session.attention = True
         return position
 
     def _finish_response(self, data: bytearray, view: memoryview, end: int) -> int:

@@ -11,8 +11,8 @@ Invariants: responses go out in the order of their requests; no byte is dropped 
 tuple is made per request that needs nothing.
 
 When a request may not be taken is one question with one answer, `blocked`: after a throttle (KIP-219), while
-a request whose cost only its response tells is away, or one that may change who the client is, when too many requests are in flight, while draining,
-after a violation.
+a request is away whose cost only its response tells, or that may change who the client is, when too many
+requests are in flight, while draining, after a violation.
 """
 
 from __future__ import annotations

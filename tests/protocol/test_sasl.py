@@ -107,6 +107,7 @@ def test_scram(token: bytes, claimed: Claimed) -> None:
         (b"n,,n=user", "client-first"),
         (b"n,,r=x,n=user", "client-first"),
         (b"c=biws,r=x,p=AAAA", "client-first"),
+        (b"c=biws,r=x,n=bob,r=y,p=AAAA", "client-first"),  # extensions of a client-final message
         (b"n,,n=,r=x", "without a name"),
         (b"n,,n=a=2c,r=x", "neither =2C nor =3D"),
         (b"n,,n=a=,r=x", "neither =2C nor =3D"),

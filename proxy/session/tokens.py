@@ -1,0 +1,130 @@
+"""Bare SASL tokens, and where a mechanism that shows nothing ends.
+
+After SaslHandshake v0 both sides send tokens without a Kafka head, a length and that many bytes, until the
+exchange is over; then requests follow on the same connection. Of the mechanisms that Weir can read, the
+broker's answer says when that is. Of the others (GSSAPI) it cannot be seen, and their last token may have no
+answer. But a client does not send requests before, and a broker takes none: what begins as a request of Kafka
+does is one, and the client was accepted if the broker has answered its tokens. GSSAPI's tokens begin with the
+bytes 60 or 05 04 (RFC 1964, RFC 4121), requests with those of an API key, the first of which is 0.
+
+The same goes for such mechanisms after SaslHandshake v1, when their answers do not show the end: the first
+request but SaslAuthenticate, SaslHandshake and ApiVersions shows it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from protocol.api import ApiKey
+from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
+from proxy.reasons import CloseReason
+from proxy.rules.authentication import settle, succeeded
+from proxy.rules.plan import Plan
+
+if TYPE_CHECKING:
+    from proxy.rules.exchange import Exchange
+    from proxy.session.session import Session
+
+TOKEN: Final = Plan(api_key=-1, version=-1)
+"""The plan of an in-flight entry that is a bare token."""
+TOKEN_BYTES_MAX: Final = 512 * 1024
+"""Kafka's sasl.server.max.receive.size."""
+_API_KEY: Final = Struct(">h")
+_HEAD_BYTES: Final = 4
+"""API key and version: what tells a request from a token."""
+_SHOWS_NOTHING: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS})
+
+
+def from_client(session: Session, data: bytearray, position: int, end: int) -> int:
+    """Follow `data[position:end]` from the client; return where the first byte is that is no token's.
+
+    From there on requests are to be judged, unless the session is `raw` still: then more bytes are needed.
+    """
+    exchange = session.exchange
+    assert exchange is not None
+    while session.raw and not session.blocked(session.now_ms):
+        stop = _token(session, exchange, data, position, end)
+        if stop == position:
+            break
+        position = stop
+    if not session.raw and exchange.hidden:
+        _look_for_end(session, exchange, data, position, end)
+    return position
+
+
+def from_broker(session: Session, data: bytearray, end: int) -> int:
+    """Follow bare tokens in `data[:end]` from the broker; return where they end, or one does that is cut."""
+    exchange, position = session.exchange, 0
+    assert exchange is not None
+    while session.raw and end - position >= LENGTH_BYTES:
+        (length,) = LENGTH.unpack_from(data, position)
+        if not session.in_flight:
+            session.violate(CloseReason.RESPONSE_UNEXPECTED, f"{length} bytes that answer no SASL token")
+            break
+        if not 0 <= length <= TOKEN_BYTES_MAX:
+            session.violate(CloseReason.RESPONSE_LENGTH_WRONG, f"a SASL token of {length} bytes")
+            break
+        start, stop = position + LENGTH_BYTES, position + LENGTH_BYTES + length
+        if stop > end:
+            break
+        session.in_flight.popleft()
+        settle(session, exchange, exchange.answer(0, bytes(data[start:stop])))
+        position = stop
+    return position
+
+
+def _token(session: Session, exchange: Exchange, data: bytearray, position: int, end: int) -> int:
+    """Take one token from the client; return where it ends: where it began if it is cut, or none."""
+    if end - position < LENGTH_BYTES:
+        return position
+    (length,) = LENGTH.unpack_from(data, position)
+    start = position + LENGTH_BYTES
+    stop: int = start + length
+    if exchange.begun and length >= REQUEST_LENGTH_MIN:
+        if end - start < _HEAD_BYTES:
+            return position
+        if _is_request(data, start):
+            _leave_raw(session, exchange)
+            return position
+    if not 0 <= length <= TOKEN_BYTES_MAX:
+        _refuse(session, length)
+        return position
+    if stop > end:
+        return position
+    exchange.token(bytes(data[start:stop]))
+    session.in_flight.append((0, TOKEN, None, 0))
+    session.alone = not (exchange.hidden and exchange.answers)
+    return stop
+
+
+def _is_request(data: bytearray, start: int) -> bool:
+    """Whether an API key and a version begin here: both are below 256."""
+    return data[start] == 0 and data[start + 2] == 0
+
+
+def _leave_raw(session: Session, exchange: Exchange) -> None:
+    """The client goes on with requests: no token is answered any more.
+
+    Of an exchange whose end can be seen, and was not, nothing is believed.
+    """
+    session.in_flight.clear()
+    exchange.raw = False
+    session.follow(exchange if exchange.hidden else None)
+
+
+def _look_for_end(session: Session, exchange: Exchange, data: bytearray, position: int, end: int) -> None:
+    """Believe in a hidden exchange's success at the first request that a broker takes only after it."""
+    start = position + LENGTH_BYTES
+    if exchange.answers and end - start >= _API_KEY.size:
+        (api_key,) = _API_KEY.unpack_from(data, start)
+        if api_key not in _SHOWS_NOTHING:
+            succeeded(session, exchange)
+
+
+def _refuse(session: Session, length: int) -> None:
+    if length < 0:
+        session.violate(CloseReason.REQUEST_MALFORMED, f"a SASL token of {length} bytes")
+    else:
+        detail = f"a SASL token of {length} bytes, limit {TOKEN_BYTES_MAX} (sasl.server.max.receive.size)"
+        session.violate(CloseReason.REQUEST_TOO_LARGE, detail)
