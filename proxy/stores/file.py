@@ -109,14 +109,16 @@ def read_quota_file(path: Path | None) -> QuotaTable:
     return QuotaTable() if path is None else _read(path).table
 
 
-def rewrite(path: Path, changes: Changes) -> Found:
+def rewrite(path: Path, changes: Changes, *, shadow: bool = False) -> Found:
     """Make the changes in the quota file, durably; return what is in it then. Blocks. Raises StoreError.
+
+    They are changes of its enforced entries, or of its shadow entries.
 
     Nothing is written if they are made already. A text that somebody else writes meanwhile is not lost: the
     changes are then made to that one.
     """
     for _try in range(TRIES):
-        found = _rewrite(path, changes)
+        found = _rewrite(path, changes, shadow=shadow)
         if found is not None:
             return found
     raise StoreError(f"{path}: somebody else keeps writing the quota file: try again")
@@ -132,7 +134,7 @@ def _read(path: Path) -> Found:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _rewrite(path: Path, changes: Changes) -> Found | None:
+def _rewrite(path: Path, changes: Changes, *, shadow: bool) -> Found | None:
     """Try once; None if the file has changed meanwhile."""
     if path.is_symlink():
         raise StoreError(
@@ -142,13 +144,13 @@ def _rewrite(path: Path, changes: Changes) -> Found | None:
     try:
         before = path.read_bytes()
         stored = parse(before.decode("utf-8"))
-        after = edited(before.decode("utf-8"), changes).encode("utf-8")
+        after = edited(before.decode("utf-8"), changes, shadow=shadow).encode("utf-8")
         table = parse(after.decode("utf-8"))
     except OSError as error:
         raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
     except (QuotaFileError, UnicodeError) as error:
         raise StoreError(f"{path}: not altered, correct it first: {error}") from None
-    if table != stored.altered(changes):
+    if table != stored.altered(changes, shadow=shadow):
         raise StoreError(f"{path}: cannot be altered without other changes: edit it by hand")
     if table == stored:
         return Found(stored, seen)
