@@ -20,6 +20,7 @@ from proxy.config_error import ConfigError as ConfigError
 from proxy.connection_gate import ConnectionRules, connection_rules
 from proxy.credentials import Credentials, credentials_of
 from proxy.principals import broker_principals, parse_principals
+from proxy.rules.identity import IdentityRules, identity_rules
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 BROKER_PORTS = 100
@@ -262,6 +263,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The principals that fetch as replicas."""
     credentials: Credentials | None
     """Of Weir's own connections to brokers."""
+    identity: IdentityRules
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
@@ -377,6 +379,7 @@ def _check(settings: Settings) -> Config:
         connections=connection_rules(settings),
         brokers=broker_principals(settings),
         credentials=credentials_of(settings),
+        identity=identity_rules(settings),
     )
 
 

@@ -22,6 +22,7 @@ from proxy.quota_book import QuotaBook
 from proxy.reasons import BY_PEERS, CloseReason
 from proxy.repeats import Repeats
 from proxy.rules.cluster_state import ClusterState
+from proxy.rules.identity import Identities
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plans import Plans
 from proxy.session.session import Session, SessionLimits
@@ -48,6 +49,7 @@ class Server:
             uplift=config.settings.uplift,
             cluster=ClusterState(config.settings.auto_creation == "strict"),
             manages_quotas=config.settings.quota_store != "broker",
+            identities=Identities(config.identity),
         )
         self._limits = SessionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,

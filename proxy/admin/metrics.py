@@ -13,7 +13,7 @@ from importlib.metadata import version
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
-from proxy.admin import connection_metrics, family, store_metrics
+from proxy.admin import authentication_metrics, connection_metrics, family, store_metrics
 from proxy.admin.entities import Entity, Pot, Reading, broker_label, read
 from proxy.admin.mutation_entities import MutationEntity, MutationReading, read_mutations
 from proxy.quota_book import QuotaBook
@@ -52,6 +52,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from _mutations(mutations)
     yield from _mutation_entities(mutations.shown)
     yield from connection_metrics.families(sources.server.gate.quotas)
+    yield from authentication_metrics.families(sources.server.counters)
 
 
 def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
