@@ -8,6 +8,8 @@ are.
 
 With `auto_creation = "strict"`, a client whose balance is negative is not allowed to create: the permission
 is taken out of its request, where the broker's version has it (v4, Kafka 0.11).
+
+With a shadow quota alone, topics are looked for and charged likewise, and nobody waits.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from protocol.error_codes import ErrorCode
 from protocol.heads import CLIENT_ID_OFFSET, client_id_end
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.rules import inquiries
-from proxy.rules.errand import Errand, whole_request
+from proxy.rules.errand import Errand
 from proxy.rules.harmless_requests import Asked
 from proxy.rules.inquiries import NAMES_WITHOUT_CREATION, Asking, Topics, broker_versions, found_in
 from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Wait
+from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.rewrite import edit_metadata
 from proxy.rules.uplift import forward
-from quotas import MutationBudget, MutationCharge
+from quotas import LateCharge, MutationPayers
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 """What a broker says of a topic that it is about to create: the former with KRaft, the latter before."""
@@ -46,16 +49,18 @@ def plan_metadata(plan: Plan) -> None:
         client_id = caller.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        budget = caller.quotas.mutations.budget(caller.user, client_id, caller.now_ms)
-        if budget is None:
+        payers = caller.quotas.mutation_payers(caller.user, client_id, caller.now_ms)
+        if payers is None:
             if unwatched is None:
                 caller.remember(plan, data, frame, client_id_end(data, frame, end), PASS)
             return pass_on(caller, data, frame, end, complete)
-        request = whole_request(codec_, data, frame, end, complete, flexible=flexible)
-        if request is None:
+        request = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
+        if isinstance(request, Wait):
             return WAIT
+        if request is None:
+            return pass_on(caller, data, frame, end, complete)
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
-            return Admission(errand=_watched(caller, plan, budget, request, asked))
+            return Admission(errand=_watched(caller, plan, payers, request, asked))
         caller.cluster.harmless_requests.add(asked, caller.now_ms)
         return pass_on(caller, data, frame, end, complete)
 
@@ -67,20 +72,20 @@ def _pass_on(_caller: Caller, _data: bytearray, _frame: int, _end: int, _complet
     return PASS
 
 
-def look_for_missed(caller: Caller, budget: MutationBudget, charge: MutationCharge) -> Asking[None]:
+def look_for_missed(caller: Caller, payers: MutationPayers, charge: LateCharge) -> Asking[None]:
     """Charge the topics that have come since this client has missed them."""
-    expected = caller.cluster.missing_topics.of(budget)
+    expected = caller.cluster.missing_topics.of(payers)
     if expected:
         there = yield from inquiries.told(caller, expected)
         _charge_arrived(caller, charge, expected, there)
 
 
-def _charge_arrived(caller: Caller, charge: MutationCharge, expected: list[str], there: Topics) -> None:
+def _charge_arrived(caller: Caller, charge: LateCharge, expected: list[str], there: Topics) -> None:
     missing_topics, now_ms = caller.cluster.missing_topics, caller.now_ms
     for name in expected:
         found = there.by_name.get(name)
         if found is not None and (missed := missing_topics.came(name)) is not None:
-            charge.admit(max(found.partitions - missed.paid, 0), now_ms)
+            charge.charge(max(found.partitions - missed.paid, 0), now_ms)
             caller.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
     missing_topics.did_not_come(expected, now_ms)
 
@@ -88,23 +93,23 @@ def _charge_arrived(caller: Caller, charge: MutationCharge, expected: list[str],
 def _watched(
     caller: Caller,
     plan: Plan,
-    budget: MutationBudget,
+    payers: MutationPayers,
     request: MetadataRequest,
     asked: Asked,
 ) -> Errand:
     """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
-    charge = budget.begin(strict=False)
-    yield from look_for_missed(caller, budget, charge)
-    answer = yield from _asked(caller, plan, budget, request)
+    charge = payers.begin_late()
+    yield from look_for_missed(caller, payers, charge)
+    answer = yield from _asked(caller, plan, payers, request)
     cluster, now_ms = caller.cluster, caller.now_ms
-    _charge_arrived(caller, charge, cluster.missing_topics.of(budget), found_in([answer]))
+    _charge_arrived(caller, charge, cluster.missing_topics.of(payers), found_in([answer]))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if missing and request.allow_auto_topic_creation:
         made = cluster.recent_topics
         unpaid = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
-        left_out = cluster.missing_topics.expect(unpaid, budget, now_ms)
+        left_out = cluster.missing_topics.expect(unpaid, payers, now_ms)
         if left_out:
-            charge.admit(left_out, now_ms)
+            charge.charge(left_out, now_ms)
     elif not missing and not any(
         cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics
     ):
@@ -118,10 +123,11 @@ def _watched(
 
 
 def _asked(
-    caller: Caller, plan: Plan, budget: MutationBudget, request: MetadataRequest
+    caller: Caller, plan: Plan, payers: MutationPayers, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
     """Forward the request, without the permission to create if the client has no tokens for that."""
-    if caller.cluster.strict_auto_creation and budget.tokens(caller.now_ms) < 0:
+    budget, strict = payers.enforced, caller.cluster.strict_auto_creation
+    if strict and budget is not None and budget.tokens(caller.now_ms) < 0:
         spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA)
         if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:
             request.allow_auto_topic_creation = False

@@ -292,8 +292,8 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         """None. If it had come by being asked for, that is still to be paid for."""
         missed = self.caller.cluster.missing_topics.came(topic.name or "")
         if missed is not None:
-            charge = missed.payer.begin(strict=False)
-            charge.admit(max(topic.cost, topic.late_cost) - missed.paid, self.caller.now_ms)
+            charge = missed.payer.begin_late()
+            charge.charge(max(topic.cost, topic.late_cost) - missed.paid, self.caller.now_ms)
             charge.finish(self.caller.now_ms)
         return 0, topic.topic_id
 

@@ -24,7 +24,7 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_session
 
 if TYPE_CHECKING:
-    from quotas import MutationBudget
+    from quotas import MutationPayers
 
 BURST: Final = 10
 SIZE: Final = 3
@@ -67,9 +67,9 @@ class Cluster:
         return budget.tokens(self.controller.now_ms)
 
 
-def budget() -> MutationBudget:
+def payers() -> MutationPayers:
     table = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0})
-    found = BrokerQuotas.create(table).mutations.budget("ANONYMOUS", "app", 0)
+    found = BrokerQuotas.create(table).mutation_payers("ANONYMOUS", "app", 0)
     assert found is not None
     return found
 
@@ -271,7 +271,7 @@ def test_a_client_with_tokens_may_create_under_strict_too() -> None:
 
 def test_a_payer_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_topics, "EXPECTED_MAX_EACH", 3)
-    expected, payer, other = MissingTopics(), budget(), budget()
+    expected, payer, other = MissingTopics(), payers(), payers()
     assert expected.expect(["a", "b"], payer, 0) == 0
     assert expected.expect(["b", "c", "d", "e"], payer, 10) == 2
     assert expected.expect(["f"], other, 10) == 0
@@ -280,13 +280,13 @@ def test_a_payer_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_of_all_together_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_topics, "EXPECTED_MAX", 2)
-    expected, payer = MissingTopics(), budget()
+    expected, payer = MissingTopics(), payers()
     assert expected.expect(["a", "b", "c"], payer, 0) == 0
     assert expected.of(payer) == ["b", "c"]
 
 
 def test_whoever_asks_when_the_first_has_given_up_pays() -> None:
-    expected, first, second = MissingTopics(), budget(), budget()
+    expected, first, second = MissingTopics(), payers(), payers()
     expected.expect(["a"], first, 0)
     expected.expect(["a"], second, EXPECTED_MS - 1)
     assert expected.of(first) == ["a"]
