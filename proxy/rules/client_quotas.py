@@ -1,7 +1,8 @@
 """DescribeClientQuotas and AlterClientQuotas, answered in the broker's place (KIP-546), whatever it speaks.
 
-Only admins are answered; Kafka's tools then work as they do with a broker. Where the brokers themselves store
-the quotas (quota_store = broker), both pass through, and Weir looks again after an alteration.
+Only admins are answered, and only while the broker answers them too; Kafka's tools then work as they do with
+a broker. Where the brokers themselves store the quotas (quota_store = broker), both pass through, and Weir
+looks again after an alteration.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from protocol.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     Message,
+    MetadataRequest,
+    MetadataResponse,
 )
 from proxy.reasons import CloseReason
 from proxy.rules.client_quotas_alterations import read_alterations, refused_all
 from proxy.rules.client_quotas_entities import Refused
 from proxy.rules.client_quotas_filters import Filter, described, read_filter
 from proxy.rules.deferred import Deferred
-from proxy.rules.errand import response_frame, whole_request
+from proxy.rules.errand import Errand, ask, response_frame, whole_request
 from proxy.rules.plan import WAIT, Admission, Caller, Plan, Splice, Wait
 from quotas import QuotaTable
 
@@ -59,6 +62,8 @@ def plan_describe(plan: Plan) -> None:
             wanted = read_filter(request)
         except Refused as refused:
             return Admission(reply=framed(_not_described(refused)))
+        if not _vouched(caller):
+            return Admission(errand=_be_vouched_for(caller), again=True)
         if len(table) <= AT_ONCE_MAX:
             return Admission(reply=_description(framed, table, wanted))
         deferred = Deferred()
@@ -91,6 +96,8 @@ def plan_alter(plan: Plan) -> None:
         alterations = read_alterations(request)
         if request.validate_only or not alterations.changes:
             return Admission(reply=framed(alterations.response()))
+        if not _vouched(caller):
+            return Admission(errand=_be_vouched_for(caller), again=True)
         deferred = Deferred()
 
         def done(reason: str | None) -> None:
@@ -121,6 +128,23 @@ def _too_large(caller: Caller, data: bytearray, frame: int) -> bool:
     detail = f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
     caller.violate(CloseReason.REQUEST_TOO_LARGE, detail)
     return True
+
+
+def _be_vouched_for(caller: Caller) -> Errand:
+    """Ask the broker for the metadata of no topic.
+
+    It closes connections whose clients have not authenticated, or not again in time (KIP-368), and what Weir
+    answers by itself must not be a way around that.
+    """
+    yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)
+    caller.vouched = True
+    return None
+
+
+def _vouched(caller: Caller) -> bool:
+    """Whether the broker has answered for this very request."""
+    vouched, caller.vouched = caller.vouched, False
+    return vouched
 
 
 def _check_allowed(denial: str | None) -> None:

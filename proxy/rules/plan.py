@@ -99,6 +99,9 @@ class Caller(Protocol):
     def peer(self) -> str:
         """The client's address, for people."""
 
+    vouched: bool
+    """The broker has just answered this client; set by an errand for the request that is judged again."""
+
     @property
     def management(self) -> Management:
         """Who may see and change the quotas, and how that is done."""

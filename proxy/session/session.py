@@ -132,6 +132,7 @@ class Session:
         "to_client",
         "user",
         "violation",
+        "vouched",
     )
 
     def __init__(
@@ -164,6 +165,8 @@ class Session:
         """Whether it may be exempt as a replica."""
         self.peer = peer
         self.management = management or Unmanaged()
+        self.vouched = False
+        """The broker has just answered this client, for a reply of Weir's own that is to depend on that."""
         self.on_wake: Callable[[], None] | None = None
         """Called when something has come to be sent though nothing was read."""
         self.to_broker: list[memoryview | bytes] = []

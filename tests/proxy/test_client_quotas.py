@@ -20,6 +20,8 @@ from protocol.messages import (
     ApiVersionsResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    MetadataRequest,
+    MetadataResponse,
 )
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
@@ -29,18 +31,29 @@ from proxy.rules.client_quotas_filters import described, read_filter
 from proxy.rules.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.entities import Prefix
-from tests.proxy.frames import body_of, framed, header, request, response, split, unknown_request
+from tests.proxy.frames import (
+    body_of,
+    framed,
+    header,
+    request,
+    response,
+    split,
+    unknown_request,
+    unknown_response,
+)
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from protocol.messages import Message
     from proxy.rules.management import Changes
     from proxy.session.session import Session
     from quotas.table import Quota
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Message")
 Parts = dict[str, str | None]
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
@@ -175,24 +188,39 @@ def results(answer: AlterClientQuotasResponse) -> list[tuple[Parts, int, str | N
     ]
 
 
+QUESTION: Final = MetadataRequest(topics=[])
+"""What Weir asks the broker, to see whether it answers this client."""
+
+
+def vouch(wire: Wire, correlation_id: int = 1) -> None:
+    """The broker is asked for nothing, and answers."""
+    assert bytes(wire.to_broker) == request(QUESTION, 1, correlation_id)
+    wire.to_broker.clear()
+    wire.feed(0, broker=response(MetadataResponse(), 1, correlation_id))
+
+
+def answer_of(session: Session, message: Message, version: int, kind: type[M]) -> M:
+    """What the session answers, with or without asking the broker."""
+    wire = Wire(session)
+    wire.feed(0, client=request(message, version))
+    if wire.to_broker:
+        vouch(wire)
+    assert not wire.to_broker
+    return body_of(bytes(wire.to_client), kind, version)
+
+
 def asked(
     session: Session, message: DescribeClientQuotasRequest, version: int = 1
 ) -> DescribeClientQuotasResponse:
     """What the session answers at once."""
-    wire = Wire(session)
-    wire.feed(0, client=request(message, version))
-    assert not wire.to_broker
-    return body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
+    return answer_of(session, message, version, DescribeClientQuotasResponse)
 
 
 def altered(
     session: Session, message: AlterClientQuotasRequest, version: int = 1
 ) -> AlterClientQuotasResponse:
     """What the session answers at once."""
-    wire = Wire(session)
-    wire.feed(0, client=request(message, version))
-    assert not wire.to_broker
-    return body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
+    return answer_of(session, message, version, AlterClientQuotasResponse)
 
 
 # Describe: who matches
@@ -341,6 +369,8 @@ def test_a_large_table_is_described_elsewhere_and_later_requests_wait() -> None:
     session = session_of(management)
     with Playbook(session=session) as play:
         play.client(request(describe(), 1, 1) + unknown_request(999, 0, 2))
+        play.to_broker(request(QUESTION, 1, 1))
+        play.broker(response(MetadataResponse(), 1, 1))
         play.silent()
         management.computing.pop()()
         play.at(1)
@@ -393,14 +423,14 @@ def test_the_reply_waits_for_the_store_and_later_requests_for_the_reply() -> Non
     with Playbook(session=session_of(management)) as play:
         message = alter(entry({"user": "alice"}, {"producer_byte_rate": 10.0}))
         play.client(unknown_request(999, 0, 1) + request(message, 1, 2) + unknown_request(999, 0, 3))
-        play.to_broker(unknown_request(999, 0, 1))
+        play.to_broker(unknown_request(999, 0, 1), request(QUESTION, 1, 2))
+        play.broker(unknown_response(1), response(MetadataResponse(), 1, 2))
+        play.to_client(unknown_response(1))
         management.waiting.pop()(None)
-        play.at(1).silent()
-        play.broker(response(ApiVersionsResponse(), 0, 1))
-        theirs, ours = split(bytes(play.wire.to_client))
+        play.at(1)
+        answer = body_of(bytes(play.wire.to_client), AlterClientQuotasResponse, 1)
         play.wire.to_client.clear()
-        assert theirs == response(ApiVersionsResponse(), 0, 1)
-        assert results(body_of(ours, AlterClientQuotasResponse, 1)) == [({"user": "alice"}, 0, None)]
+        assert results(answer) == [({"user": "alice"}, 0, None)]
         play.to_broker(unknown_request(999, 0, 3))
 
 
@@ -411,17 +441,14 @@ def test_a_store_that_fails_is_an_error_of_every_good_entry() -> None:
         entry({"user": "alice"}, {"producer_byte_rate": 10.0}), entry({}, {"producer_byte_rate": 1.0})
     )
     wire.feed(0, client=request(message, 1))
+    vouch(wire)
     management.waiting.pop()("the disk is full")
-    answer = body_of(bytes(wire.to_client) or _sent(wire), AlterClientQuotasResponse, 1)
+    wire.feed(1)
+    answer = body_of(b"".join(map(bytes, wire.session.to_client)), AlterClientQuotasResponse, 1)
     assert results(answer) == [
         ({"user": "alice"}, FAILED, "the disk is full"),
         ({}, INVALID, "Invalid empty client quota entity"),
     ]
-
-
-def _sent(wire: Wire) -> bytes:
-    wire.feed(1)
-    return b"".join(bytes(part) for part in wire.session.to_client)
 
 
 def test_validate_only_changes_nothing_and_says_what_is_wrong() -> None:
@@ -605,6 +632,25 @@ def test_what_a_session_asks_counts_for_who_it_is_then() -> None:
     assert asked(session, describe()).error_code == 0
     session.become("mallory")
     assert asked(session, describe()).error_code == NOT_ALLOWED
+
+
+def test_nothing_is_told_or_changed_before_the_broker_has_answered_and_each_time_anew() -> None:
+    """It closes connections that have not authenticated, or whose session has expired."""
+    management = Managed()
+    with Playbook(session=session_of(management)) as play:
+        for number in (1, 2):
+            play.client(request(describe(component("user", 0, "bob")), 1, number))
+            play.to_broker(request(QUESTION, 1, number))
+            play.broker(response(MetadataResponse(), 1, number))
+            play.to_client(response(DescribeClientQuotasResponse(entries=[]), 1, number))
+        for number in (3, 4):
+            play.client(request(alter(entry({"user": "a"}, {"producer_byte_rate": 1.0})), 1, number))
+            play.to_broker(request(QUESTION, 1, number))
+            assert len(management.asked) == number - 3
+            play.broker(response(MetadataResponse(), 1, number))
+            assert len(management.asked) == number - 2
+            assert play.wire.to_client
+            play.wire.to_client.clear()
 
 
 # What peers may send
