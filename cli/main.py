@@ -9,6 +9,7 @@ import click
 
 from cli.demo import demo
 from cli.exits import USAGE
+from cli.quotas import quotas
 from cli.run import run
 from cli.versions import versions
 
@@ -21,16 +22,18 @@ def weir() -> None:
 
 weir.add_command(run)
 weir.add_command(demo)
+weir.add_command(quotas)
 weir.add_command(versions)
 
 # `weir --help` cuts off first sentences that do not fit into 80 columns.
 run.short_help = "Run the proxy until SIGTERM or SIGINT."
 demo.short_help = "Run real clients through Weir, and compare their rates."
+quotas.short_help = "Show, explain, change and import quotas."
 versions.short_help = "Show what versions a broker speaks, and what Weir offers."
 
 
 def main() -> None:
-    """Run the command line; exit code 0: done, 1: failed, 2: usage or configuration."""
+    """Run the command line; exit codes are those of `cli.exits`."""
     try:
         sys.exit(weir(prog_name="weir", standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from threading import Lock, Timer
 from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
-from rich.status import Status
+from rich.text import Text
 
 SILENT_S: Final = 2.0
 
 
 class Progress:
-    """A line on stderr that says how far something is, until the `with` block ends."""
+    """A line on stderr that says what is being done, until the `with` block ends."""
 
-    def __init__(self, console: Console | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, text: str, console: Console | None = None, silent_s: float = SILENT_S) -> None:
         self._console = console or Console(stderr=True)
-        self._now_s = now_s
-        self._started_s = now_s()
-        self._line: Status | None = None
-        self._shown = ExitStack()
+        self._status = self._console.status(Text(text))
+        self._turn = Lock()
+        self._ended = False
+        self._timer = Timer(silent_s, self._begin)
+        self._timer.daemon = True
 
     def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._timer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._shown.close()
+        self._timer.cancel()
+        with self._turn:
+            self._ended = True
+            self._status.stop()
 
     def say(self, text: str) -> None:
-        """Show `text` from now on; before two seconds have gone, only remember to be late."""
-        if self._line is not None:
-            self._line.update(text)
-        elif self._console.is_terminal and self._now_s() - self._started_s >= SILENT_S:
-            self._line = self._shown.enter_context(self._console.status(text))
+        """Say this from now on."""
+        self._status.update(Text(text))
+
+    def _begin(self) -> None:
+        with self._turn:
+            if not self._ended:
+                self._status.start()

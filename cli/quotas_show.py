@@ -16,7 +16,7 @@ import msgspec
 from quotas import Entity, Prefix, QuotaKey, QuotaTable
 from quotas.entities import Default, Name
 
-ENFORCED: Final = "enforced"
+ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
 
 EntityJson: TypeAlias = dict[str, str | None]
@@ -31,7 +31,7 @@ class Entry(msgspec.Struct):
 
     entity: EntityJson
     mode: str
-    """enforced or shadow."""
+    """enforce or shadow, as in the quota file."""
     quotas: dict[str, int | float]
 
 

@@ -82,7 +82,7 @@ def test_entities_that_cannot_be(arguments: str, words: str) -> None:
         ("1.5GiB", 1_610_612_736),
         ("1.5 MB", 1_500_000),
         (".5M", 500_000),
-        ("1.1M", 1_100_000),
+        ("1.001K", 1001),
     ],
 )
 def test_byte_rates(written: str, rate: float) -> None:

@@ -1,0 +1,86 @@
+"""Reading the quotas that brokers store themselves, for `weir quotas import broker` (KIP-546). Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from protocol.error_codes import ErrorCode
+from protocol.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from protocol.values import schema_of
+from proxy.addresses import Address
+from proxy.cluster.access import Access
+from proxy.cluster.broker_versions import ask_versions
+from proxy.cluster.connection import QuestionError
+from proxy.cluster.question import ask
+from proxy.config import Config
+from quotas import DEFAULT, Entity
+from quotas.entities import Name
+from quotas.imported import Imported
+
+VERSION: Final = 0
+"""Every broker from 2.6 on has it."""
+API_KEY: Final = schema_of(DescribeClientQuotasRequest).api_key
+EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
+KINDS: Final = ("user", "client-id", "ip")
+"""Kafka's entity types."""
+
+
+async def read(config: Config, found: Imported) -> Address:
+    """Read all quotas from the first upstream broker that answers; return which. Raises QuestionError."""
+    failures: list[QuestionError] = []
+    for address in config.upstream:
+        try:
+            answer = await _describe(config, address)
+        except QuestionError as error:
+            failures.append(error)
+        else:
+            for entry in answer.entries or []:
+                _take(entry, found)
+            return address
+    raise failures[0]
+
+
+async def _describe(config: Config, address: Address) -> DescribeClientQuotasResponse:
+    timeout_s, access = config.settings.connect_timeout_s, Access.of(config)
+    if API_KEY not in await ask_versions(address, timeout_s, access):
+        raise _UnfitError(
+            address, "brokers before 2.6 do not tell their quotas: use `weir quotas import zookeeper`"
+        )
+    answer = await ask(address, EVERYTHING, DescribeClientQuotasResponse, VERSION, timeout_s, access)
+    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise _UnfitError(address, "Weir's user may not see quotas: allow it DESCRIBE_CONFIGS on the cluster")
+    if answer.error_code != ErrorCode.NONE:
+        raise _UnfitError(address, f"it answers DescribeClientQuotas with error {answer.error_code}")
+    return answer
+
+
+class _UnfitError(QuestionError):
+    """A broker that answers, but not with quotas."""
+
+    def __init__(self, address: Address, text: str) -> None:
+        super().__init__(f"{address}: {text}", reachable=True, foreign=False)
+
+
+def _take(entry: DescribeClientQuotasResponse.EntryData, found: Imported) -> None:
+    wire = {part.entity_type: part.entity_name for part in entry.entity}
+    where = ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in wire.items())
+    foreign = [kind for kind in wire if kind not in KINDS]
+    if foreign:
+        found.skip(where, None, f"Weir has no quotas of entity type {foreign[0]}")
+        return
+    user, client_id, ip = (_name(wire, kind) for kind in KINDS)
+    try:
+        entity = Entity(user, client_id, ip)
+    except ValueError as error:
+        found.skip(where, None, str(error))
+    else:
+        for value in entry.values:
+            found.take(where, entity, value.key, value.value)
+
+
+def _name(wire: Mapping[str, str | None], kind: str) -> Name | None:
+    if kind not in wire:
+        return None
+    name = wire[kind]
+    return DEFAULT if name is None else name

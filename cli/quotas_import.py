@@ -1,0 +1,317 @@
+"""`weir quotas import`: quotas of ZooKeeper or of brokers become a quota file, or go into Weir's store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import click
+import msgspec
+import trio
+
+from cli.exits import DONE, INCOMPLETE, CommandError
+from cli.progress import Progress
+from cli.quotas_change import Outcome, change, show
+from cli.quotas_show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
+from cli.quotas_source import Source, config_option, json_option, open_source, quotas_option
+from cli.quotas_zookeeper_dump import Dump, DumpError
+from cli.quotas_zookeeper_live import Place, ZooKeeperError
+from cli.quotas_zookeeper_live import read as read_zookeeper
+from proxy import config
+from proxy.cluster.connection import QuestionError
+from quotas import QuotaTable, render
+from quotas.imported import Imported, Skipped
+from quotas.zookeeper_layout import ZooKeeperQuotas
+
+F = TypeVar("F", bound=Callable[..., object])
+
+LINES_SHOWN: Final = 50
+"""Of what was skipped, on stderr; the file and --json have all."""
+
+
+class SkippedEntry(msgspec.Struct):
+    """What was not imported, in JSON."""
+
+    where: str
+    key: str | None
+    reason: str
+
+
+class Report(msgspec.Struct):
+    """What `--json` prints."""
+
+    origin: str
+    quotas: list[Entry]
+    skipped: list[SkippedEntry]
+    nodes: int | None
+    """Read from ZooKeeper; null for brokers."""
+    credentials: int | None
+    """SCRAM credentials that stood in these nodes."""
+    output: str | None
+    """The file of --output."""
+    dry_run: bool
+    changes: list[ChangeEntry] | None
+    """Of the store, with --apply."""
+
+
+class Target(NamedTuple):
+    """Where imported quotas go."""
+
+    output: Path | None
+    force: bool
+    apply: bool
+    dry_run: bool
+    shadow: bool
+    as_json: bool
+    quotas: Path | None
+    config: Path | None
+
+    def check(self) -> None:
+        """Raises CommandError, before anything is read."""
+        if self.output is not None and self.apply:
+            raise click.UsageError("either --output or --apply")
+        if self.dry_run and not self.apply:
+            raise click.UsageError("--dry-run goes with --apply: without it nothing is changed")
+        if self.quotas is not None and not self.apply:
+            raise click.UsageError("--quotas goes with --apply; --output writes a new file")
+        if self.output is not None and self.output.exists() and not self.force:
+            raise CommandError(f"{self.output} exists already: choose another, or --force to replace it")
+
+    def source(self) -> Source | None:
+        """The store that quotas are applied to. Raises CommandError."""
+        return open_source(self.quotas, self.config) if self.apply else None
+
+
+def target_options(command: F) -> F:
+    """Give a command the options that say where imported quotas go, as argument `target`."""
+
+    @wraps(command)
+    def with_target(
+        *,
+        output: Path | None,
+        force: bool,
+        apply: bool,
+        dry_run: bool,
+        shadow: bool,
+        as_json: bool,
+        quotas: Path | None,
+        config_file: Path | None,
+        **others: object,
+    ) -> object:
+        target = Target(output, force, apply, dry_run, shadow, as_json, quotas, config_file)
+        target.check()
+        return command(target=target, **others)
+
+    for option in reversed(_TARGET_OPTIONS):
+        option(with_target)
+    return with_target  # type: ignore[return-value]  # the same command, with other parameters
+
+
+_TARGET_OPTIONS: Final = (
+    click.option(
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write a quota file. [default: to stdout]",
+    ),
+    click.option("--force", is_flag=True, help="Replace the file of --output."),
+    click.option(
+        "--apply", is_flag=True, help="Set them where --config or --quotas says; other quotas stay."
+    ),
+    click.option("--dry-run", is_flag=True, help="With --apply: show what would change; change nothing."),
+    click.option("--shadow", is_flag=True, help="Import all as shadow entries: counted, nothing is delayed."),
+    quotas_option,
+    config_option,
+    json_option,
+)
+
+
+@click.group(
+    "import",
+    epilog="""\b
+Examples:
+  weir quotas import zookeeper --zookeeper zk-1:2181/kafka --output quotas.toml
+  weir quotas import broker --upstream kafka-1:9092 --output quotas.toml
+""",
+)
+def import_() -> None:
+    """Import quotas from ZooKeeper or from brokers, which are only read.
+
+    They become a quota file (on stdout, or --output), or go into Weir's own (--apply). What is left out, and
+    why, is listed on stderr, in the file and by --json; the exit code is 3 then.
+    """
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  weir quotas import zookeeper --zookeeper zk-1:2181,zk-2:2181/kafka --output quotas.toml
+  weir quotas import zookeeper --zookeeper zk-1:2181 --zookeeper-digest digest.txt --config weir.toml --apply
+  weir quotas import zookeeper --dump /backup/zookeeper/kafka --json
+
+\b
+A dump directory has, for the znode /config/users/alice, one of
+  DIR/config/users/alice            a file with what it holds
+  DIR/config/users/alice.json       the same, if all files of the dump are called so
+  DIR/config/users/alice/_znode     (or .../data) for one with children, which stand beside it
+""",
+)
+@click.option(
+    "--zookeeper",
+    "connect",
+    metavar="HOST:PORT[,...][/CHROOT]",
+    help="A running ZooKeeper, as in Kafka's zookeeper.connect.",
+)
+@click.option(
+    "--dump", metavar="DIR", type=click.Path(path_type=Path), help="A dump of its nodes; needs no ZooKeeper."
+)
+@click.option(
+    "--zookeeper-digest",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with USER:PASSWORD of ZooKeeper's digest scheme, where its ACLs want one.",
+)
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="How long connecting, and each answer, may take.",
+)
+@target_options
+def zookeeper(
+    target: Target, connect: str | None, dump: Path | None, zookeeper_digest: Path | None, timeout_s: float
+) -> None:
+    """Import what brokers up to 3.9 keep in ZooKeeper: quotas of users, client-ids and IPs."""
+    if (connect is None) == (dump is None):
+        raise click.UsageError("either --zookeeper or --dump says where the nodes are")
+    source = target.source()
+    found = ZooKeeperQuotas()
+    try:
+        if dump is not None:
+            Dump(dump).read(found)
+        elif connect is not None:
+            place = Place(connect, _digest(zookeeper_digest), timeout_s)
+            with Progress(f"connecting to {clean(connect)}") as progress:
+                read_zookeeper(place, found, progress.say)
+    except (DumpError, ZooKeeperError) as error:
+        raise CommandError(clean(error)) from None
+    origin = f"ZooKeeper at {connect}" if connect is not None else str(dump)
+    _deliver(found, origin, target, source)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  weir quotas import broker --upstream kafka-1:9092 --output quotas.toml
+  weir quotas import broker --config weir.toml --apply --dry-run
+""",
+)
+@click.option(
+    "--upstream",
+    metavar="HOST:PORT",
+    help="A broker to ask. [default: those of --config, as Weir's own user]",
+)
+@target_options
+def broker(target: Target, upstream: str | None) -> None:
+    """Import the quotas that brokers from 2.6 on store themselves (DescribeClientQuotas)."""
+    source = target.source()
+    found = Imported()
+    try:
+        loaded = config.load(target.config, {"upstream": upstream})
+        with Progress("asking for the brokers' quotas"):
+            address = trio.run(_read_broker, loaded, found)
+    except (config.ConfigError, QuestionError) as error:
+        raise CommandError(clean(error)) from None
+    _deliver(found, f"broker {address}", target, source)
+
+
+import_.add_command(zookeeper)
+import_.add_command(broker)
+
+
+async def _read_broker(loaded: config.Config, found: Imported) -> str:
+    from cli.quotas_broker import read  # message types are made when they are first needed
+
+    return str(await read(loaded, found))
+
+
+def _digest(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        text = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise CommandError(f"--zookeeper-digest {file}: cannot read it: {reason}") from None
+    if ":" not in text or "\n" in text:
+        raise CommandError(f"--zookeeper-digest {file}: must hold USER:PASSWORD, and nothing else")
+    return text
+
+
+def _deliver(found: Imported, origin: str, target: Target, source: Source | None) -> None:
+    """Bring what was found to where it shall go, tell about it, and end."""
+    table = found.table.in_shadow() if target.shadow else found.table
+    outcome = _apply(table, target, source) if source is not None else None
+    if target.output is not None:
+        _write(target.output, quota_file(table, found.skipped, origin), force=target.force)
+    if target.as_json:
+        echo_json(_report(found, table, origin, target, outcome))
+    elif source is not None and outcome is not None:
+        show(source, outcome)
+    elif target.output is None:
+        click.echo(quota_file(table, found.skipped, origin), nl=False)
+    for line in _summary(found, origin):
+        click.echo(line, err=True)
+    if target.output is not None:
+        click.echo(f"written to {target.output}", err=True)
+    sys.exit(INCOMPLETE if found.skipped else DONE)
+
+
+def _apply(table: QuotaTable, target: Target, source: Source) -> Outcome:
+    wanted = table.shadow if target.shadow else table.values
+    return change(source, source.load(), wanted, shadow=target.shadow, dry_run=target.dry_run)
+
+
+def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
+    """A quota file that says where it comes from, and what is not in it."""
+    lines = [f"# Imported by `weir quotas import` from {clean(origin)}."]
+    lines += [f"# Left out: {clean(one)}" for one in skipped]
+    return "".join(f"{line}\n" for line in lines) + "\n" + render(table)
+
+
+def _write(file: Path, text: str, *, force: bool) -> None:
+    try:
+        with file.open("w" if force else "x", encoding="utf-8") as opened:
+            opened.write(text)
+    except OSError as error:
+        raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
+
+
+def _report(
+    found: Imported, table: QuotaTable, origin: str, target: Target, outcome: Outcome | None
+) -> Report:
+    return Report(
+        origin,
+        list(entries(table)),
+        [SkippedEntry(*one) for one in found.skipped],
+        found.nodes if isinstance(found, ZooKeeperQuotas) else None,
+        found.credentials if isinstance(found, ZooKeeperQuotas) else None,
+        str(target.output) if target.output is not None else None,
+        target.dry_run,
+        [change_entry(one) for one in outcome.changes] if outcome is not None else None,
+    )
+
+
+def _summary(found: Imported, origin: str) -> Iterator[str]:
+    skipped = found.skipped
+    yield from (f"skipped {clean(one)}" for one in skipped[:LINES_SHOWN])
+    if len(skipped) > LINES_SHOWN:
+        yield f"skipped {len(skipped) - LINES_SHOWN} more: --json has all of them"
+    entities = len({entity for entity, _key in found.values})
+    read = f"{found.nodes} nodes read, " if isinstance(found, ZooKeeperQuotas) else ""
+    yield f"{clean(origin)}: {read}{len(found.values)} quotas of {entities} entities, {len(skipped)} skipped"
+    if isinstance(found, ZooKeeperQuotas) and found.credentials:
+        yield f"{found.credentials} SCRAM credentials are no quotas, and were left alone"

@@ -1,0 +1,175 @@
+"""Which quotas the `weir quotas` commands are about: a quota file, or wherever a configuration keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import unified_diff
+from functools import partial, wraps
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+import click
+import trio
+
+from cli.exits import CommandError
+from cli.progress import Progress
+from cli.quotas_show import clean
+from proxy import config
+from proxy.stores.choose import choose
+from proxy.stores.file import read_quota_file, rewrite
+from proxy.stores.store import QuotaStore, StoreError
+from proxy.stores.topic import TopicStore
+from quotas import QuotaFileError, QuotaTable
+from quotas.quota_edit import edited
+from quotas.table import Quota
+
+F = TypeVar("F", bound=Callable[..., object])
+
+quotas_option: Final = click.option(
+    "--quotas", metavar="FILE", type=click.Path(path_type=Path), help="A quota file."
+)
+config_option: Final = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Weir's configuration: the quotas that it names, wherever they are kept.",
+)
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+class Source(Protocol):
+    """A place where quotas are kept."""
+
+    @property
+    def name(self) -> str:
+        """Such as `quotas.toml`."""
+
+    @property
+    def takes_effect(self) -> str:
+        """When a running Weir follows a change."""
+
+    def load(self) -> QuotaTable:
+        """Return all quotas. Raises CommandError."""
+
+    def alter(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> None:
+        """Set these values, None to remove one; of the shadow entries or of the enforced ones. Raises
+        CommandError.
+        """
+
+    def diff(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> str:
+        """Return what `alter` would change in a text; "" where there is none. Raises CommandError."""
+
+
+def source_options(command: F) -> F:
+    """Give a command the options that say which quotas, and their `Source` as argument `source`."""
+
+    @wraps(command)
+    def with_source(*, quotas: Path | None, config_file: Path | None, **others: object) -> object:
+        return command(source=open_source(quotas, config_file), **others)
+
+    return quotas_option(config_option(with_source))  # type: ignore[return-value]  # with other parameters
+
+
+def open_source(quotas: Path | None, config_file: Path | None) -> Source:
+    """The place of the quotas. Raises CommandError, click.UsageError."""
+    if config_file is None:
+        if quotas is None:
+            raise click.UsageError("which quotas? give --quotas FILE, or --config weir.toml")
+        return FileSource(quotas)
+    with _one_line():
+        loaded = config.load(config_file, {"quotas": str(quotas) if quotas is not None else None})
+        if loaded.settings.quota_store != "file":
+            if quotas is not None:
+                raise click.UsageError(
+                    f"either --quotas or --config: its quota_store is {loaded.settings.quota_store}"
+                )
+            return StoreSource(choose(loaded).store, loaded)
+        if loaded.quota_file is None:
+            raise CommandError(f"{config_file}: it names no quota file: set quotas, or give --quotas FILE")
+        return FileSource(loaded.quota_file)
+
+
+class FileSource:
+    """A quota file, changed as the server does it."""
+
+    takes_effect = "a running Weir follows it within a second"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        """The file."""
+        return clean(self._path)
+
+    def load(self) -> QuotaTable:
+        """Read it."""
+        with _one_line():
+            return read_quota_file(self._path)
+
+    def alter(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> None:
+        """Rewrite it in one step; what the operator wrote stays where it can."""
+        with _one_line():
+            rewrite(self._path, changes, shadow=shadow)
+
+    def diff(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> str:
+        """What a rewrite would change."""
+        with _one_line():
+            before = self._path.read_text("utf-8")
+            after = edited(before, changes, shadow=shadow)
+        was, becomes = (text.splitlines(keepends=True) for text in (before, after))
+        return "".join(unified_diff(was, becomes, self.name, self.name))
+
+
+class StoreSource:
+    """A store in the cluster: a topic, or the brokers themselves."""
+
+    def __init__(self, store: QuotaStore, loaded: config.Config) -> None:
+        self._store = store
+        self._where = loaded.settings.quota_topic if store.name == "topic" else loaded.settings.upstream
+
+    @property
+    def name(self) -> str:
+        """Such as `topic __weir_quotas`."""
+        return clean(f"{self._store.name} {self._where}")
+
+    @property
+    def takes_effect(self) -> str:
+        """When every Weir has it."""
+        if self._store.name == "topic":
+            return "each Weir that follows it has the change within a second"
+        return "brokers have the change at once, Weir with its next look at them"
+
+    def load(self) -> QuotaTable:
+        """Ask for all of it."""
+        with _one_line(), Progress(f"reading {self.name}"):
+            return trio.run(self._store.load)
+
+    def alter(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> None:
+        """Send the changes."""
+        with _one_line(), Progress(f"changing {self.name}"):
+            if not shadow:
+                trio.run(self._store.alter, changes)
+            elif isinstance(self._store, TopicStore):
+                trio.run(partial(self._store.alter, changes, shadow=True))
+            else:
+                raise CommandError(
+                    "brokers store no shadow entries: set quota_mode = shadow, or quota_store = file or topic"
+                )
+
+    def diff(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> str:  # noqa: ARG002  # no text
+        """There is no text."""
+        return ""
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """What may go wrong with a place becomes a CommandError."""
+    try:
+        yield
+    except (config.ConfigError, StoreError, QuotaFileError, UnicodeDecodeError) as error:
+        raise CommandError(clean(error)) from None
+    except OSError as error:
+        raise CommandError(clean(f"{error.filename}: {error.strerror}")) from None

@@ -1,0 +1,46 @@
+"""Progress is for terminals, and for what takes long."""
+
+from __future__ import annotations
+
+import io
+from threading import Event
+
+from rich.console import Console
+
+from cli.progress import Progress
+
+
+class Screen(io.StringIO):
+    """A terminal that tells when it has been written to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = Event()
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if "working" in text:
+            self.written.set()
+        return written
+
+
+def test_nothing_before_its_time() -> None:
+    screen = Screen()
+    with Progress("working", Console(file=screen, force_terminal=True), silent_s=3600) as progress:
+        progress.say("still working")
+    assert "working" not in screen.getvalue()
+
+
+def test_a_line_when_it_takes_long() -> None:
+    screen = Screen()
+    with Progress("working", Console(file=screen, force_terminal=True), silent_s=0) as progress:
+        assert screen.written.wait(30)
+        progress.say("42 nodes working")
+    assert "working" in screen.getvalue()
+
+
+def test_nothing_in_a_pipe() -> None:
+    screen = Screen()
+    with Progress("working", Console(file=screen), silent_s=0) as progress:
+        progress.say("still working")
+    assert screen.getvalue() == ""

@@ -1,0 +1,310 @@
+"""`weir quotas list`, `describe`, `set` and `delete`, on a quota file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.exits import DONE, FAILED, USAGE
+from cli.main import main, weir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """\
+# Ours.
+
+[[quota]]
+user = "alice"
+client_id = "app"
+producer_byte_rate = 500_000  # for now
+
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 2_097_152
+controller_mutation_rate = 0.5
+
+[[quota]]
+client_id_prefix = "etl-"
+mode = "shadow"
+consumer_byte_rate = 1_000
+"""
+
+LISTED = """\
+entity                     quota                     value    mode
+user alice, client-id app  producer_byte_rate        500000   enforce
+client-id <default>        producer_byte_rate        2097152  enforce
+client-id <default>        controller_mutation_rate  0.5      enforce
+client-id prefix etl-      consumer_byte_rate        1000     shadow
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "quotas.toml"
+    path.write_text(FILE)
+    return path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(weir, ["quotas", *arguments])
+
+
+def done(*arguments: str) -> str:
+    """What a command that succeeds prints on stdout."""
+    result = run(*arguments)
+    assert result.exit_code == DONE, result.output
+    return result.stdout
+
+
+def failed(exit_code: int, *arguments: str) -> str:
+    """The one line of a command that fails."""
+    result = run(*arguments)
+    assert result.exit_code == exit_code, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("weir: ")
+    return line.removeprefix("weir: ")
+
+
+def misused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line of a command whose usage is wrong."""
+    monkeypatch.setattr(sys, "argv", ["weir", "quotas", *arguments])
+    with pytest.raises(SystemExit) as exited:
+        main()
+    assert exited.value.code == USAGE
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert (out, line[:6]) == ("", "weir: ")
+    return str(line[6:])
+
+
+# list and describe
+
+
+def test_list(file: Path) -> None:
+    assert done("list", "--quotas", str(file)) == LISTED
+
+
+def test_list_as_json(file: Path) -> None:
+    assert json.loads(done("list", "--quotas", str(file), "--json")) == {
+        "source": str(file),
+        "quotas": [
+            {
+                "entity": {"user": "alice", "client_id": "app"},
+                "mode": "enforce",
+                "quotas": {"producer_byte_rate": 500000},
+            },
+            {
+                "entity": {"client_id": None},
+                "mode": "enforce",
+                "quotas": {"producer_byte_rate": 2097152, "controller_mutation_rate": 0.5},
+            },
+            {
+                "entity": {"client_id_prefix": "etl-"},
+                "mode": "shadow",
+                "quotas": {"consumer_byte_rate": 1000},
+            },
+        ],
+    }
+
+
+def test_list_of_the_file_that_a_configuration_names(file: Path) -> None:
+    config = file.with_name("weir.toml")
+    config.write_text('upstream = "kafka:9092"\nquotas = "quotas.toml"\n')
+    assert done("list", "--config", str(config)) == LISTED
+
+
+def test_list_of_nothing(file: Path) -> None:
+    file.write_text("")
+    result = run("list", "--quotas", str(file))
+    assert (result.exit_code, result.stdout) == (DONE, "")
+    assert result.stderr == f"no quotas in {file}\n"
+    assert json.loads(done("list", "--quotas", str(file), "--json")) == {"source": str(file), "quotas": []}
+
+
+def test_names_that_would_move_the_cursor_are_escaped(file: Path) -> None:
+    file.write_text('[[quota]]\nuser = "a\\u001b[2Jb\\nc"\nproducer_byte_rate = 1\n')
+    _, row = done("list", "--quotas", str(file)).splitlines()
+    assert row.startswith("user a\\x1b[2Jb\\nc  ")
+
+
+def test_describe(file: Path) -> None:
+    _, *rows = done("describe", "--quotas", str(file), "--default-client-id").splitlines()
+    assert [row.split()[2:4] for row in rows] == [
+        ["producer_byte_rate", "2097152"],
+        ["controller_mutation_rate", "0.5"],
+    ]
+    shown = json.loads(done("describe", "--quotas", str(file), "--client-id-prefix", "etl-", "--json"))
+    assert shown["quotas"] == [
+        {"entity": {"client_id_prefix": "etl-"}, "mode": "shadow", "quotas": {"consumer_byte_rate": 1000}}
+    ]
+
+
+def test_describe_of_an_entity_without_quotas(file: Path) -> None:
+    line = failed(FAILED, "describe", "--quotas", str(file), "--user", "alice")
+    assert line == f"user alice has no quota in {file}; what applies to a client: weir quotas explain"
+    result = run("describe", "--quotas", str(file), "--user", "alice", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["quotas"]) == (FAILED, [])
+
+
+# set
+
+
+def test_set_changes_what_it_must_and_nothing_else(file: Path) -> None:
+    result = run(
+        *("set", "--quotas", str(file), "--user", "alice", "--client-id", "app"),
+        *("producer_byte_rate=1MiB", "consumer_byte_rate=2M"),
+    )
+    assert result.exit_code == DONE, result.output
+    assert result.stdout == (
+        "user alice, client-id app: producer_byte_rate 500000 (488.3 KiB/s) -> 1048576 (1 MiB/s)\n"
+        "user alice, client-id app: consumer_byte_rate none -> 2000000 (1.907 MiB/s)\n"
+    )
+    assert result.stderr == f"changed {file}: a running Weir follows it within a second\n"
+    after = FILE.replace("500_000  # for now", "1048576  # for now\nconsumer_byte_rate = 2000000")
+    assert file.read_text() == after
+
+
+def test_set_of_what_is_set_already_writes_nothing(file: Path) -> None:
+    before = file.stat()
+    result = run("set", "--quotas", str(file), "--default-client-id", "producer_byte_rate=2MiB")
+    assert result.exit_code == DONE
+    assert result.stdout == "client-id <default>: producer_byte_rate 2097152 (2 MiB/s), unchanged\n"
+    assert result.stderr == f"nothing to change in {file}\n"
+    assert (file.stat().st_mtime_ns, file.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
+
+
+def test_a_shadow_entry_beside_an_enforced_one(file: Path) -> None:
+    options = ("--quotas", str(file), "--user", "alice", "--client-id", "app")
+    out = done("set", *options, "--shadow", "producer_byte_rate=100000")
+    assert out == "user alice, client-id app (shadow): producer_byte_rate none -> 100000 (97.66 KiB/s)\n"
+    entries = json.loads(done("describe", *options, "--json"))["quotas"]
+    assert [(entry["mode"], entry["quotas"]) for entry in entries] == [
+        ("enforce", {"producer_byte_rate": 500000}),
+        ("shadow", {"producer_byte_rate": 100000}),
+    ]
+    done("delete", *options, "--shadow")
+    assert file.read_text().rstrip() == FILE.rstrip()
+
+
+def test_a_dry_run_shows_the_diff_and_writes_nothing(file: Path) -> None:
+    options = ("set", "--quotas", str(file), "--default-client-id", "producer_byte_rate=1K", "--dry-run")
+    result = run(*options)
+    assert result.exit_code == DONE, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "client-id <default>: producer_byte_rate 2097152 (2 MiB/s) -> 1000"
+    assert "-producer_byte_rate = 2_097_152" in lines
+    assert "+producer_byte_rate = 1000" in lines
+    assert result.stderr == f"nothing was changed in {file}: --dry-run\n"
+    assert file.read_text() == FILE
+    report = json.loads(done(*options, "--json"))
+    assert report == {
+        "source": str(file),
+        "dry_run": True,
+        "changes": [
+            {
+                "entity": {"client_id": None},
+                "key": "producer_byte_rate",
+                "mode": "enforce",
+                "before": 2097152,
+                "after": 1000,
+            }
+        ],
+    }
+    assert file.read_text() == FILE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--user a producer_byte_rate=0", "producer_byte_rate of user a must be a finite number above 0"),
+        ("--user a producer_byte_rate=1.5", "it must be a whole number of bytes/s"),
+        ("--user a producer_byte_rat=1", "did you mean producer_byte_rate?"),
+        ("--user a request_percentage=50", "request_percentage of user a is not enforced yet"),
+        ("--user a connection_creation_rate=1", "connection_creation_rate cannot be set for users"),
+        ("--ip 10.0.0.1 producer_byte_rate=1", "producer_byte_rate cannot be set for an ip"),
+        ("--user <default> producer_byte_rate=1", "cannot be told from the default"),
+        ("producer_byte_rate=1", "an entity needs a user, a client-id, or both"),
+        ("--user a", "Missing argument 'KEY=VALUE...'"),
+    ],
+)
+def test_what_cannot_be_set(
+    file: Path,
+    arguments: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = misused(monkeypatch, capsys, "set", "--quotas", str(file), *arguments.split())
+    assert words in line
+    assert line.endswith("see weir quotas set --help")
+    assert file.read_text() == FILE
+
+
+# delete
+
+
+def test_delete_of_one_quota(file: Path) -> None:
+    options = ("--quotas", str(file), "--default-client-id", "controller_mutation_rate")
+    assert done("delete", *options) == "client-id <default>: controller_mutation_rate 0.5 -> none\n"
+    assert file.read_text() == FILE.replace("controller_mutation_rate = 0.5\n", "")
+
+
+def test_delete_of_an_entity(file: Path) -> None:
+    report = json.loads(done("delete", "--quotas", str(file), "--default-client-id", "--json"))
+    assert [(change["key"], change["after"]) for change in report["changes"]] == [
+        ("producer_byte_rate", None),
+        ("controller_mutation_rate", None),
+    ]
+    assert "<default>" not in file.read_text()
+    assert "# for now" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--user bob", "user bob has no quota in "),
+        ("--default-client-id consumer_byte_rate", "client-id <default> has no consumer_byte_rate in "),
+        ("--default-client-id --shadow", "client-id <default> has no shadow quota in "),
+    ],
+)
+def test_delete_of_nothing(file: Path, arguments: str, words: str) -> None:
+    assert words in failed(FAILED, "delete", "--quotas", str(file), *arguments.split())
+    assert file.read_text() == FILE
+
+
+# Files and configurations that cannot be used
+
+
+@pytest.mark.parametrize("command", [["list"], ["set", "--user", "a", "producer_byte_rate=1"]])
+def test_files_that_cannot_be_used(tmp_path: Path, command: list[str]) -> None:
+    missing, broken = tmp_path / "missing.toml", tmp_path / "broken.toml"
+    broken.write_text('[[quota]]\nuser = "a"\nproducer_byte_rat = 1\n')
+    assert "cannot read the quota file: No such file" in failed(USAGE, *command, "--quotas", str(missing))
+    line = failed(USAGE, *command, "--quotas", str(broken))
+    assert line.startswith(f"{broken}: [[quota]] entry 1 (line 3): unknown key")
+
+
+def test_configurations_that_cannot_be_used(tmp_path: Path) -> None:
+    config = tmp_path / "weir.toml"
+    config.write_text('upstream = "a:1"\n')
+    assert "it names no quota file" in failed(USAGE, "list", "--config", str(config))
+    config.write_text("upstreams = 1\n")
+    assert "did you mean upstream?" in failed(USAGE, "list", "--config", str(config))
+
+
+def test_neither_file_nor_configuration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert misused(monkeypatch, capsys, "list").startswith("which quotas? give --quotas FILE, or --config")
+
+
+@pytest.mark.parametrize("command", ["", "list", "describe", "set", "delete", "import"])
+def test_help_has_examples_that_are_shown_whole(command: str) -> None:
+    lines = CliRunner().invoke(weir, ["quotas", *command.split(), "--help"], terminal_width=100).output
+    assert f"weir quotas {command}".rstrip() in lines.partition("Examples:")[2]

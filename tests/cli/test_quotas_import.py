@@ -1,0 +1,217 @@
+"""`weir quotas import`, from a dump of znodes: where quotas go, what is told of the rest."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.exits import DONE, INCOMPLETE, USAGE
+from quotas import Entity, QuotaKey, QuotaTable, parse
+from tests.cli.test_quotas import done, failed, misused, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCRAM = '"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"'
+ALICE, ODD, APP = Entity("alice"), Entity("CN=a\nb", "app"), Entity(client_id="app")
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+TABLE = QuotaTable({(ALICE, PRODUCE): 1024.0, (ODD, FETCH): 5.0})
+
+
+def config(written: str) -> str:
+    return f'{{"version":1,"config":{{{written}}}}}'
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """Two quotas."""
+    clients = tmp_path / "dump/config/users/CN%3Da%0Ab/clients"
+    clients.mkdir(parents=True)
+    (tmp_path / "dump/config/users/alice").write_text(config(f'{SCRAM},"producer_byte_rate":"1024"'))
+    (clients / "app").write_text(config('"consumer_byte_rate":"5"'))
+    return tmp_path / "dump"
+
+
+@pytest.fixture
+def flawed(dump: Path) -> Path:
+    """Two quotas, and what cannot be imported."""
+    (dump / "config/users/bob").write_text(config(f'{SCRAM},"request_percentage":"50"'))
+    (dump / "config/users/carol").write_text("{")
+    return dump
+
+
+def imported(*arguments: object) -> tuple[int, str, str]:
+    result = run("import", "zookeeper", *map(str, arguments))
+    assert "stored_key" not in result.output
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_to_stdout(dump: Path) -> None:
+    exit_code, out, err = imported("--dump", dump)
+    assert exit_code == DONE
+    assert parse(out) == TABLE
+    assert out.startswith(f"# Imported by `weir quotas import` from {dump}.\n\n[[quota]]\n")
+    assert err == (
+        f"{dump}: 2 nodes read, 2 quotas of 2 entities, 0 skipped\n"
+        "1 SCRAM credentials are no quotas, and were left alone\n"
+    )
+
+
+def test_what_is_left_out_is_listed_and_the_exit_code_says_so(flawed: Path) -> None:
+    exit_code, out, err = imported("--dump", flawed)
+    assert exit_code == INCOMPLETE
+    assert parse(out) == TABLE
+    of_bob = "/config/users/bob: request_percentage: not enforced by Weir yet"
+    of_carol = "/config/users/carol: cannot be read: Input data was truncated"
+    assert f"\n# Left out: {of_bob}\n# Left out: {of_carol}\n\n" in out
+    assert err.splitlines() == [
+        f"skipped {of_bob}",
+        f"skipped {of_carol}",
+        f"{flawed}: 4 nodes read, 2 quotas of 2 entities, 2 skipped",
+        "2 SCRAM credentials are no quotas, and were left alone",
+    ]
+
+
+def test_as_json(flawed: Path) -> None:
+    exit_code, out, _err = imported("--dump", flawed, "--json")
+    assert exit_code == INCOMPLETE
+    assert json.loads(out) == {
+        "origin": str(flawed),
+        "quotas": [
+            {
+                "entity": {"user": "alice"},
+                "mode": "enforce",
+                "quotas": {"producer_byte_rate": 1024},
+            },
+            {
+                "entity": {"user": "CN=a\nb", "client_id": "app"},
+                "mode": "enforce",
+                "quotas": {"consumer_byte_rate": 5},
+            },
+        ],
+        "skipped": [
+            {
+                "where": "/config/users/bob",
+                "key": "request_percentage",
+                "reason": "not enforced by Weir yet",
+            },
+            {
+                "where": "/config/users/carol",
+                "key": None,
+                "reason": "cannot be read: Input data was truncated",
+            },
+        ],
+        "nodes": 4,
+        "credentials": 2,
+        "output": None,
+        "dry_run": False,
+        "changes": None,
+    }
+
+
+def test_to_a_file_which_is_not_replaced_unasked(dump: Path, tmp_path: Path) -> None:
+    output = tmp_path / "new.toml"
+    exit_code, out, err = imported("--dump", dump, "--output", output)
+    assert (exit_code, out) == (DONE, "")
+    assert parse(output.read_text()) == TABLE
+    assert err.splitlines()[-1] == f"written to {output}"
+    output.write_text("mine")
+    arguments = ("import", "zookeeper", "--dump", str(dump), "--output", str(output))
+    assert failed(USAGE, *arguments) == f"{output} exists already: choose another, or --force to replace it"
+    assert output.read_text() == "mine"
+    done(*arguments, "--force")
+    assert parse(output.read_text()) == TABLE
+
+
+def test_a_file_that_cannot_be_written(dump: Path, tmp_path: Path) -> None:
+    output = tmp_path / "missing" / "new.toml"
+    exit_code, _out, err = imported("--dump", dump, "--output", output)
+    assert (exit_code, err) == (USAGE, f"weir: {output}: cannot write it: No such file or directory\n")
+
+
+def test_all_as_shadow_entries(dump: Path) -> None:
+    _exit_code, out, _err = imported("--dump", dump, "--shadow")
+    assert parse(out) == TABLE.in_shadow()
+
+
+def test_applied_to_a_file_whose_other_quotas_stay(dump: Path, tmp_path: Path) -> None:
+    file = tmp_path / "quotas.toml"
+    file.write_text('# ours\n[[quota]]\nuser = "alice"\nproducer_byte_rate = 1\nconsumer_byte_rate = 2\n')
+    before = parse(file.read_text())
+    exit_code, out, err = imported("--dump", dump, "--apply", "--quotas", file, "--dry-run")
+    assert (exit_code, parse(file.read_text())) == (DONE, before)
+    assert out.splitlines()[:2] == [
+        "user alice: producer_byte_rate 1 -> 1024 (1 KiB/s)",
+        "user CN=a\\nb, client-id app: consumer_byte_rate none -> 5",
+    ]
+    assert "+producer_byte_rate = 1024" in out
+    exit_code, out, err = imported("--dump", dump, "--apply", "--quotas", file)
+    assert exit_code == DONE
+    assert err.splitlines()[0] == f"changed {file}: a running Weir follows it within a second"
+    assert file.read_text().startswith("# ours\n")
+    assert parse(file.read_text()) == before.altered(TABLE.values)
+    _exit_code, out, _err = imported("--dump", dump, "--apply", "--quotas", file, "--json")
+    assert [(one["before"], one["after"]) for one in json.loads(out)["changes"]] == [(1024, 1024), (5, 5)]
+
+
+def test_applied_where_a_configuration_says(dump: Path, tmp_path: Path) -> None:
+    (tmp_path / "quotas.toml").write_text("")
+    (tmp_path / "weir.toml").write_text('upstream = "a:1"\nquotas = "quotas.toml"\n')
+    exit_code, _out, _err = imported("--dump", dump, "--apply", "--config", tmp_path / "weir.toml")
+    assert exit_code == DONE
+    assert parse((tmp_path / "quotas.toml").read_text()) == TABLE
+
+
+def test_many_skipped_are_summed_on_stderr_and_listed_in_the_file(dump: Path) -> None:
+    for number in range(60):
+        (dump / f"config/users/u{number:02}").write_text("{")
+    _exit_code, out, err = imported("--dump", dump)
+    assert out.count("# Left out: ") == 60
+    assert err.count("skipped /config/users/") == 50
+    assert "skipped 10 more: " in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("zookeeper", "either --zookeeper or --dump says where the nodes are"),
+        ("zookeeper --dump a --zookeeper b:1", "either --zookeeper or --dump"),
+        ("zookeeper --dump a --output b --apply", "either --output or --apply"),
+        ("zookeeper --dump a --dry-run", "--dry-run goes with --apply"),
+        ("zookeeper --dump a --quotas b", "--quotas goes with --apply"),
+        ("zookeeper --dump a --apply", "which quotas? give --quotas FILE, or --config weir.toml"),
+        ("broker --output b --apply", "either --output or --apply"),
+    ],
+)
+def test_usage(
+    arguments: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in misused(monkeypatch, capsys, "import", *arguments.split())
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_where_there_is_nothing_to_read(tmp_path: Path) -> None:
+    assert "no dump of Kafka's nodes" in failed(USAGE, "import", "zookeeper", "--dump", str(tmp_path))
+    place = f"127.0.0.1:{closed_port()}"
+    zookeeper = ("import", "zookeeper", "--timeout-s", "0.2", "--zookeeper")
+    assert failed(USAGE, *zookeeper, place) == f"{place}: no answer within 0.2 s"
+    assert "must be HOST:PORT[/CHROOT]" in failed(USAGE, *zookeeper, "a:b")
+    assert "connection refused" in failed(USAGE, "import", "broker", "--upstream", place)
+    assert "no upstream" in failed(USAGE, "import", "broker")
+
+
+@pytest.mark.parametrize("content", ["", "weir", "a:b\nc:d"])
+def test_a_digest_file_without_a_digest(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "digest"
+    file.write_text(content)
+    command = ("import", "zookeeper", "--zookeeper", "127.0.0.1:1", "--zookeeper-digest", str(file))
+    assert failed(USAGE, *command) == f"--zookeeper-digest {file}: must hold USER:PASSWORD, and nothing else"
+    file.unlink()
+    assert "cannot read it: No such file" in failed(USAGE, *command)
