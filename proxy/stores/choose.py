@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
+
+import trio
 
 from proxy.config import Config
 from proxy.config_error import ConfigError
+from proxy.stores.broker import broker_store
 from proxy.stores.file import FileStore
+from proxy.stores.snapshot import LastKnown
 from proxy.stores.store import QuotaStore
+from proxy.stores.topic import topic_store
 from quotas import QuotaTable
 
 
@@ -20,8 +26,14 @@ class Chosen(NamedTuple):
 
 def choose(config: Config) -> Chosen:
     """Open the store and read it for the first time, before there is a Trio to run in. Raises ConfigError."""
-    kind = config.settings.quota_store
-    if kind != "file":
-        raise ConfigError(f'quota_store is "{kind}", which is not there yet: use "file"')
-    file = FileStore(config.quota_file)
-    return Chosen(file, file.start())
+    settings = config.settings
+    if settings.quota_store == "file":
+        file = FileStore(config.quota_file)
+        return Chosen(file, file.start())
+    if config.quota_file is not None:
+        raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
+    snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
+    store = LastKnown(
+        topic_store(config) if settings.quota_store == "topic" else broker_store(config), snapshot
+    )
+    return Chosen(store, trio.run(store.start))

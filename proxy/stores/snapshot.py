@@ -14,8 +14,9 @@ from pathlib import Path
 import structlog
 import trio
 
+from proxy.config_error import ConfigError
 from proxy.rules.management import Changes
-from proxy.stores.store import QuotaStore, StoreError
+from proxy.stores.store import QuotaStore, StoreError, UnfitError
 from quotas import QuotaFileError, QuotaTable, parse
 from quotas.quota_entry import Entry
 from quotas.quota_file import render_entries
@@ -49,6 +50,8 @@ class LastKnown:
         """
         try:
             table = await self._store.load()
+        except UnfitError as error:
+            raise ConfigError(f"quota_store = {self.name}: {error}") from None
         except StoreError as error:
             self._failure = error
             return await trio.to_thread.run_sync(self._last_known)

@@ -13,6 +13,10 @@ class StoreError(Exception):
     """The store cannot be read or written now; its text is one line that says why and what to do."""
 
 
+class UnfitError(StoreError):
+    """What is there cannot be such a store, now or later: a reason not to start."""
+
+
 class QuotaStore(Protocol):
     """Where quotas live. Its methods are awaited in Trio tasks; slow work is theirs to put into threads."""
 

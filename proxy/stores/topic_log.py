@@ -13,7 +13,7 @@ from confluent_kafka.admin._config import ConfigResource  # the types of both ar
 from confluent_kafka.cimpl import NewTopic
 
 from proxy.stores.log import Batch
-from proxy.stores.store import StoreError
+from proxy.stores.store import StoreError, UnfitError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -61,7 +61,7 @@ class TopicLog:
             found = _await(admin.describe_configs([resource], request_timeout=ADMIN_S))
             policy = str(found["cleanup.policy"].value)
         if "compact" not in policy:
-            raise StoreError(
+            raise UnfitError(
                 f"the topic {self._topic} has cleanup.policy={policy}, its quotas would be lost: "
                 "set it to compact"
             )
