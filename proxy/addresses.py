@@ -1,16 +1,18 @@
 """Which broker listens where: on its own address, and on Weir's.
 
-Clients must reach every broker through Weir, so each node id has a port of Weir's: FIRST + (node id - first
-node id). The book learns brokers from discovery and from the very responses that pass through; a broker it
-has not met gets its listener before the response that names it goes out. A node id outside the port range
-gets none: it is left out of responses, and said once.
+Clients must reach every broker through Weir. There are two ways to place brokers: each node id has a port of
+Weir's, FIRST + (node id - first node id), or all of them share one port and are told apart by the names that
+clients call them by (TLS's SNI). The book learns brokers from discovery and from the very responses that pass
+through; a broker it has not met gets its listener before the response that names it goes out. A node id
+outside the port range gets none: it is left out of responses, and said once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import structlog
 
@@ -29,13 +31,29 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Places(Protocol):
+    """Where brokers are placed on Weir's side."""
+
+    def port(self, node_id: int) -> int | None:
+        """Return the port of a node, None if it has none."""
+
+    def host(self, node_id: int, host: str) -> str:
+        """Return the host to tell clients for a node; `host` is where they have reached Weir."""
+
+    def outside(self, node_ids: list[int]) -> str | None:
+        """Say what to set if some of these node ids have no place; None if all have one."""
+
+
 @dataclass(frozen=True, slots=True)
 class PortRange:
-    """The ports that brokers are given: node `first_node_id` has port `first`, the next one the next port."""
+    """A port for each broker: node `first_node_id` has port `first`, the next one the next port."""
 
     first: int
     last: int
     first_node_id: int = 0
+
+    def __str__(self) -> str:
+        return f"ports {self.first}-{self.last}, node ids from {self.first_node_id}"
 
     def port(self, node_id: int) -> int | None:
         """Return the port of a node, None if it has none in this range."""
@@ -47,6 +65,55 @@ class PortRange:
         """The largest node id that has a port."""
         return self.first_node_id + self.last - self.first
 
+    def host(self, _node_id: int, host: str) -> str:
+        """Return the same host for every node."""
+        return host
+
+    def outside(self, node_ids: list[int]) -> str | None:
+        """Say what to set if some of these node ids have no port; None if all have one."""
+        strange = [node_id for node_id in sorted(node_ids) if self.port(node_id) is None]
+        if not strange:
+            return None
+        first, last = min(node_ids), max(node_ids)
+        return (
+            f"the cluster's node ids are {first} to {last}, but ports {self.first}-{self.last} "
+            f"serve node ids {self.first_node_id} to {self.last_node_id}: {_remedy(self, first, last)}"
+        )
+
+
+_BROKER_NAME: Final = re.compile(r"broker-(0|[1-9][0-9]{0,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNames:
+    """All brokers at one port: node 7 is called `broker-7.DOMAIN`."""
+
+    domain: str
+    """Lower case, without a dot at its end."""
+    at_port: int
+
+    def port(self, node_id: int) -> int | None:
+        """Return the one port; negative ids, which mean no broker, have none."""
+        return self.at_port if node_id >= 0 else None
+
+    def host(self, node_id: int, _host: str) -> str:
+        """Return the name of a node."""
+        return f"broker-{node_id}.{self.domain}"
+
+    def outside(self, _node_ids: list[int]) -> str | None:
+        """Every node id has a name."""
+        return None
+
+    def node_id(self, name: str | None) -> int | None:
+        """Return whom a client means by this name; None for `bootstrap.DOMAIN`, any other name, and none.
+
+        Clients that bootstrap at an IP address name nobody, others may know Weir by an older name: there
+        is nothing wrong with either, as the first answer tells them the right ones.
+        """
+        first, _, rest = (name or "").lower().rstrip(".").partition(".")
+        found = _BROKER_NAME.fullmatch(first) if rest == self.domain else None
+        return int(found[1]) if found else None
+
 
 OpenListener: TypeAlias = Callable[[int, int], None]
 """(node id, port): make the port accept connections from now on; raises OSError."""
@@ -55,8 +122,8 @@ OpenListener: TypeAlias = Callable[[int, int], None]
 class AddressBook:
     """What Weir knows of the cluster's brokers; one per process, used on one thread."""
 
-    def __init__(self, ports: PortRange, open_listener: OpenListener) -> None:
-        self._ports = ports
+    def __init__(self, places: Places, open_listener: OpenListener) -> None:
+        self._places = places
         self._open_listener = open_listener
         self._upstream: dict[int, Address] = {}
         self._left_out: set[int] = set()
@@ -76,8 +143,8 @@ class AddressBook:
         """
         known = self._upstream.get(node_id)
         if known == upstream:
-            return self._ports.port(node_id)
-        port = self._ports.port(node_id)
+            return self._places.port(node_id)
+        port = self._places.port(node_id)
         if port is None:
             self._leave_out(node_id, upstream)
             return None
@@ -93,7 +160,15 @@ class AddressBook:
     def learn(self, node_id: int, upstream: Address) -> None:
         """Learn of a broker whose listener is open already."""
         self._know(node_id, upstream)
-        log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._ports.port(node_id))
+        log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._places.port(node_id))
+
+    def host(self, node_id: int, host: str) -> str:
+        """Return the host to tell clients for a node; `host` is where they have reached Weir."""
+        return self._places.host(node_id, host)
+
+    def outside(self, node_ids: list[int]) -> str | None:
+        """Say what to set if some of these node ids have no place; None if all have one."""
+        return self._places.outside(node_ids)
 
     def node_at(self, upstream: Address) -> int | None:
         """Return the node id of the broker that was last learnt to have this address, None if no one has.
@@ -102,17 +177,6 @@ class AddressBook:
         """
         latest_first = reversed(self._upstream.items())
         return next((node_id for node_id, address in latest_first if address == upstream), None)
-
-    def outside(self, node_ids: list[int]) -> str | None:
-        """Say what to set if some of these node ids have no port; None if all have one."""
-        strange = [node_id for node_id in sorted(node_ids) if self._ports.port(node_id) is None]
-        if not strange:
-            return None
-        ports, first, last = self._ports, min(node_ids), max(node_ids)
-        return (
-            f"the cluster's node ids are {first} to {last}, but ports {ports.first}-{ports.last} "
-            f"serve node ids {ports.first_node_id} to {ports.last_node_id}: {_remedy(ports, first, last)}"
-        )
 
     def _know(self, node_id: int, upstream: Address) -> None:
         self._upstream.pop(node_id, None)  # the latest comes last: see `node_at`
@@ -142,8 +206,7 @@ class AddressBook:
             "broker left out of responses: no port for it, see --broker-ports and --first-node-id",
             node_id=node_id,
             upstream=str(upstream),
-            ports=f"{self._ports.first}-{self._ports.last}",
-            first_node_id=self._ports.first_node_id,
+            places=str(self._places),
         )
 
 
@@ -161,7 +224,7 @@ def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddresses:
-    """What one client is told about brokers: Weir's host as that client reaches it, and a port per broker."""
+    """What one client is told about brokers: `host` is Weir's as that client has reached it."""
 
     host: str
     book: AddressBook
@@ -169,4 +232,4 @@ class AdvertisedAddresses:
     def of(self, node_id: int, upstream: Address) -> Address | None:
         """Return where the client reaches this broker through Weir, None if nowhere."""
         port = self.book.observe(node_id, upstream)
-        return None if port is None else Address(self.host, port)
+        return None if port is None else Address(self.book.host(node_id, self.host), port)

@@ -15,12 +15,13 @@ from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
-from proxy.addresses import Address, PortRange
+from proxy.addresses import Address, Places, PortRange
 from proxy.config_error import ConfigError as ConfigError
 from proxy.connection_gate import ConnectionRules, connection_rules
 from proxy.credentials import Credentials, credentials_of
 from proxy.principals import broker_principals, parse_principals
 from proxy.rules.identity import IdentityRules, identity_rules
+from proxy.tls.rules import TlsRules, tls_rules
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 BROKER_PORTS = 100
@@ -263,6 +264,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The principals that fetch as replicas."""
     credentials: Credentials | None
     """Of Weir's own connections to brokers."""
+    tls: TlsRules
+
+    @property
+    def places(self) -> Places:
+        """Where brokers are placed: a port each, or at listen's if clients name them."""
+        names = self.tls.listener.names if self.tls.listener is not None else None
+        return names or self.ports
     identity: IdentityRules
 
 
@@ -379,6 +387,7 @@ def _check(settings: Settings) -> Config:
         connections=connection_rules(settings),
         brokers=broker_principals(settings),
         credentials=credentials_of(settings),
+        tls=tls_rules(settings, listen),
         identity=identity_rules(settings),
     )
 
@@ -398,6 +407,8 @@ def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
 
 def _parse_ports(settings: Settings, listen: Address) -> PortRange:
     text = settings.broker_ports
+    if settings.sni_domain:
+        return PortRange(listen.port, listen.port, settings.first_node_id)  # see `Config.places`
     if not text:
         first = listen.port + 1
         if first > 65535:

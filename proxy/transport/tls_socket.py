@@ -22,8 +22,9 @@ class TlsSocket:
     __slots__ = ("_ended", "_explain", "_peeked", "_sock", "wants_write")
 
     def __init__(self, sock: ssl.SSLSocket, explain: Callable[[ssl.SSLError], str]) -> None:
-        """Take the connection over; `explain` says what is wrong in words."""
-        sock.suppress_ragged_eofs = False  # it would not tell a reset from an end
+        """Take over what was made with suppress_ragged_eofs=False (else a reset would look like an end);
+        `explain` says what is wrong in words.
+        """
         self._sock = sock
         self._explain = explain
         self._peeked = b""
@@ -100,6 +101,8 @@ class TlsSocket:
         except ssl.SSLWantWriteError:
             if not sent:
                 raise BlockingIOError from None
+        except ssl.SSLEOFError:
+            raise ConnectionResetError("reset by peer") from None
         except ssl.SSLError as error:
             raise ConnectionError(self._explain(error)) from None
         return sent

@@ -68,7 +68,9 @@ def secured(pair: tuple[socket.socket, socket.socket], *, server: bool) -> tuple
     contexts = (client_context(), server_context()) if server else (server_context(), client_context())
     ends = [
         contexts[0].wrap_socket(far, server_side=not server, do_handshake_on_connect=False),
-        contexts[1].wrap_socket(near, server_side=server, do_handshake_on_connect=False),
+        contexts[1].wrap_socket(
+            near, server_side=server, do_handshake_on_connect=False, suppress_ragged_eofs=False
+        ),
     ]
     shaking = list(ends)
     for _ in range(HANDSHAKE_STEPS):

@@ -1,0 +1,81 @@
+"""SSL contexts as brokers' own would be: TLS 1.2 at least, every certificate of a CA file an anchor."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from proxy.config_error import ConfigError
+from proxy.tls import problems
+
+
+class Pair(NamedTuple):
+    """A certificate chain and its private key, both PEM; they may be one file."""
+
+    cert: Path
+    key: Path
+    name: str
+    """Of the setting: tls_cert, upstream_cert."""
+
+
+def server_context(pair: Pair, client_auth: ssl.VerifyMode, client_ca: Path | None) -> ssl.SSLContext:
+    """Make a listener's context. Raises ConfigError."""
+    context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    _show(context, pair)
+    if client_ca is not None:
+        _trust(context, client_ca, "tls_client_ca")
+    context.verify_mode = client_auth
+    return context
+
+
+def client_context(ca: Path | None, pair: Pair | None, *, verify_host: bool) -> ssl.SSLContext:
+    """Make the context of connections to brokers; without `ca`, the system's authorities count. Raises
+    ConfigError.
+    """
+    context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    context.check_hostname = verify_host
+    if ca is not None:
+        _trust(context, ca, "upstream_ca")
+    else:
+        context.load_default_certs()
+    if pair is not None:
+        _show(context, pair)
+    return context
+
+
+def _plain(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Renegotiation, which only TLS 1.2 has, would make reads wait for writes: Kafka does not use it."""
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in a Java truststore
+    return context
+
+
+def _show(context: ssl.SSLContext, pair: Pair) -> None:
+    try:
+        context.load_cert_chain(pair.cert, pair.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        both = f"{pair.cert}" if pair.cert == pair.key else f"{pair.cert} with {pair.key}"
+        _refuse(pair.name, both, error)
+
+
+def _no_password() -> NoReturn:
+    raise ValueError("the key is encrypted: store it without a password, readable by Weir alone")
+
+
+def _trust(context: ssl.SSLContext, path: Path, name: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        _refuse(name, str(path), error)
+
+
+def _refuse(name: str, files: str, error: Exception) -> NoReturn:
+    if isinstance(error, ssl.SSLError):
+        reason = problems.of_files(error)
+    elif isinstance(error, OSError):
+        reason = (error.strerror or str(error)).lower()
+    else:
+        reason = str(error)
+    raise ConfigError(f"{name} {files} cannot be used: {reason}") from None

@@ -1,0 +1,117 @@
+"""The subject of a certificate as Java writes it: X500Principal.getName(), which is what Kafka maps.
+
+RFC 2253: the last part first, nine attribute types by keyword and all others by number, their values then in
+hex. Java writes values as the bytes are, read as UTF-8 whatever string type they have, and hex digits in
+lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+"""Those that Java takes to be RFC 2253's (AVAKeyword)."""
+STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: other types are hex."""
+ESCAPED: Final = frozenset(',=+<>#;"\\')
+SPACE: Final = " \r"
+"""What is escaped where a value begins or ends."""
+VERSION_TAG: Final = 0xA0
+FIELDS_BEFORE_SUBJECT: Final = 4
+"""Of a TBSCertificate, behind the version: serial number, algorithm, issuer, validity."""
+
+
+def subject_of(certificate: bytes) -> str:
+    """Return the subject of a DER certificate. Raises ValueError."""
+    from cryptography import x509  # takes a while to import; only who shows a certificate needs it
+
+    tbs = x509.load_der_x509_certificate(certificate).tbs_certificate_bytes
+    fields = [field for field in _elements(_content(tbs)) if field[0] != VERSION_TAG]
+    return name_of(fields[FIELDS_BEFORE_SUBJECT])
+
+
+def name_of(name: bytes) -> str:
+    """Return a DER Name in RFC 2253's form. Raises ValueError."""
+    parts = [
+        "+".join(_attribute(attribute) for attribute in _elements(_content(part)))
+        for part in _elements(_content(name))
+    ]
+    return ",".join(reversed(parts))
+
+
+def _attribute(attribute: bytes) -> str:
+    kind, value = _elements(_content(attribute))
+    number = _number(_content(kind))
+    keyword = KEYWORDS.get(number)
+    if keyword is None or value[0] not in STRINGS:
+        return f"{keyword or number}=#{value.hex()}"
+    return f"{keyword}={_escaped(_content(value).decode('utf-8', 'replace'))}"
+
+
+def _escaped(text: str) -> str:
+    inner = "".join(_character(character) for character in text)
+    head = len(inner) - len(inner.lstrip(SPACE))
+    tail = len(inner.rstrip(SPACE))
+    if head >= tail:
+        return "".join(f"\\{space}" for space in inner)
+    before, after = (("".join(f"\\{space}" for space in spaces)) for spaces in (inner[:head], inner[tail:]))
+    return before + inner[head:tail] + after
+
+
+def _character(character: str) -> str:
+    if character == "\0":
+        return "\\00"
+    return f"\\{character}" if character in ESCAPED else character
+
+
+# DER, of which cryptography has checked the whole
+
+
+def _elements(content: bytes) -> Iterator[bytes]:
+    """Yield the elements that follow each other, tags and lengths included. Raises ValueError."""
+    while content:
+        start, length = _head(content)
+        if start + length > len(content):
+            raise ValueError("a certificate's name is cut short")
+        yield content[: start + length]
+        content = content[start + length :]
+
+
+def _content(element: bytes) -> bytes:
+    start, length = _head(element)
+    return element[start : start + length]
+
+
+def _head(element: bytes) -> tuple[int, int]:
+    """Return where the content of an element begins, and its length. Raises ValueError."""
+    if len(element) < 2:
+        raise ValueError("a certificate's name is cut short")
+    first = element[1]
+    if first < 0x80:
+        return 2, first
+    start = 2 + (first & 0x7F)
+    return start, int.from_bytes(element[2:start], "big")
+
+
+def _number(content: bytes) -> str:
+    """Return an object identifier in dots."""
+    arcs: list[int] = []
+    arc = 0
+    for byte in content:
+        arc = arc << 7 | byte & 0x7F
+        if byte < 0x80:
+            arcs.append(arc)
+            arc = 0
+    first = min(arcs[0] // 40, 2)
+    return ".".join(map(str, [first, arcs[0] - 40 * first, *arcs[1:]]))

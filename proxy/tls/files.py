@@ -1,0 +1,93 @@
+"""A context made of files, and made anew when they change.
+
+The files are looked at once a second, not watched: certificates are replaced by links being swapped (at any
+level of the path, as Kubernetes does), and by programs that write the certificate first and its key later. So
+a change counts when the files have been the same for two looks. Files that cannot be used leave the old
+context in force.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import structlog
+
+from proxy.config_error import ConfigError
+
+log = structlog.get_logger("weir.tls")
+
+LOOK_S: Final = 1.0
+
+Stamp: TypeAlias = tuple[int, int, int] | None
+"""Time of modification, size, inode; None if there is no such file."""
+
+
+class ContextOfFiles:
+    """The present context; used on one thread."""
+
+    def __init__(self, name: str, paths: Sequence[Path], make: Callable[[], ssl.SSLContext]) -> None:
+        """`make` reads the files of these paths, and raises ConfigError; `name` is for the log."""
+        self._name = name
+        self._paths = tuple(paths)
+        self._make = make
+        self._context: ssl.SSLContext | None = None
+        self._in_force: tuple[Stamp, ...] = ()
+        self._seen: tuple[Stamp, ...] = ()
+        self.last_was_good = True
+        """False while the files in place cannot be used, and older ones are in force."""
+        self.refused = 0
+        """How often changed files could not be used."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context in force; the files are read when it is first needed. Raises ConfigError."""
+        if self._context is None:
+            self._seen = self._in_force = self._stamps()  # before they are read
+            self._context = self._make()
+        return self._context
+
+    def look(self) -> None:
+        """Read the files anew if they have changed and are settled; never raises."""
+        found = self._stamps()
+        settled, self._seen = found == self._seen, found
+        if not settled or found == self._in_force:
+            return
+        self._in_force = found
+        try:
+            self._context = self._make()
+        except ConfigError as error:
+            self.refused += 1
+            self.last_was_good = False
+            log.error(
+                "changed TLS files refused, the old ones stay in force", files=self._name, error=str(error)
+            )
+        else:
+            self.last_was_good = True
+            log.info("changed TLS files in force for new connections", files=self._name)
+
+    def _stamps(self) -> tuple[Stamp, ...]:
+        return tuple(map(_stamp, self._paths))
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def expiry_s(path: Path) -> float:
+    """Return when the first certificate of a PEM file ends, in seconds since 1970.
+
+    Raises OSError, ValueError.
+    """
+    from cryptography import x509  # takes a while to import, and a plain Weir does not need it
+
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    ends: datetime = certificate.not_valid_after_utc.astimezone(UTC)
+    return ends.timestamp()
