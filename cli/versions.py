@@ -18,6 +18,7 @@ from protocol.versions import VersionRange
 from proxy.cluster.broker_versions import ask_versions
 from proxy.cluster.connection import QuestionError
 from proxy.config import ConfigError, parse_address
+from proxy.rules.plans import QUOTA_APIS
 from proxy.rules.uplift_rule import Kind, offered, route
 
 EXAMPLES = """\b
@@ -34,6 +35,7 @@ IN_WORDS: Final = {
 }
 HIDDEN: Final = "hidden"
 """An API that clients are not told of."""
+OWN: Final = "answered by Weir"
 
 
 class Uplifted(msgspec.Struct):
@@ -46,15 +48,17 @@ class Uplifted(msgspec.Struct):
 
 
 class Entry(msgspec.Struct):
-    """One API of the broker's. Ranges are None where there is no version."""
+    """One API of the broker's, or of Weir's own. Ranges are None where there is no version."""
 
     api_key: int
     name: str | None
     """None: Weir does not know the API."""
-    broker: VersionRange
+    broker: VersionRange | None
     weir: VersionRange | None
     offered: VersionRange | None
     uplift: list[Uplifted]
+    own: bool
+    """Answered by Weir, whatever the broker speaks."""
 
 
 class Report(msgspec.Struct):
@@ -93,7 +97,8 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
 def versions(upstream: str, as_json: bool, no_uplift: bool, timeout_s: float) -> None:
     """Show each API's versions: the broker's, Weir's, what clients are offered, and what uplift adds to that.
 
-    "hidden" are APIs of the broker that clients are not told of: Weir shares no version with it.
+    "hidden" are APIs of the broker that clients are not told of: Weir shares no version with it. Those that
+    are "answered by Weir" pass to the broker where quota_store is broker.
     """
     try:
         if "," in upstream:
@@ -116,16 +121,17 @@ def versions(upstream: str, as_json: bool, no_uplift: bool, timeout_s: float) ->
 
 def report(upstream: str, broker: Mapping[int, VersionRange], *, uplift: bool) -> Report:
     """Compare a broker's versions with Weir's."""
-    told = offered(broker, uplift=uplift)
-    apis = [_entry(api_key, broker[api_key], told.get(api_key)) for api_key in sorted(broker)]
+    told = offered(broker, uplift=uplift, own=QUOTA_APIS)
+    apis = [_entry(api_key, broker.get(api_key), told.get(api_key)) for api_key in sorted({*broker, *told})]
     return Report(upstream, uplift, apis)
 
 
-def _entry(api_key: int, broker: VersionRange, told: VersionRange | None) -> Entry:
+def _entry(api_key: int, broker: VersionRange | None, told: VersionRange | None) -> Entry:
     api = schema.api(api_key)
-    uplifted = list(_uplifted(api_key, broker, told)) if told is not None else []
+    is_own = told is not None and api_key in QUOTA_APIS
+    uplifted = [] if is_own or broker is None or told is None else list(_uplifted(api_key, broker, told))
     name = api.name if api is not None else None
-    return Entry(api_key, name, broker, known_versions(api_key), told, uplifted)
+    return Entry(api_key, name, broker, known_versions(api_key), told, uplifted, is_own)
 
 
 def _uplifted(api_key: int, broker: VersionRange, told: VersionRange) -> Iterator[Uplifted]:
@@ -142,10 +148,10 @@ def _row(entry: Entry) -> Row:
     return Row(
         str(entry.api_key),
         entry.name or "unknown to Weir",
-        str(entry.broker),
+        str(entry.broker or "none"),
         str(entry.weir or "none"),
         str(entry.offered or HIDDEN),
-        ", ".join(uplift),
+        OWN if entry.own else ", ".join(uplift),
     )
 
 

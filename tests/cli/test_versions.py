@@ -100,15 +100,17 @@ def test_in_a_pipe_it_is_a_table_of_plain_text() -> None:
     assert table.isascii()
     assert "\x1b" not in table
     assert table.splitlines()[0].split() == ["key", "API", "broker", "Weir", "offered", "by", "uplift"]
-    assert list(rows(table)) == ["0", "3", "11", "18", "19", "4242", "BROKER:"]
+    assert list(rows(table)) == ["0", "3", "11", "18", "19", "48", "49", "4242", "BROKER:"]
     assert rows(table) == {
         "0": "Produce 0-2 0-13 0-2",
         "3": "Metadata 0-2 0-13 0-3 3 throttle_time_ms inserted",
         "11": "JoinGroup 0-1 0-9 0-3 2-3 throttle_time_ms inserted",
         "18": "ApiVersions 0 0-4 0-2 1-2 throttle_time_ms inserted",
         "19": "CreateTopics 0-1 0-7 0-6 2-3 throttle_time_ms inserted, 4-6 translated",
+        "48": "DescribeClientQuotas none 0-1 0-1 answered by Weir",
+        "49": "AlterClientQuotas none 0-1 0-1 answered by Weir",
         "4242": "unknown to Weir 0-3 none hidden",
-        "BROKER:": "6 APIs, 4 with versions by uplift, 1 hidden",
+        "BROKER:": "8 APIs, 4 with versions by uplift, 1 hidden",
     }
 
 
@@ -123,14 +125,16 @@ def test_without_uplift_it_is_what_both_know() -> None:
     table = rows(shown("--no-uplift"))
     assert table["3"] == "Metadata 0-2 0-13 0-2"
     assert table["19"] == "CreateTopics 0-1 0-7 0-1"
-    assert table["BROKER:"] == "6 APIs, without uplift, 1 hidden"
+    assert table["BROKER:"] == "8 APIs, without uplift, 1 hidden"
 
 
 def test_json_says_the_same() -> None:
     found = json.loads(shown("--json"))
     assert (found["upstream"], found["uplift"]) == ("BROKER", True)
     apis = {each["api_key"]: each for each in found["apis"]}
-    assert apis.keys() == KAFKA_0_10_2.keys()
+    assert apis.keys() == KAFKA_0_10_2.keys() | {48, 49}
+    own = {"min": 0, "max": 1}
+    assert (apis[48]["broker"], apis[48]["offered"], apis[48]["own"]) == (None, own, True)
     assert apis[19] == {
         "api_key": 19,
         "name": "CreateTopics",
@@ -138,9 +142,16 @@ def test_json_says_the_same() -> None:
         "weir": {"min": 0, "max": 7},
         "offered": {"min": 0, "max": 6},
         "uplift": [{"min": 2, "max": 3, "kind": "throttle"}, {"min": 4, "max": 6, "kind": "translate"}],
+        "own": False,
     }
     assert apis[0]["uplift"] == []
-    hidden: dict[str, object] = {"name": None, "weir": None, "offered": None, "uplift": []}
+    hidden: dict[str, object] = {
+        "name": None,
+        "weir": None,
+        "offered": None,
+        "uplift": [],
+        "own": False,
+    }
     assert apis[4242] == {"api_key": 4242, "broker": {"min": 0, "max": 3}} | hidden
 
 
@@ -178,7 +189,7 @@ def test_on_a_terminal_it_is_a_table_too() -> None:
         assert process.wait(60) == DONE
     os.close(theirs)
     assert "\x1b[" in text
-    for words in ("CreateTopics", "0-6", "4-6 translated", "unknown to Weir", "hidden", "6 APIs"):
+    for words in ("CreateTopics", "0-6", "4-6 translated", "unknown to Weir", "hidden", "8 APIs"):
         assert words in text
 
 
