@@ -17,6 +17,7 @@ from aiokafka import (
     TopicPartition,
     __version__,
 )
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import CommitFailedError
 
 _MAX_BYTES = 2 << 20
@@ -121,6 +122,23 @@ class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the libra
         _say({"partitions": len(assigned)})
 
 
+class _Provider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
+    """Hands out a token that travelled as text."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+
+async def _do(job: dict[str, Any]) -> dict[str, Any]:
+    token = job["config"].pop("sasl_oauth_token", None)
+    if token is not None:
+        job["config"]["sasl_oauth_token_provider"] = _Provider(token)
+    return await {"produce": produce, "consume": consume, "member": member}[job["do"]](job)
+
+
 def _say(what: dict[str, Any]) -> None:
     print(json.dumps(what), flush=True)
 
@@ -139,7 +157,7 @@ async def _poll(
 def main() -> None:
     """Do the job on stdin."""
     job = json.loads(sys.stdin.readline())
-    result = asyncio.run({"produce": produce, "consume": consume, "member": member}[job["do"]](job))
+    result = asyncio.run(_do(job))
     json.dump(result | {"version": __version__}, sys.stdout)
 
 

@@ -138,6 +138,20 @@ class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the libra
         _say({"partitions": len(assigned)})
 
 
+def _with_token_provider(config: dict[str, Any]) -> dict[str, Any]:
+    """A token travels as text; the library wants an object that hands it out."""
+    if "sasl_oauth_token" not in config:
+        return config
+    from kafka.net.sasl.oauth import AbstractTokenProvider  # where release 3 has it
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
+        def token(self) -> str:
+            return str(config["sasl_oauth_token"])
+
+    rest = {key: value for key, value in config.items() if key != "sasl_oauth_token"}
+    return rest | {"sasl_oauth_token_provider": Provider()}
+
+
 def _say(what: dict[str, Any]) -> None:
     print(json.dumps(what), flush=True)
 
@@ -174,6 +188,7 @@ def main() -> None:
     throttles = _Throttles()
     logging.getLogger("kafka").addHandler(throttles)
     job = json.loads(sys.stdin.readline())
+    job["config"] = _with_token_provider(job.get("config", {}))
     jobs = {"produce": produce, "consume": consume, "member": member, "administer": administer}
     result = jobs[job["do"]](job)
     json.dump(result | {"version": __version__, "throttle_ms": throttles.seen}, sys.stdout)
