@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from protocol.error_codes import ErrorCode
@@ -14,19 +13,16 @@ from proxy.cluster.broker_versions import ask_versions
 from proxy.cluster.connection import QuestionError
 from proxy.cluster.question import ask
 from proxy.config import Config
-from quotas import DEFAULT, Entity
-from quotas.entities import Name
+from proxy.stores.wire_quotas import imported
 from quotas.imported import Imported
 
 VERSION: Final = 0
 """Every broker from 2.6 on has it."""
 API_KEY: Final = schema_of(DescribeClientQuotasRequest).api_key
 EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
-KINDS: Final = ("user", "client-id", "ip")
-"""Kafka's entity types."""
 
 
-async def read(config: Config, found: Imported) -> Address:
+async def read(config: Config) -> tuple[Address, Imported]:
     """Read all quotas from the first upstream broker that answers; return which. Raises QuestionError."""
     failures: list[QuestionError] = []
     for address in config.upstream:
@@ -35,9 +31,7 @@ async def read(config: Config, found: Imported) -> Address:
         except QuestionError as error:
             failures.append(error)
         else:
-            for entry in answer.entries or []:
-                _take(entry, found)
-            return address
+            return address, imported(answer)
     raise failures[0]
 
 
@@ -60,27 +54,3 @@ class _UnfitError(QuestionError):
 
     def __init__(self, address: Address, text: str) -> None:
         super().__init__(f"{address}: {text}", reachable=True, foreign=False)
-
-
-def _take(entry: DescribeClientQuotasResponse.EntryData, found: Imported) -> None:
-    wire = {part.entity_type: part.entity_name for part in entry.entity}
-    where = ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in wire.items())
-    foreign = [kind for kind in wire if kind not in KINDS]
-    if foreign:
-        found.skip(where, None, f"Weir has no quotas of entity type {foreign[0]}")
-        return
-    user, client_id, ip = (_name(wire, kind) for kind in KINDS)
-    try:
-        entity = Entity(user, client_id, ip)
-    except ValueError as error:
-        found.skip(where, None, str(error))
-    else:
-        for value in entry.values:
-            found.take(where, entity, value.key, value.value)
-
-
-def _name(wire: Mapping[str, str | None], kind: str) -> Name | None:
-    if kind not in wire:
-        return None
-    name = wire[kind]
-    return DEFAULT if name is None else name

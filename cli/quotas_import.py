@@ -14,6 +14,7 @@ import trio
 
 from cli.exits import DONE, INCOMPLETE, CommandError
 from cli.progress import Progress
+from cli.quotas_broker import read as read_broker
 from cli.quotas_change import Outcome, change, show
 from cli.quotas_show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
 from cli.quotas_source import Source, config_option, json_option, open_source, quotas_option
@@ -218,11 +219,10 @@ Examples:
 def broker(target: Target, upstream: str | None) -> None:
     """Import the quotas that brokers from 2.6 on store themselves (DescribeClientQuotas)."""
     source = target.source()
-    found = Imported()
     try:
         loaded = config.load(target.config, {"upstream": upstream})
         with Progress("asking for the brokers' quotas"):
-            address = trio.run(_read_broker, loaded, found)
+            address, found = trio.run(read_broker, loaded)
     except (config.ConfigError, QuestionError) as error:
         raise CommandError(clean(error)) from None
     _deliver(found, f"broker {address}", target, source)
@@ -230,12 +230,6 @@ def broker(target: Target, upstream: str | None) -> None:
 
 import_.add_command(zookeeper)
 import_.add_command(broker)
-
-
-async def _read_broker(loaded: config.Config, found: Imported) -> str:
-    from cli.quotas_broker import read  # message types are made when they are first needed
-
-    return str(await read(loaded, found))
 
 
 def _digest(file: Path | None) -> str | None:

@@ -16,10 +16,10 @@ from cli.exits import CommandError
 from cli.progress import Progress
 from cli.quotas_show import clean
 from proxy import config
-from proxy.stores.choose import choose
+from proxy.stores.broker import broker_store
 from proxy.stores.file import read_quota_file, rewrite
-from proxy.stores.store import QuotaStore, StoreError
-from proxy.stores.topic import TopicStore
+from proxy.stores.store import StoreError
+from proxy.stores.topic import TopicStore, topic_store
 from quotas import QuotaFileError, QuotaTable
 from quotas.quota_edit import edited
 from quotas.table import Quota
@@ -85,7 +85,7 @@ def open_source(quotas: Path | None, config_file: Path | None) -> Source:
                 raise click.UsageError(
                     f"either --quotas or --config: its quota_store is {loaded.settings.quota_store}"
                 )
-            return StoreSource(choose(loaded).store, loaded)
+            return StoreSource(loaded)
         if loaded.quota_file is None:
             raise CommandError(f"{config_file}: it names no quota file: set quotas, or give --quotas FILE")
         return FileSource(loaded.quota_file)
@@ -126,9 +126,11 @@ class FileSource:
 class StoreSource:
     """A store in the cluster: a topic, or the brokers themselves."""
 
-    def __init__(self, store: QuotaStore, loaded: config.Config) -> None:
-        self._store = store
-        self._where = loaded.settings.quota_topic if store.name == "topic" else loaded.settings.upstream
+    def __init__(self, loaded: config.Config) -> None:
+        """Connects to nothing yet. Raises ConfigError."""
+        is_topic = loaded.settings.quota_store == "topic"
+        self._store = topic_store(loaded) if is_topic else broker_store(loaded)
+        self._where = loaded.settings.quota_topic if is_topic else loaded.settings.upstream
 
     @property
     def name(self) -> str:
@@ -137,10 +139,8 @@ class StoreSource:
 
     @property
     def takes_effect(self) -> str:
-        """When every Weir has it."""
-        if self._store.name == "topic":
-            return "each Weir that follows it has the change within a second"
-        return "brokers have the change at once, Weir with its next look at them"
+        """When a Weir that runs with this store has it."""
+        return "a running Weir follows it within a second or two"
 
     def load(self) -> QuotaTable:
         """Ask for all of it."""
