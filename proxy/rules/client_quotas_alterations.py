@@ -6,7 +6,6 @@ and texts are those of a KRaft controller. Where Weir refuses more than Kafka do
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from proxy.rules.client_quotas_entities import (
     shown,
 )
 from quotas import DEFAULT, QuotaKey
+from quotas.names import canonical_ip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,8 +160,10 @@ def _keys(wire: WireEntity) -> frozenset[QuotaKey]:
 
 def _check_ip(name: str | None) -> None:
     """Kafka also takes names that it can resolve."""
+    if name is None:
+        return
     try:
-        ipaddress.ip_address(name or "0.0.0.0")  # any, for the default
+        canonical_ip(name)
     except ValueError:
         raise invalid(f"{name} is not a valid IP or resolvable host.") from None
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from protocol.error_codes import ErrorCode
 from quotas import DEFAULT, Entity
 from quotas.entities import Default, Name, Prefix
+from quotas.names import canonical_ip
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -47,8 +48,13 @@ def on_wire(entity: Entity) -> WireEntity | None:
 
 
 def from_wire(wire: WireEntity) -> Entity:
-    """The entity that a client names, whose types and names must have been checked."""
-    return Entity(user=_name(wire, USER), client_id=_name(wire, CLIENT_ID), ip=_name(wire, IP))
+    """The entity that a client names, whose types and names must have been checked.
+
+    An address may be spelled in several ways, as in `2001:DB8::0`; Weir knows it by one.
+    """
+    ip = wire.get(IP)
+    parts = wire if ip is None else {**wire, IP: canonical_ip(ip)}
+    return Entity(user=_name(parts, USER), client_id=_name(parts, CLIENT_ID), ip=_name(parts, IP))
 
 
 def shown(wire: WireEntity) -> str:

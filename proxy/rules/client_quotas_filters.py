@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from proxy.rules.client_quotas_entities import (
     invalid,
     on_wire,
 )
+from quotas.names import canonical_ip
 
 if TYPE_CHECKING:
     from protocol.messages import DescribeClientQuotasRequest
@@ -58,7 +60,7 @@ def read_filter(request: DescribeClientQuotasRequest) -> Filter:
         if match_type == ANY:
             types.add(kind)
         else:
-            exact[kind] = match
+            exact[kind] = _canonical(match) if kind == IP else match
     asked = {*exact, *types}
     if IP in asked and asked & {USER, CLIENT_ID}:
         raise invalid(
@@ -86,6 +88,13 @@ def _check_match(match_type: int, match: str | None) -> None:
         raise invalid(
             f"Request specified MATCH_TYPE_{_MATCH_NAMES[match_type]}, but also specified a match string."
         )
+
+
+def _canonical(ip: str | None) -> str | None:
+    """An address as Weir knows it; what is none matches nothing."""
+    with suppress(ValueError):
+        return None if ip is None else canonical_ip(ip)
+    return ip
 
 
 def described(table: QuotaTable, wanted: Filter) -> DescribeClientQuotasResponse:

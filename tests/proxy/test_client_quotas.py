@@ -465,6 +465,15 @@ def test_validate_only_changes_nothing_and_says_what_is_wrong() -> None:
     assert management.asked == []
 
 
+def test_an_address_is_known_by_one_spelling_and_answered_by_the_clients() -> None:
+    management = Managed(QuotaTable({(Entity(ip="::1"), CONNECT): 1.0}))
+    message = alter(entry({"ip": "0:0::0001"}, {"connection_creation_rate": 5.0}))
+    assert results(altered(session_of(management), message)) == [({"ip": "0:0::0001"}, 0, None)]
+    assert [changes for changes, *_ in management.asked] == [{(Entity(ip="::1"), CONNECT): 5.0}]
+    found = shown(asked(session_of(management), describe(component("ip", 0, "0::1"))))
+    assert found == {frozenset({("ip", "::1")}): {"connection_creation_rate": 1.0}}
+
+
 def test_no_entries_no_answers() -> None:
     assert results(altered(session_of(Managed()), alter())) == []
 

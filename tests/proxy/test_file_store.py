@@ -1,0 +1,239 @@
+"""The quota file as a store: written in one step, by nobody else's edit lost, read again only when needed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import stat
+import tempfile
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import pytest
+import trio
+import trio.testing
+
+from proxy.stores import file as file_module
+from proxy.stores.file import FileStore, read_quota_file, rewrite
+from proxy.stores.store import StoreError
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.quota_edit import edited
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from proxy.quota_watch import Stamp
+
+PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
+FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
+ALICE: Final = Entity(user="alice")
+TEXT: Final = """\
+# ours
+
+[[quota]]
+user = "alice"  # batch jobs
+producer_byte_rate = 1_000
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A quota file, alone in its directory."""
+    directory = tmp_path / "etc"
+    directory.mkdir()
+    found = directory / "quotas.toml"
+    found.write_text(TEXT)
+    return found
+
+
+def alone(path: Path) -> bool:
+    """Whether nothing has been left beside it."""
+    return [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+def test_a_change_is_in_the_file_and_the_rest_is_as_it_was(path: Path) -> None:
+    changes = {(ALICE, PRODUCE): 2000.0, (Entity(user=DEFAULT), FETCH): 5.0}
+    table, _seen = rewrite(path, changes)
+    assert table == QuotaTable(changes) == read_quota_file(path)
+    written = path.read_text()
+    assert written.startswith('# ours\n\n[[quota]]\nuser = "alice"  # batch jobs\nproducer_byte_rate = 2000')
+    assert alone(path)
+
+
+def test_the_last_quota_goes_too(path: Path) -> None:
+    assert rewrite(path, {(ALICE, PRODUCE): None}).table == QuotaTable()
+    assert read_quota_file(path) == QuotaTable()
+
+
+def test_permissions_stay(path: Path) -> None:
+    path.chmod(0o640)
+    rewrite(path, {(ALICE, PRODUCE): 2.0})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_what_changes_nothing_writes_nothing(path: Path) -> None:
+    before = path.stat()
+    table, seen = rewrite(path, {(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): None})
+    assert table == QuotaTable({(ALICE, PRODUCE): 1000.0})
+    assert path.stat() == before
+    assert seen == (before.st_mtime_ns, before.st_size, before.st_ino)
+
+
+def test_an_edit_that_comes_between_is_kept_and_the_change_made_to_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaces: list[bool] = []
+
+    def edit(*args: object, **kwargs: object) -> str:
+        if not replaces:
+            replaces.append(True)
+            path.write_text(TEXT + "consumer_byte_rate = 7\n")  # an operator saves
+        return edited(*args, **kwargs)  # type: ignore[arg-type]  # as given
+
+    monkeypatch.setattr(file_module, "edited", edit)
+    table, _seen = rewrite(path, {(ALICE, PRODUCE): 2.0})
+    assert table == QuotaTable({(ALICE, PRODUCE): 2.0, (ALICE, FETCH): 7.0}) == read_quota_file(path)
+    assert alone(path)
+
+
+def test_who_keeps_writing_wins(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[int] = []
+
+    def edit(*args: object, **kwargs: object) -> str:
+        times.append(1)
+        path.write_text(f"{TEXT}consumer_byte_rate = {len(times)}\n")
+        return edited(*args, **kwargs)  # type: ignore[arg-type]  # as given
+
+    monkeypatch.setattr(file_module, "edited", edit)
+    with pytest.raises(StoreError, match="somebody else keeps writing"):
+        rewrite(path, {(ALICE, PRODUCE): 2.0})
+    assert path.read_text() == f"{TEXT}consumer_byte_rate = {len(times)}\n"
+    assert alone(path)
+
+
+def test_a_link_is_not_replaced(path: Path) -> None:
+    """Kubernetes mounts a ConfigMap's files as links."""
+    data = path.with_name("..data")
+    path.rename(data)
+    path.symlink_to(data.name)
+    with pytest.raises(StoreError, match=r"quotas\.toml: the quota file is a link"):
+        rewrite(path, {(ALICE, PRODUCE): 2.0})
+    assert path.is_symlink()
+    assert data.read_text() == TEXT
+
+
+def test_a_file_with_a_mistake_is_not_altered(path: Path) -> None:
+    path.write_text('[[quota]]\nuser = "alice"\n')
+    with pytest.raises(
+        StoreError, match=r"quotas\.toml: not altered, correct it first: .*line 1.*sets no quota"
+    ):
+        rewrite(path, {(ALICE, PRODUCE): 2.0})
+    path.write_bytes(b"# \xff\n")
+    with pytest.raises(StoreError, match="not altered, correct it first"):
+        rewrite(path, {(ALICE, PRODUCE): 2.0})
+    assert path.read_bytes() == b"# \xff\n"
+
+
+def test_a_file_that_is_gone_is_not_made(path: Path) -> None:
+    path.unlink()
+    with pytest.raises(StoreError, match="cannot read the quota file: No such file"):
+        rewrite(path, {(ALICE, PRODUCE): 2.0})
+    assert not path.exists()
+
+
+FAILURES: Final = {
+    "mkstemp": errno.EROFS,
+    "fsync": errno.ENOSPC,
+    "replace": errno.EBUSY,
+}
+
+
+@pytest.mark.parametrize("step", FAILURES)
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_args: object, **_kwargs: object) -> NoReturn:
+        raise OSError(FAILURES[step], os.strerror(FAILURES[step]))
+
+    where: dict[str, object] = {"mkstemp": tempfile, "fsync": os, "replace": pathlib.Path}
+    monkeypatch.setattr(where[step], step, fail)
+    with pytest.raises(StoreError, match=f"cannot write the quota file: {os.strerror(FAILURES[step])}"):
+        rewrite(path, {(ALICE, PRODUCE): 2.0})
+    monkeypatch.undo()
+    assert path.read_text() == TEXT
+    assert alone(path)
+
+
+# Under Trio
+
+
+def test_without_a_file_there_are_no_quotas_and_none_can_be_set() -> None:
+    async def main() -> None:
+        store = FileStore(None)
+        assert store.start() == QuotaTable() == await store.load()
+        with pytest.raises(StoreError, match="there is no quota file: start weir with --quotas FILE"):
+            await store.alter({(ALICE, PRODUCE): 2.0})
+        await store.follow(lambda _table: pytest.fail("changed"), lambda _error: pytest.fail("failed"))
+
+    trio.run(main)
+
+
+class Watched:
+    """A store that is followed; the test says when to look."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._path = path
+        self.store = FileStore(path)
+        self.first = self.store.start()
+        self.seen: list[QuotaTable | str] = []
+        self._reload: Callable[[], Awaitable[object]] | None = None
+        monkeypatch.setattr(file_module, "follow", self._follow)
+
+    async def _follow(
+        self, _path: Path, _seen: Stamp, reload: Callable[[], Awaitable[object]], _unwatch: trio.Event
+    ) -> None:
+        self._reload = reload
+
+    def write(self, text: str) -> None:
+        """Somebody edits the file."""
+        self._path.write_text(text)
+
+    async def look(self) -> None:
+        """Something has happened in the directory."""
+        if self._reload is None:
+            await self.store.follow(self.seen.append, lambda error: self.seen.append(str(error)))
+        assert self._reload is not None
+        await self._reload()
+
+
+def test_a_change_of_its_own_is_not_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        watched = Watched(path, monkeypatch)
+        table = await watched.store.alter({(ALICE, PRODUCE): 2.0})
+        await watched.look()
+        assert watched.seen == []
+        watched.write(TEXT)
+        await watched.look()
+        await watched.look()
+        assert watched.seen == [watched.first]
+        assert table != watched.first
+
+    trio.run(main)
+
+
+def test_a_mistake_is_told_once_and_its_correction_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        watched = Watched(path, monkeypatch)
+        watched.write("user = 1\n")
+        await watched.look()
+        await watched.look()
+        (mistake,) = watched.seen
+        assert str(mistake).startswith(f"{path}: unknown key")
+        with pytest.raises(StoreError, match="unknown key"):
+            await watched.store.load()
+        watched.write(TEXT)
+        await watched.look()
+        assert watched.seen == [mistake, watched.first]
+
+    trio.run(main)

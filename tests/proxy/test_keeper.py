@@ -1,0 +1,299 @@
+"""The keeper: alterations one after another, in force before the answer, told in the audit log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+import trio
+import trio.testing
+from structlog.testing import capture_logs
+
+from proxy.quota_book import QuotaBook
+from proxy.stores.keeper import WAITING_MAX, Keeper
+from proxy.stores.store import StoreError
+from proxy.stores.store_state import StoreState
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from proxy.rules.management import Changes
+
+PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
+FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
+ALICE: Final = Entity(user="alice")
+FIRST: Final = QuotaTable({(ALICE, PRODUCE): 1000.0})
+PEER: Final = "10.0.0.7:4711"
+
+
+class Store:
+    """A store in memory; the test lets each alteration go on, or fail."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self.table = FIRST
+        self.may_go = trio.Semaphore(0)
+        self.failure: Exception | None = None
+        self.changed: Callable[[QuotaTable], None] | None = None
+        self.failed: Callable[[StoreError], None] | None = None
+        self.stopped = False
+
+    async def load(self) -> QuotaTable:
+        """All of it."""
+        if self.failure is not None:
+            raise self.failure
+        return self.table
+
+    async def alter(self, changes: Changes) -> QuotaTable:
+        """When it may."""
+        await self.may_go.acquire()
+        if self.failure is not None:
+            raise self.failure
+        self.table = self.table.altered(changes)
+        return self.table
+
+    async def follow(
+        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
+    ) -> None:
+        """For the test to call."""
+        self.changed, self.failed = changed, failed
+
+    def stop(self) -> None:
+        """Take note."""
+        self.stopped = True
+
+
+class Scene:
+    """A keeper at work."""
+
+    def __init__(self, admins: frozenset[str] = frozenset({"admin"})) -> None:
+        self.store = Store()
+        self.book = QuotaBook(FIRST)
+        self.now_s = 100.0
+        self.state = StoreState(lambda: self.now_s, "memory")
+        self.keeper = Keeper(self.store, self.book, FIRST, admins, self.state)
+        self.answers: list[str | None] = []
+
+    def alter(self, changes: Changes, who: str = "admin") -> None:
+        """Ask for changes."""
+        self.keeper.alter(changes, who, PEER, self.answers.append)
+
+    async def settle(self) -> None:
+        """Let everything happen that can."""
+        await trio.testing.wait_all_tasks_blocked()
+
+
+def play(script: Callable[[Scene], Awaitable[None]]) -> None:
+    """Run a script beside a keeper."""
+
+    async def main() -> None:
+        scene = Scene()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scene.keeper.run)
+            await scene.settle()
+            await script(scene)
+            scene.keeper.stop()
+            assert scene.store.stopped
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def audited(logged: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    """Who, where, whom, what, before and after, of each line of the audit log."""
+    keys = ("principal", "client", "entity", "quota", "before", "after")
+    return [tuple(line[key] for key in keys) for line in logged if line["event"] == "quota altered"]
+
+
+def test_an_alteration_is_in_force_before_it_is_answered() -> None:
+    async def script(scene: Scene) -> None:
+        budget = scene.book.of(0).produce
+        generation = scene.book.of(0).generation
+        changes = {(ALICE, PRODUCE): 10.0}
+        seen: list[QuotaTable] = []
+        scene.keeper.alter(changes, "admin", PEER, lambda _reason: seen.append(scene.book.table))
+        await scene.settle()
+        assert seen == []
+        scene.store.may_go.release()
+        await scene.settle()
+        assert seen == [QuotaTable(changes)] == [scene.keeper.table]
+        assert scene.book.of(0).produce is budget
+        assert scene.book.of(0).generation != generation
+
+    play(script)
+
+
+def test_the_audit_log_has_a_line_for_each_value_that_is_another_one_now() -> None:
+    async def script(scene: Scene) -> None:
+        scene.store.may_go.release()
+        entity = Entity(user=DEFAULT, client_id="app")
+        changes = {
+            (ALICE, PRODUCE): None,
+            (ALICE, FETCH): None,
+            (entity, PRODUCE): 5.0,
+            (entity, QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
+        }
+        with capture_logs() as logged:
+            scene.alter(changes)
+            await scene.settle()
+        said = ("User:admin", PEER)
+        assert audited([dict(line) for line in logged]) == [
+            (*said, "user alice", "producer_byte_rate", 1000, None),
+            (*said, "user <default>, client-id app", "producer_byte_rate", None, 5),
+            (*said, "user <default>, client-id app", "controller_mutation_rate", None, 0.5),
+        ]
+        assert scene.state.alterations == {"stored": 1}
+        assert scene.state.last_change_s == 100
+
+    play(script)
+
+
+def test_what_changes_nothing_is_in_no_log() -> None:
+    async def script(scene: Scene) -> None:
+        scene.store.may_go.release()
+        with capture_logs() as logged:
+            scene.alter({(ALICE, PRODUCE): 1000.0})
+            await scene.settle()
+        assert (scene.answers, logged, scene.book.changes) == ([None], [], 0)
+        assert scene.state.alterations == {"unchanged": 1}
+        assert scene.state.last_change_s == 0
+
+    play(script)
+
+
+def test_alterations_are_made_one_after_another() -> None:
+    async def script(scene: Scene) -> None:
+        with capture_logs() as logged:
+            for value in (10.0, 20.0, 30.0):
+                scene.alter({(ALICE, PRODUCE): value})
+            for done in (1, 2, 3):
+                scene.store.may_go.release()
+                await scene.settle()
+                assert scene.answers == [None] * done
+        changes = [(before, after) for *_, before, after in audited([dict(line) for line in logged])]
+        assert changes == [(1000, 10), (10, 20), (20, 30)]
+
+    play(script)
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [(StoreError("the disk is full"), "the disk is full"), (RuntimeError("a bug"), "internal error")],
+)
+def test_a_store_that_fails_changes_nothing_and_the_next_alteration_is_tried(
+    failure: Exception, reason: str
+) -> None:
+    async def script(scene: Scene) -> None:
+        scene.store.failure = failure
+        scene.store.may_go.release()
+        with capture_logs() as logged:
+            scene.alter({(ALICE, PRODUCE): 10.0})
+            await scene.settle()
+        (answer,) = scene.answers
+        assert answer is not None
+        assert reason in answer
+        assert "\n" not in answer
+        assert "quotas not altered" in [line["event"] for line in logged]
+        assert (scene.book.table, scene.keeper.table) == (FIRST, FIRST)
+        scene.store.failure = None
+        scene.store.may_go.release()
+        scene.alter({(ALICE, PRODUCE): 20.0})
+        await scene.settle()
+        assert scene.answers[1:] == [None]
+        assert scene.state.alterations == {"failed": 1, "stored": 1}
+        assert scene.state.last_was_good
+
+    play(script)
+
+
+def test_too_many_that_wait_are_refused() -> None:
+    async def script(scene: Scene) -> None:
+        for _ in range(WAITING_MAX + 1):  # one is with the store
+            scene.alter({(ALICE, PRODUCE): 10.0})
+            await scene.settle()
+        assert scene.answers == []
+        scene.alter({(ALICE, PRODUCE): 10.0})
+        await scene.settle()
+        (answer,) = scene.answers
+        assert answer is not None
+        assert "waiting already" in answer
+
+    play(script)
+
+
+def test_what_the_store_tells_is_put_in_force_and_what_it_cannot_tell_is_said() -> None:
+    async def script(scene: Scene) -> None:
+        assert scene.store.changed is not None
+        assert scene.store.failed is not None
+        table = QuotaTable({(ALICE, FETCH): 3.0})
+        with capture_logs() as logged:
+            scene.store.changed(table)
+            scene.store.changed(table)
+        assert [line["event"] for line in logged] == ["quotas loaded"]
+        assert (scene.book.table, scene.keeper.table, scene.book.changes) == (table, table, 1)
+        scene.now_s = 200.0
+        with capture_logs() as logged:
+            scene.store.failed(StoreError("unreachable"))
+        assert [(line["log_level"], line["reason"]) for line in logged] == [("error", "unreachable")]
+        assert (scene.state.last_was_good, scene.state.last_good_s) == (False, 100)
+        assert scene.book.table == table
+        scene.store.changed(table)
+        assert (scene.state.last_was_good, scene.state.last_good_s) == (True, 200)
+
+    play(script)
+
+
+def test_an_alteration_at_the_broker_is_read_at_once() -> None:
+    async def script(scene: Scene) -> None:
+        scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
+        scene.keeper.altered_at_broker()
+        await scene.settle()
+        assert scene.book.table == scene.store.table
+
+    play(script)
+
+
+def test_work_is_done_in_a_thread_and_a_mistake_in_it_is_not_the_end() -> None:
+    async def script(scene: Scene) -> None:
+        done: list[object] = []
+        answered = trio.Event()
+
+        def note(result: object) -> None:
+            done.append(result)
+            if len(done) == 2:
+                answered.set()
+
+        scene.keeper.compute(lambda: trio.lowlevel.in_trio_run(), note)
+        await trio.testing.wait_all_tasks_blocked()
+        with capture_logs() as logged:
+            scene.keeper.compute(lambda: 1 // 0, note)
+            with trio.fail_after(5):
+                await answered.wait()
+        assert sorted(map(str, done)) == ["False", "None"]
+        assert [line["log_level"] for line in logged] == ["error"]
+
+    play(script)
+
+
+def test_only_admins_may_and_others_are_told_why_not() -> None:
+    scene = Scene()
+    with capture_logs() as logged:
+        assert scene.keeper.denial("admin", PEER) is None
+        assert scene.keeper.denial("Admin", PEER) == "User:Admin is none of Weir's admins."
+        assert scene.keeper.denial("ANONYMOUS", PEER) == "User:ANONYMOUS is none of Weir's admins."
+    assert [(line["event"], line["principal"], line["client"]) for line in logged] == [
+        ("client quotas denied", "User:Admin", PEER)
+    ]
+    scene.now_s += 1
+    with capture_logs() as logged:
+        scene.keeper.denial("mallory", PEER)
+    assert [line["denied"] for line in logged] == [3]
+
+
+def test_without_admins_nobody_may_and_the_answer_says_what_to_set() -> None:
+    scene = Scene(frozenset())
+    answer = scene.keeper.denial("admin", PEER)
+    assert answer is not None
+    assert "without admins" in answer
