@@ -1,0 +1,191 @@
+"""What brokers fetch from each other is exempt; a replica id that anybody else claims buys nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.messages import FetchRequest
+from protocol.values import schema_of
+from proxy.reasons import CloseReason
+from proxy.rules.followers import FOLLOWER_BYTES, claims
+from quotas import DEFAULT, Budget, Entity, QuotaTable
+from tests.protocol.generate import sample
+from tests.proxy.frames import framed, header, request
+from tests.proxy.playbook import Playbook
+from tests.proxy.test_bandwidth import fetched, length_of
+from tests.proxy.wire import Wire, new_session, quota_table
+
+VERSIONS = list(schema_of(FetchRequest).versions)
+FROM_TAGGED = 15
+"""The version from which on the replica id is in a tagged field (KIP-903)."""
+KAFKA = frozenset({"kafka"})
+QUOTA = 1000
+"""Of every user, in bytes/s; nothing of it may be asked for at once beyond ten times as much."""
+
+
+def table() -> QuotaTable:
+    return quota_table(fetch=QUOTA, entity=Entity(DEFAULT))
+
+
+def fetch(number: int, version: int, replica_id: int | None, max_bytes: int = QUOTA) -> bytes:
+    """A fetch, of a consumer if there is no replica id."""
+    wanted = FetchRequest(max_bytes=max_bytes, max_wait_ms=500)
+    if replica_id is None:
+        pass
+    elif version < FROM_TAGGED:
+        wanted.replica_id = replica_id
+    else:
+        wanted.replica_state = FetchRequest.ReplicaState(replica_id=replica_id, replica_epoch=5)
+    return request(wanted, version, number)
+
+
+def playbook(user: str, brokers: frozenset[str] = KAFKA, table_: QuotaTable | None = None) -> Playbook:
+    session = new_session(table_ or table())
+    session.brokers = brokers
+    session.become(user)
+    return Playbook(session=session)
+
+
+def charged(play: Playbook) -> float:
+    budgets: list[Budget] = list(play.session.quotas.fetch)
+    return sum(budget.charged for budget in budgets)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_s_replica_fetches_are_exempt(version: int) -> None:
+    with playbook("kafka") as play:
+        asked = [fetch(number, version, 2, max_bytes=2**31 - 1) for number in (1, 2)]
+        play.client(*asked)
+        play.to_broker(*asked)  # neither capped nor one at a time
+        told = [fetched(number, 50_000, version=version) for number in (1, 2)]
+        play.broker(*told)
+        play.to_client(*told)
+        assert charged(play) == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("replica_id", [None, -1, -2])
+def test_a_broker_s_other_fetches_are_a_consumer_s(version: int, replica_id: int | None) -> None:
+    with playbook("kafka") as play:
+        for number in (1, 2):  # the second is not taken to be as the first
+            asked = fetch(number, version, replica_id)
+            play.client(asked)
+            play.to_broker(asked)
+            told = fetched(number, 100, version=version)
+            play.broker(told)
+            play.to_client(told)
+            assert charged(play) == number * (length_of(told) - (version >= 12))
+        play.client(fetch(3, version, 2))
+        play.to_broker(fetch(3, version, 2))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("user", "brokers"),
+    [("ANONYMOUS", KAFKA), ("mallory", KAFKA), ("kafka", frozenset[str]())],
+    ids=["before authentication", "another user", "a listener of clients"],
+)
+def test_a_replica_id_that_a_client_claims_buys_nothing(
+    version: int, user: str, brokers: frozenset[str]
+) -> None:
+    with playbook(user, brokers) as play:
+        asked = fetch(1, version, 2)
+        play.client(asked)
+        play.to_broker(asked)
+        told = fetched(1, 50_000, version=version)
+        play.broker(told)
+        size = length_of(told) - (version >= 12)
+        assert charged(play) == size
+        play.muted_until(size - 10_000)
+        play.wire.to_client.clear()
+        play.client(fetch(2, version, 2))
+
+
+def test_who_is_a_broker_is_asked_again_with_each_principal() -> None:
+    with playbook("mallory") as play:
+        play.client(fetch(1, 17, 2))
+        play.to_broker(fetch(1, 17, 2))
+        play.broker(fetched(1, 100, version=17))
+        play.to_client(fetched(1, 100, version=17))
+        assert charged(play) > 0
+        before = charged(play)
+        play.session.become("kafka")
+        play.client(fetch(2, 17, 2))
+        play.to_broker(fetch(2, 17, 2))
+        play.broker(fetched(2, 100, version=17))
+        play.to_client(fetched(2, 100, version=17))
+        assert charged(play) == before
+        play.session.become("mallory")
+        play.client(fetch(3, 17, 2))
+        play.to_broker(fetch(3, 17, 2))
+        play.broker(fetched(3, 100, version=17))
+        play.to_client(fetched(3, 100, version=17))
+        assert charged(play) > before
+
+
+def test_in_shadow_they_are_exempt_likewise() -> None:
+    with playbook("kafka", table_=QuotaTable(None, table().values)) as play:
+        for number, replica_id in ((1, 2), (2, None)):
+            play.client(fetch(number, 17, replica_id))
+            play.to_broker(fetch(number, 17, replica_id))
+            play.broker(fetched(number, 100, version=17))
+            play.to_client(fetched(number, 100, version=17))
+            shadow = play.session.quotas.fetch.shadow
+            assert shadow is not None
+            assert sum(budget.charged for budget in shadow) == (number - 1) * (
+                length_of(fetched(2, 100, version=17)) - 1
+            )
+
+
+# Reading the claim
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_is_found_behind_whatever_else_the_request_says_and_in_any_pieces(version: int) -> None:
+    whole = bytearray(request(sample(FetchRequest, version), version))
+    flexible = version >= 12
+    message = sample(FetchRequest, version)
+    expected = message.replica_id if version < FROM_TAGGED else message.replica_state.replica_id
+    find = claims(version, flexible=flexible)
+    assert find(whole, 0, len(whole), True) is (expected >= 0)
+    found = {find(whole, 0, end, False) for end in range(14, len(whole))}
+    assert found <= {None, expected >= 0}
+
+
+def test_of_a_fetch_that_does_not_fit_the_buffer_a_broker_is_taken_to_be_a_follower() -> None:
+    topics = [FetchRequest.FetchTopic(partitions=[FetchRequest.FetchPartition()] * 20_000)]
+    asked = request(FetchRequest(topics=topics), 17)
+    assert len(asked) > 2 * 256 * 1024 > FOLLOWER_BYTES
+    for user, counted in (("kafka", False), ("mallory", True)):
+        session = new_session(table())
+        session.brokers = KAFKA
+        session.become(user)
+        wire = Wire(session)
+        wire.feed(0, client=asked)
+        assert session.violation is None
+        wire.feed(0, broker=fetched(1, 100, version=17))
+        budgets: list[Budget] = list(session.quotas.fetch)
+        assert (sum(budget.charged for budget in budgets) > 0) is counted
+
+
+@pytest.mark.parametrize("tags", [b"\x01", b"\x01\x01", b"\xff\xff\xff\xff\x07", b"\xff" * 6])
+def test_tags_that_cannot_be_close_a_broker_s_connection(tags: bytes) -> None:
+    with playbook("kafka") as play:
+        play.client(framed(request(FetchRequest(), 17)[4:-1] + tags))
+        play.violation(CloseReason.REQUEST_MALFORMED, saying="varint")
+
+
+def test_a_claim_that_is_cut_is_none() -> None:
+    """Its length says more than there is: the broker will refuse it, meanwhile it is a consumer's."""
+    cut = bytearray(framed(request(FetchRequest(), 17)[4:-1] + b"\x01\x01\x7f\x00\x00\x00\x02"))
+    assert claims(17, flexible=True)(cut, 0, len(cut), True) is False
+
+
+def test_a_claim_of_another_tag_s_bytes_is_none() -> None:
+    """Tag 0 is the cluster id: its bytes are no replica id."""
+    body = header(1, 17, 1, b"app", tags=b"\x00") + request(FetchRequest(), 17)[4 + 14 :]
+    plain = bytearray(framed(body))
+    other = bytearray(framed(body[:-1] + b"\x01\x00\x05\x00\x00\x00\x02\x00"))
+    find = claims(17, flexible=True)
+    assert find(plain, 0, len(plain), True) is False
+    assert find(other, 0, len(other), True) is False

@@ -1,0 +1,373 @@
+"""Shadow quotas on the wire: everything is as without quotas, and counted as if they were enforced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.messages import CreateTopicsRequest, MetadataRequest
+from proxy.counters import Counters
+from proxy.quota_book import QuotaBook
+from proxy.rules import requests_paid_for
+from proxy.rules.cluster_state import ClusterState
+from proxy.rules.plans import Plans
+from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.budgets import mutation_rates
+from quotas.remembered import EMPTY
+from tests.mutations.requests import Create, Delete, Topic
+from tests.proxy.controller import NODE, Connection, Controller
+from tests.proxy.frames import framed, head_of, header, request, split
+from tests.proxy.playbook import Playbook
+from tests.proxy.test_bandwidth import fetch, fetched, length_of, ping, pong, produce, produced
+from tests.proxy.test_mutations_model import RATE, SAMPLES, STEPS, mutation_of
+from tests.proxy.wire import APP, Wire, new_session, quota_table
+
+if TYPE_CHECKING:
+    from protocol.versions import VersionRange
+    from proxy.session.session import Session
+    from quotas import Budget, MutationBudget
+
+PROPERTY: Final = settings(max_examples=200, derandomize=True, deadline=None, database=None)
+
+
+def shadowed(table: QuotaTable) -> QuotaTable:
+    """The same entries, only counted."""
+    return QuotaTable(None, table.values)
+
+
+def shadow_of(session: Session, key: str) -> Budget:
+    (budget,) = getattr(session.quotas, key).shadow
+    return budget  # type: ignore[no-any-return]  # of a ClientQuotas
+
+
+# Bandwidth
+
+
+def test_produce_over_the_quota_is_counted_and_nobody_waits() -> None:
+    """The example of Kafka's own (`test_bandwidth`): throttles of 0, 2204, and 8102 for whoever waited; for
+    who did not, 18,306 bytes in 10 s make 8306.
+    """
+    frames = [produce(number, 6102) for number in (1, 2, 3)]
+    with Playbook(shadowed(quota_table(produce=1000))) as play:
+        play.client(*frames)
+        play.to_broker(*frames)
+        play.broker(produced(1), produced(2), produced(3))
+        play.to_client(produced(1), produced(2), produced(3))
+        shadow = shadow_of(play.session, "produce")
+        assert (shadow.charged, shadow.throttled, shadow.throttle_ms_total) == (18_306, 2, 8306)
+    assert play.session.counters.throttles == 0
+
+
+@pytest.mark.parametrize("version", [3, 11, 12, 17])
+def test_fetches_are_not_capped_not_alone_and_not_held(version: int) -> None:
+    with Playbook(shadowed(quota_table(fetch=100))) as play:
+        asked = [fetch(number, version, max_bytes=2**31 - 1) for number in (1, 2)]
+        play.client(*asked)
+        play.to_broker(*asked)
+        told = [fetched(number, 5000, version=version) for number in (1, 2)]
+        play.broker(*told)
+        play.to_client(*told)
+        play.at(1)
+        play.client(fetch(3, version), ping(4))
+        play.to_broker(fetch(3, version), ping(4))
+        shadow = shadow_of(play.session, "fetch")
+        assert shadow.throttled == 2
+        assert shadow.throttled_until_ms > 1
+        assert shadow.charged == sum(map(length_of, told)) - 2 * (version >= 12)
+
+
+def test_enforced_and_shadow_quotas_are_both_charged() -> None:
+    """2000 bytes/s hold, 1000 would throttle: with 12,000 bytes of 20,000 that pass at once."""
+    table = QuotaTable(quota_table(produce=2000).values, quota_table(produce=1000).values)
+    with Playbook(table) as play:
+        play.client(produce(1, 12_000))
+        play.to_broker(produce(1, 12_000))
+        shadow = shadow_of(play.session, "produce")
+        assert (shadow.charged, shadow.throttle_ms_total) == (12_000, 2000)
+        play.client(produce(2, 12_000))
+        play.to_broker(produce(2, 12_000))
+        play.muted_until(2000)
+        assert shadow.charged == 24_000
+
+
+def test_a_fetch_that_is_enforced_and_counted_waits_for_the_enforced_quota_only() -> None:
+    table = QuotaTable(quota_table(fetch=1_000_000).values, quota_table(fetch=10).values)
+    with Playbook(table) as play:
+        for number in (1, 2):
+            play.client(fetch(number))
+            play.to_broker(fetch(number))
+            play.broker(fetched(number, 5000))
+            play.to_client(fetched(number, 5000))
+        assert shadow_of(play.session, "fetch").throttled == 2
+
+
+def test_a_change_of_mode_reaches_an_open_session() -> None:
+    with Playbook(shadowed(quota_table(produce=1000))) as play:
+        play.client(produce(1, 9000))
+        play.to_broker(produce(1, 9000))
+        play.session.quotas.update(quota_table(produce=1000))
+        play.client(produce(2, 2000))  # 11 s' worth in all
+        play.to_broker(produce(2, 2000))
+        play.muted_until(1000)
+        play.session.quotas.update(shadowed(quota_table(produce=1000)))
+        play.at(1000)
+        play.client(produce(3, 9000))
+        play.to_broker(produce(3, 9000))
+
+
+class Step(NamedTuple):
+    """A request, how long after the last, and how much it carries."""
+
+    pause_ms: int
+    kind: str
+    size: int
+    version: int
+
+
+Steps: TypeAlias = list[Step]
+STORY: Final = st.lists(
+    st.builds(
+        Step,
+        st.sampled_from([0, 0, 1, 300, 1000, 4000, 15_000]),
+        st.sampled_from(["produce", "unanswered", "fetch", "ping"]),
+        st.integers(100, 9000),
+        st.sampled_from([3, 7, 11]),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+class Traffic:
+    """A client, Weir and a broker that answers at once."""
+
+    def __init__(self, table: QuotaTable, buffer_bytes: int) -> None:
+        self.session = new_session(table, buffer_bytes=buffer_bytes)
+        self.wire = Wire(self.session)
+        self.answers: dict[int, bytes] = {}
+        self.to_broker = b""
+        self._answered = 0
+
+    def do(self, now_ms: int, number: int, step: Step) -> None:
+        """The client sends a request, and gets what comes of it."""
+        frame, answer = self._frames(number, step)
+        if answer is not None:
+            self.answers[number] = answer
+        self.wire.feed(now_ms, client=frame)
+        while self.wire.to_broker:
+            self.to_broker += bytes(self.wire.to_broker)
+            self.wire.to_broker.clear()
+            for asked in split(self.to_broker[self._answered :]):
+                if len(asked) < 4 or len(asked) < 4 + int.from_bytes(asked[:4], "big"):
+                    break
+                self._answered += len(asked)
+                told = self.answers.pop(head_of(asked).correlation_id, None)
+                if told is not None:
+                    self.wire.feed(now_ms, broker=told)
+
+    def _frames(self, number: int, step: Step) -> tuple[bytes, bytes | None]:
+        match step.kind:
+            case "produce":
+                return produce(number, step.size, step.version), produced(number, version=step.version)
+            case "unanswered":
+                return produce(number, step.size, step.version, acks=0), None
+            case "fetch":
+                return fetch(number, 11, 2**31 - 1), fetched(number, step.size)
+        return ping(number), pong(number)
+
+
+def figures(budget: Budget | None, now_ms: int) -> tuple[float, ...]:
+    if budget is None:
+        return (0, 0, 0, 0, 0)
+    return (
+        budget.charged,
+        budget.throttled,
+        budget.throttle_ms_total,
+        budget.limit,
+        budget.rate(now_ms),
+    )
+
+
+@given(STORY, st.sampled_from([300, 256 * 1024]), st.sampled_from([500.0, 3000.0, 1e6]))
+@PROPERTY
+def test_the_wire_is_as_without_quotas_and_the_figures_as_with_enforced_ones(
+    story: Steps, buffer_bytes: int, rate: float
+) -> None:
+    """The figures for as long as nothing is throttled; afterwards the enforced client is another one."""
+    table = quota_table(produce=rate, fetch=rate)
+    plain, shadow, enforced = (Traffic(each, buffer_bytes) for each in (QuotaTable(), shadowed(table), table))
+    now_ms, throttled = 0, False
+    for number, step in enumerate(story):
+        now_ms += step.pause_ms
+        for traffic in (plain, shadow, enforced):
+            traffic.do(now_ms, number, step)
+        assert shadow.to_broker == plain.to_broker
+        assert shadow.wire.to_client == plain.wire.to_client
+        session = shadow.session
+        assert (session.muted_until_ms, session.held_until_ms, session.alone) == (0, 0, False)
+        assert (session.violation, session.counters.throttles) == (None, 0)
+        throttled = throttled or enforced.session.counters.throttles > 0
+        for key in () if throttled else ("produce", "fetch"):
+            client_quotas = getattr(enforced.session.quotas, key)
+            counted = next(iter(getattr(session.quotas, key).shadow), None)
+            assert figures(counted, now_ms) == figures(next(iter(client_quotas), None), now_ms)
+
+
+# Mutations
+
+
+class Cluster(NamedTuple):
+    """A controller without quota behind Weir, whose clients have connections of their own."""
+
+    quotas: BrokerQuotas
+    plans: Plans
+    controller: Controller
+
+    @classmethod
+    def make(
+        cls, table: QuotaTable, spoken: dict[int, VersionRange] | None = None, *, strict: bool = False
+    ) -> Cluster:
+        quotas = BrokerQuotas.create(table, mutations=mutation_rates(SAMPLES, 1))
+        controller = Controller() if spoken is None else Controller(spoken)
+        return cls(quotas, Plans(Counters(), cluster=ClusterState(strict)), controller)
+
+    def send(self, now_ms: int, frame: bytes) -> tuple[bytes, int]:
+        """One request on a connection of its own: the response, and until when the session is mute."""
+        connection = Connection(
+            new_session(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller
+        )
+        (told,) = connection.send(now_ms, frame)
+        return told, connection.session.muted_until_ms
+
+    @property
+    def shadow(self) -> MutationBudget:
+        assert self.quotas.mutations.shadow is not None
+        (budget,) = self.quotas.mutations.shadow
+        return budget
+
+
+MUTATIONS: Final = QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
+
+
+@given(st.lists(STEPS, min_size=1, max_size=10))
+@PROPERTY
+def test_mutations_end_as_without_quota_and_are_counted_as_under_an_enforced_one(
+    steps: list[tuple[int, object]],
+) -> None:
+    plain, shadow, enforced = (Cluster.make(each) for each in (QuotaTable(), shadowed(MUTATIONS), MUTATIONS))
+    now_ms, same = 1_000_000, True
+    for pause_ms, what in steps:
+        now_ms += pause_ms
+        frame = mutation_of(what, plain.controller).frame("app")  # type: ignore[arg-type]  # one of three
+        assert shadow.send(now_ms, frame) == plain.send(now_ms, frame)
+        assert shadow.controller.sizes() == plain.controller.sizes()
+        if not same:
+            continue
+        enforced.send(now_ms, frame)
+        budget = enforced.quotas.mutations.budget("ANONYMOUS", "app", now_ms)
+        assert budget is not None
+        same = not (budget.throttled or budget.refused)
+        if same:
+            # What is charged and given back may differ in the last bit.
+            assert shadow.shadow.tokens(now_ms) == pytest.approx(budget.tokens(now_ms), abs=1e-6)
+            assert shadow.shadow.charged == budget.charged
+            assert (shadow.shadow.throttled, shadow.shadow.refused) == (0, 0)
+
+
+def test_what_would_be_refused_is_counted_and_done() -> None:
+    """10 tokens: the first topic leaves -2, the other two would be refused, for a second."""
+    cluster = Cluster.make(shadowed(MUTATIONS))
+    create = Create((Topic("a", 12), Topic("b", 1), Topic("c", 1)))
+    told, muted_until_ms = cluster.send(0, create.frame("app"))
+    assert (create.answer(told).error_codes, create.answer(told).throttle_ms, muted_until_ms) == (
+        (0, 0, 0),
+        0,
+        0,
+    )
+    assert cluster.controller.sizes() == {"a": 12, "b": 1, "c": 1}
+    budget = cluster.shadow
+    assert (budget.charged, budget.refused, budget.throttled, budget.throttle_ms_total) == (12, 2, 1, 1000)
+
+
+def test_a_mutation_that_is_refused_is_not_counted_in_the_shadow() -> None:
+    table = QuotaTable(MUTATIONS.values, {(Entity("ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): 100.0})
+    cluster = Cluster.make(table)
+    create = Create((Topic("a", 12), Topic("b", 5)))
+    told, _until = cluster.send(0, create.frame("app"))
+    assert create.answer(told).error_codes == (0, 89)
+    assert (cluster.shadow.charged, cluster.shadow.refused) == (12, 0)
+
+
+def test_deletions_cost_in_the_shadow_what_they_cost() -> None:
+    cluster = Cluster.make(shadowed(MUTATIONS))
+    cluster.controller.add("seven", 7)
+    delete = Delete(("seven", "none"), 5)
+    told, _until = cluster.send(0, delete.frame("app"))
+    assert delete.answer(told).error_codes == (0, 3)
+    assert cluster.shadow.charged == 7
+
+
+def test_a_mutation_that_cannot_be_read_or_kept_passes_uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests_paid_for, "COUNTED_BYTES_MAX", 100)
+    long = request(CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="x" * 200)]), 4)
+    unreadable = framed(header(19, 4, 1, b"app", tags=None) + b"\x7f\xff")
+    for frame in (long, unreadable):
+        with Playbook(shadowed(MUTATIONS)) as play:
+            play.client(frame)
+            play.to_broker(frame)
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["permissive", "strict"])
+def test_topics_that_come_by_being_asked_for_are_counted(strict: bool) -> None:
+    """Three partitions each, ten tokens: the fourth would have had its client wait."""
+    cluster, plain = Cluster.make(shadowed(MUTATIONS), strict=strict), Cluster.make(QuotaTable())
+    for name in ("a", "b", "c", "d", "e", "e"):
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name)]
+        frame = request(MetadataRequest(topics=wanted), 12)
+        for each in (cluster, plain):
+            each.send(0, frame)
+        assert cluster.send(0, frame) == plain.send(0, frame)
+    assert set(cluster.controller.sizes()) == set("abcde")
+    assert cluster.shadow.throttled > 0
+    assert cluster.shadow.charged == 12
+
+
+# The book
+
+
+def test_everything_may_be_in_shadow() -> None:
+    book = QuotaBook(quota_table(produce=1000.0), in_shadow=True)
+    assert book.table == quota_table(produce=1000.0), "what is configured"
+    quotas = book.of(1)
+    for rate in (1000.0, 500.0):
+        payers = quotas.payers("ANONYMOUS", "app", 0)
+        assert payers.produce is None
+        assert payers.shadow is not None
+        assert payers.shadow.produce is not None
+        assert payers.shadow.produce.limit == rate
+        book.update(quota_table(produce=500.0))
+    assert book.table == quota_table(produce=500.0)
+    assert book.in_force == shadowed(quota_table(produce=500.0))
+
+
+def test_who_listens_to_the_book_is_told_what_is_in_force() -> None:
+    book, told = QuotaBook(QuotaTable(), in_shadow=True), list[QuotaTable]()
+    book.on_update.append(told.append)
+    book.update(quota_table(fetch=1.0))
+    assert told == [shadowed(quota_table(fetch=1.0))]
+
+
+@pytest.mark.parametrize("client_id", [b"", None], ids=["empty", "null"])
+def test_a_client_without_a_client_id_may_be_given_the_default(client_id: bytes | None) -> None:
+    table = quota_table(produce=1000, entity=Entity(client_id=DEFAULT))
+    for unnamed, muted_until_ms in (("", 0), (EMPTY, 1000)):
+        book = QuotaBook(table, unnamed=unnamed)
+        wire = Wire(new_session(quotas=book.of(NODE)))
+        frame = framed(header(0, 7, 1, client_id, tags=None) + produce(1, 11_000)[4 + 8 + 2 + 3 :])
+        frame = framed(frame[4:] + bytes(11_000 - len(frame) + 4))
+        wire.feed(0, client=frame)
+        assert wire.to_broker == frame
+        assert wire.session.muted_until_ms == muted_until_ms
