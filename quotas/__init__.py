@@ -12,6 +12,7 @@ from quotas.budgets import BrokerQuotas, Budget, ClientQuotas, Payers
 from quotas.entities import DEFAULT, Entity, Prefix, Tags
 from quotas.limits import Limit, Limits
 from quotas.mutations import LateCharge, MutationBudget, MutationCharge, MutationPayers
+from quotas.quota_edit import edited
 from quotas.quota_entry import QuotaFileError
 from quotas.quota_file import parse, render
 from quotas.table import QuotaKey, QuotaTable
@@ -34,6 +35,7 @@ __all__ = [
     "QuotaKey",
     "QuotaTable",
     "Tags",
+    "edited",
     "parse",
     "render",
 ]
