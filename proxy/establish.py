@@ -19,10 +19,14 @@ from proxy.config import Config
 from proxy.connection_gate import ConnectionGate
 from proxy.counters import Counters
 from proxy.listeners import OVERLOAD
-from proxy.reasons import CloseReason
+from proxy.reasons import BY_PEERS, CloseReason
 from proxy.repeats import Repeats
 from proxy.session.session import ANONYMOUS
+from proxy.tls.entrance import Entrance, RefusedError
+from proxy.tls.handshakes import BrokerTlsError
+from proxy.tls.upstream import Upstream
 from proxy.transport import sockets
+from proxy.transport.side import Socket
 
 log = structlog.get_logger("weir")
 
@@ -37,9 +41,9 @@ NO_RESOURCES: Final = OVERLOAD | {errno.EADDRNOTAVAIL}
 
 
 class Client(NamedTuple):
-    """An accepted client."""
+    """An accepted client, its TLS handshake done."""
 
-    sock: socket.socket
+    sock: Socket
     peer: Address
     host: str
     """Where it has reached Weir."""
@@ -47,7 +51,7 @@ class Client(NamedTuple):
     """Who its certificate says it is."""
 
 
-StartRelay: TypeAlias = Callable[[Client, socket.socket, int | None], None]
+StartRelay: TypeAlias = Callable[[Client, Socket, int | None], None]
 """(client, broker, node id): takes both sockets over."""
 
 
@@ -80,26 +84,29 @@ class Establisher:
         self._repeats = repeats
         self._start_relay = start_relay
         self._held = 0
+        self._entrance = Entrance(config.tls.listener) if config.tls.listener is not None else None
+        self._upstream = Upstream(config.tls.upstream)
 
     async def establish(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
         """Connect to the broker and start a relay, or refuse the client."""
+        arrival = _Arrival(sock, node_id, peer)
         try:
-            await self._relay(sock, node_id, peer)
+            await self._relay(arrival)
         except RefusalError as refusal:
-            self._note(refusal, node_id, peer)
-            await self._close_later(sock, refusal.hold_s)
+            self._note(refusal, arrival)
+            await self._close_later(arrival, refusal.hold_s)
         except Exception as error:  # a bug of ours must end nothing but its client
-            sock.close()
+            arrival.sock.close()
             self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
             log.exception("internal error, the client is refused; please report this", exc_info=error)
         except BaseException:
-            sock.close()
+            arrival.sock.close()
             self._counters.closed[CloseReason.STOPPED] += 1
             raise
 
-    async def _relay(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
+    async def _relay(self, arrival: _Arrival) -> None:
         """Raises RefusalError; the client's socket is open then."""
-        counters = self._counters
+        counters, node_id, peer = self._counters, arrival.node_id, arrival.peer
         if counters.sessions_open >= self._config.settings.connections_max:
             raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
         denial = self._gate.enter(node_id, peer.host)
@@ -108,8 +115,8 @@ class Establisher:
         counters.sessions_open += 1
         relayed = False
         try:
-            client = _set_up(sock, peer)
-            broker, found = await self._connect(node_id)
+            client = await self._client(arrival)
+            broker, found = await self._connect(arrival.node_id)
             self._start_relay(client, broker, found)
             relayed = True
         finally:
@@ -117,7 +124,23 @@ class Establisher:
                 counters.sessions_open -= 1
                 self._gate.leave(peer.host)
 
-    async def _connect(self, node_id: int | None) -> tuple[socket.socket, int | None]:
+    async def _client(self, arrival: _Arrival) -> Client:
+        """Set its socket up; at a TLS listener, shake hands, and see who it is. Raises RefusalError."""
+        plain = arrival.plain
+        host = _set_up(plain)
+        if self._entrance is None:
+            return Client(plain, arrival.peer, host)
+        try:
+            entered = await self._entrance.enter(plain, arrival.node_id)
+        except RefusedError as error:
+            arrival.sock = error.sock
+            raise RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None) from None
+        arrival.sock, arrival.node_id = entered.sock, entered.node_id
+        if entered.node_id is not None and entered.node_id not in self._book.nodes:
+            raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {entered.node_id} is known")
+        return Client(entered.sock, arrival.peer, host, entered.user)
+
+    async def _connect(self, node_id: int | None) -> tuple[Socket, int | None]:
         """Connect to a broker, for the bootstrap listener to any. Raises RefusalError."""
         failure: RefusalError | None = None
         timeout_s = self._config.settings.connect_timeout_s
@@ -127,7 +150,7 @@ class Establisher:
                 # A host that swallows packets must leave time for the others.
                 with trio.move_on_after(timeout_s if len(targets) == 1 else timeout_s / 3):
                     try:
-                        return await sockets.connect(address), found
+                        return await self._upstream.connect(address), found
                     except OSError as error:
                         failure = _refusal(address, error)
         raise failure or RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
@@ -144,38 +167,61 @@ class Establisher:
         others = [(address, found) for found, address in nodes.items()]
         return list(dict.fromkeys(first + others + named))
 
-    def _note(self, refusal: RefusalError, node_id: int | None, peer: Address) -> None:
+    def _note(self, refusal: RefusalError, arrival: _Arrival) -> None:
         self._counters.closed[refusal.reason] += 1
+        known = (
+            arrival.node_id if arrival.node_id in self._book.nodes else None
+        )  # clients name what they like
         details = {
             "reason": refusal.reason,
-            "node_id": node_id,
-            "client": str(peer),
+            "node_id": arrival.node_id,
+            "client": str(arrival.peer),
             "detail": str(refusal),
         }
-        self._repeats.note(("refused", node_id, refusal.reason), _refused, details)
+        if refusal.reason in BY_PEERS:
+            log.debug("connection refused", **details)
+        else:
+            self._repeats.note(("refused", known, refusal.reason), _refused, details)
 
-    async def _close_later(self, sock: socket.socket, hold_s: float) -> None:
-        with sock:
+    async def _close_later(self, arrival: _Arrival, hold_s: float) -> None:
+        try:
             if self._held < HELD_MAX:
                 self._held += 1
                 try:
                     await trio.sleep(hold_s)
                 finally:
                     self._held -= 1
+        finally:
+            arrival.sock.close()
 
 
-def _set_up(sock: socket.socket, peer: Address) -> Client:
-    """Raises RefusalError."""
+class _Arrival:
+    """A client on its way to its broker; its socket, and whom it wants, may change with its handshake."""
+
+    __slots__ = ("node_id", "peer", "plain", "sock")
+
+    def __init__(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
+        self.plain = sock
+        self.sock: Socket = sock
+        """What is to be closed."""
+        self.node_id = node_id
+        self.peer = peer
+
+
+def _set_up(sock: socket.socket) -> str:
+    """Return where the client has reached Weir. Raises RefusalError."""
     try:
         sock.setblocking(False)
         sockets.set_up(sock)
-        return Client(sock, peer, sockets.local_host(sock))
+        return sockets.local_host(sock)
     except OSError as error:  # some systems say so if the client has gone meanwhile
         raise RefusalError(CloseReason.CLIENT_RESET, str(error)) from None
 
 
 def _refusal(address: Address, error: OSError) -> RefusalError:
     detail = f"broker {address}: {error.strerror or error}"
+    if isinstance(error, BrokerTlsError):
+        return RefusalError(CloseReason.BROKER_HANDSHAKE_FAILED, detail)
     if error.errno in NO_RESOURCES:
         return RefusalError(
             CloseReason.OUT_OF_RESOURCES, f"{detail}: raise the limit of open files (ulimit -n)"

@@ -5,7 +5,6 @@ It listens, connects, discovers, reloads, expires, drains; bytes are the reactor
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -26,8 +25,11 @@ from proxy.rules.identity import Identities
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plans import Plans
 from proxy.session.session import Session, SessionLimits
+from proxy.tls.files import look_forever
 from proxy.transport.reactor import BUFFER_BYTES, Reactor
 from proxy.transport.relay import Relay
+from proxy.transport.side import Socket
+from proxy.transport.tls_relay import new_relay
 
 log = structlog.get_logger("weir")
 
@@ -42,7 +44,7 @@ class Server:
         self.quotas = quotas
         self.management: Management = Unmanaged()
         """Who may describe and alter quotas over the wire; set it before `serve`."""
-        self.book = AddressBook(config.ports, self._open_broker_listener)
+        self.book = AddressBook(config.places, self._open_broker_listener)
         self._reactor = reactor
         self._plans = Plans(
             self.counters,
@@ -64,6 +66,7 @@ class Server:
             config, self.book, self.gate, self.counters, self._repeats, self._relay
         )
         self._relays: set[Relay] = set()
+        self._port_per_broker = config.places is config.ports
         self._stop = trio.Event()
         self._ended = trio.Event()
         self._draining = False
@@ -78,10 +81,14 @@ class Server:
         self._token = trio.lowlevel.current_trio_token()
         try:
             async with trio.open_nursery() as nursery:
+                tls_files = self.config.tls.files
+                for files in tls_files:
+                    files.load()
                 await self._listen()
                 task_status.started()
                 nursery.start_soon(self._listeners.accept_forever, self._establisher.establish)
                 nursery.start_soon(refresh_forever, self.config, self.book)
+                nursery.start_soon(look_forever, tls_files)
                 nursery.start_soon(expire_forever, self.quotas, lambda: self._reactor.now_ms)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
@@ -128,7 +135,7 @@ class Server:
         config = self.config
         nodes, untold = await first_brokers(config, self.book)
         self._open(config.listen, None, "choose another --listen")
-        for node_id in nodes:
+        for node_id in nodes if self._port_per_broker else ():
             self._open(self._broker_listener(node_id), node_id, "choose other --broker-ports")
         if untold:
             log.warning("upstream does not tell its brokers, learning them from clients", reason=untold)
@@ -150,11 +157,12 @@ class Server:
         return Address(self.config.listen.host, port)
 
     def _open_broker_listener(self, node_id: int, _port: int) -> None:
-        self._listeners.open(self._broker_listener(node_id), node_id)
+        if self._port_per_broker:
+            self._listeners.open(self._broker_listener(node_id), node_id)
 
     # Sessions
 
-    def _relay(self, client: Client, broker: socket.socket, node_id: int | None) -> None:
+    def _relay(self, client: Client, broker: Socket, node_id: int | None) -> None:
         """Hand both sockets over; from now on they are the relay's to close."""
         self.counters.sessions_opened += 1
 
@@ -168,7 +176,7 @@ class Server:
 
         host = self.config.settings.advertised_host or client.host
         self._relays.add(
-            Relay(self._reactor, client.sock, broker, self._session(node_id, host, client), ended)
+            new_relay(self._reactor, client.sock, broker, self._session(node_id, host, client), ended)
         )
 
     def _session(self, node_id: int | None, host: str, client: Client) -> Session:

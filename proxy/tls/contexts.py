@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from proxy.config_error import ConfigError
 from proxy.tls import problems
+
+_SERVER_NAME: Final = "weir_server_name"
+"""An attribute that an SSLSocket gets."""
 
 
 class Pair(NamedTuple):
@@ -19,13 +22,17 @@ class Pair(NamedTuple):
     """Of the setting: tls_cert, upstream_cert."""
 
 
-def server_context(pair: Pair, client_auth: ssl.VerifyMode, client_ca: Path | None) -> ssl.SSLContext:
-    """Make a listener's context. Raises ConfigError."""
+def server_context(
+    pair: Pair, client_auth: ssl.VerifyMode, client_ca: Path | None, *, by_name: bool = False
+) -> ssl.SSLContext:
+    """Make a listener's context; `by_name` has `server_name_of` know. Raises ConfigError."""
     context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     _show(context, pair)
     if client_ca is not None:
         _trust(context, client_ca, "tls_client_ca")
     context.verify_mode = client_auth
+    if by_name:
+        context.sni_callback = _note_server_name
     return context
 
 
@@ -42,6 +49,19 @@ def client_context(ca: Path | None, pair: Pair | None, *, verify_host: bool) -> 
     if pair is not None:
         _show(context, pair)
     return context
+
+
+def server_name_of(sock: ssl.SSLSocket) -> str | None:
+    """Return the name that the client has called the server by."""
+    name: str | None = getattr(sock, _SERVER_NAME, None)
+    return name
+
+
+def _note_server_name(
+    sock: ssl.SSLSocket | ssl.SSLObject, name: str | None, _context: ssl.SSLContext
+) -> None:
+    """Runs within the handshake, on its thread."""
+    setattr(sock, _SERVER_NAME, name)
 
 
 def _plain(context: ssl.SSLContext) -> ssl.SSLContext:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import structlog
+import trio
 
 from proxy.config_error import ConfigError
 
@@ -42,12 +43,17 @@ class ContextOfFiles:
         self.refused = 0
         """How often changed files could not be used."""
 
+    def load(self) -> None:
+        """Read the files now. Raises ConfigError."""
+        self._seen = self._in_force = self._stamps()  # before they are read
+        self._context = self._make()
+
     @property
     def context(self) -> ssl.SSLContext:
         """The context in force; the files are read when it is first needed. Raises ConfigError."""
         if self._context is None:
-            self._seen = self._in_force = self._stamps()  # before they are read
-            self._context = self._make()
+            self.load()
+        assert self._context is not None
         return self._context
 
     def look(self) -> None:
@@ -79,6 +85,14 @@ def _stamp(path: Path) -> Stamp:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def look_forever(all_files: Sequence[ContextOfFiles]) -> None:
+    """Look at all of them once a second."""
+    while all_files:
+        await trio.sleep(LOOK_S)
+        for files in all_files:
+            files.look()
 
 
 def expiry_s(path: Path) -> float:

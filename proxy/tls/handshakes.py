@@ -15,6 +15,7 @@ import trio
 
 from proxy.reasons import CloseReason
 from proxy.tls import problems
+from proxy.tls.contexts import server_name_of
 from proxy.transport.tls_socket import TlsSocket
 
 TIMEOUT_S: Final = 10.0
@@ -25,8 +26,6 @@ THREADS: Final = 2
 """Steps that are computed at a time."""
 HANDSHAKE_RECORD: Final = b"\x16"
 """A client's first byte."""
-SERVER_NAME: Final = "weir_server_name"
-"""Attribute of an SSLSocket."""
 
 
 class HandshakeError(Exception):
@@ -79,8 +78,8 @@ class Handshakes:
             except BaseException:
                 secured.close()
                 raise
-        name = getattr(secured, SERVER_NAME, None)
-        return Secured(TlsSocket(secured, problems.of_established_client), certificate, name)
+        established = TlsSocket(secured, problems.of_established_client)
+        return Secured(established, certificate, server_name_of(secured))
 
     async def _hello(self, sock: socket.socket) -> None:
         """Wait until a client has begun, as TLS clients do. Raises HandshakeError."""
@@ -95,15 +94,6 @@ class Handshakes:
             raise HandshakeError(CloseReason.CLIENT_CLOSED, "before the TLS handshake", sock)
         if first != HANDSHAKE_RECORD:
             raise HandshakeError(CloseReason.PLAIN_ON_TLS_PORT, problems.PLAIN_CLIENT, sock)
-
-
-def note_server_names(context: ssl.SSLContext) -> None:
-    """Have `Secured.server_name` told."""
-
-    def note(sock: ssl.SSLSocket | ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
-        setattr(sock, SERVER_NAME, name)
-
-    context.sni_callback = note
 
 
 async def shake_with_broker(

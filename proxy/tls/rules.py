@@ -83,8 +83,11 @@ def _listener(settings: Settings, listen: Address) -> ListenerRules | None:
         )
     verify = VERIFY[settings.tls_client_auth]
     paths = [*dict.fromkeys([pair.cert, pair.key]), *([ca] if ca else [])]
-    files = ContextOfFiles("tls_cert", paths, lambda: server_context(pair, verify, ca))
-    return ListenerRules(pair, files, mapping, _names(settings, listen))
+    names = _names(settings, listen)
+    files = ContextOfFiles(
+        "tls_cert", paths, lambda: server_context(pair, verify, ca, by_name=names is not None)
+    )
+    return ListenerRules(pair, files, mapping, names)
 
 
 def _upstream(settings: Settings) -> UpstreamRules | None:

@@ -36,10 +36,6 @@ class TlsSocket:
         """Return the descriptor to wait for."""
         return self._sock.fileno()
 
-    def getsockname(self) -> object:
-        """Return where the peer has reached us, as a socket does."""
-        return self._sock.getsockname()
-
     def waiting(self) -> bool:
         """Whether there is something to read that no poll reports."""
         return bool(self._peeked or self._ended or self._sock.pending())
