@@ -81,14 +81,14 @@ def read_entry(values: Mapping[str, object]) -> Entry:
         _check_key(key)
     entity = _entity({key: _name(key, values[key]) for key in NAME_KEYS if key in values})
     rates = {key: _rate(name, values[name]) for name, key in QUOTA_KEYS.items() if name in values}
-    fitting = [key.value for key in keys_of(entity) if key in UNITS]
+    keys = keys_of(entity)
     for rate in rates:
-        if rate.value not in fitting:
+        if rate not in keys:
             raise EntryError(
-                f"{rate.value} cannot be set for {_kind(entity)}; use {_either(fitting)}", rate.value
+                f"{rate.value} cannot be set for {_kind(entity)}; use {_fitting(entity)}", rate.value
             )
     if not rates:
-        raise EntryError(f"sets no quota; add {_either(fitting)}")
+        raise EntryError(f"sets no quota; add {_fitting(entity)}")
     return Entry(entity, _is_shadow(values), rates)
 
 
@@ -235,6 +235,10 @@ def _kind(entity: Entity) -> str:
         if entity.topic is not None
         else "users and client-ids"
     )
+
+
+def _fitting(entity: Entity) -> str:
+    return _either(key.value for key in keys_of(entity) if key in UNITS)
 
 
 def _either(names: Iterable[str]) -> str:
