@@ -30,10 +30,10 @@ TOKEN: Final = Plan(api_key=-1, version=-1)
 """The plan of an in-flight entry that is a bare token."""
 TOKEN_BYTES_MAX: Final = 512 * 1024
 """Kafka's sasl.server.max.receive.size."""
-_API_KEY: Final = Struct(">h")
+_LENGTH_AND_KEY: Final = Struct(">ih")
 _HEAD_BYTES: Final = 4
 """API key and version: what tells a request from a token."""
-_SHOWS_NOTHING: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS})
+_SASL: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 def from_client(session: Session, data: bytearray, position: int, end: int) -> int:
@@ -114,12 +114,17 @@ def _leave_raw(session: Session, exchange: Exchange) -> None:
 
 
 def _look_for_end(session: Session, exchange: Exchange, data: bytearray, position: int, end: int) -> None:
-    """Believe in a hidden exchange's success at the first request that a broker takes only after it."""
-    start = position + LENGTH_BYTES
-    if exchange.answers and end - start >= _API_KEY.size:
-        (api_key,) = _API_KEY.unpack_from(data, start)
-        if api_key not in _SHOWS_NOTHING:
-            succeeded(session, exchange)
+    """Believe in a hidden exchange's success at the first request that a broker takes only after it.
+
+    It may come right behind ApiVersions, for which it does not matter who asks.
+    """
+    while exchange.answers and end - position >= _LENGTH_AND_KEY.size:
+        length, api_key = _LENGTH_AND_KEY.unpack_from(data, position)
+        if api_key != ApiKey.API_VERSIONS or length < REQUEST_LENGTH_MIN:
+            if api_key not in _SASL:
+                succeeded(session, exchange)
+            return
+        position += LENGTH_BYTES + length
 
 
 def _refuse(session: Session, length: int) -> None:

@@ -1,0 +1,684 @@
+"""SASL followed: who the client is after each answer of the broker, and that nothing else makes it anybody.
+
+Kafka's SaslServerAuthenticator, PlainSaslServer, ScramSaslServer and OAuthBearerSaslServer say what brokers
+answer; every dialogue here is one of theirs, or one that a bad client or broker would have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from protocol.api import ApiKey
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from proxy.counters import Counters
+from proxy.reasons import CloseReason
+from proxy.rules.identity import Identities, IdentityRules
+from proxy.rules.plans import Plans
+from proxy.session.session import ANONYMOUS
+from quotas import Entity, QuotaKey, QuotaTable
+from tests.proxy.frames import framed, padded, request, response, unknown_request
+from tests.proxy.playbook import Playbook
+from tests.proxy.sasl import (
+    AP_REQ,
+    CHALLENGE,
+    ILLEGAL_STATE,
+    PROOF,
+    REFUSED,
+    SALT,
+    SECRET,
+    UNSUPPORTED_MECHANISM,
+    VERIFIED,
+    WRAPPED,
+    authenticate,
+    authenticated,
+    bearer,
+    handshake,
+    plain,
+    scram_first,
+    shaken,
+)
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.session.session import Session
+
+OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+OF_NOBODY: Final = QuotaTable({(Entity(user=ANONYMOUS), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+HEAVY: Final = padded(request(ProduceRequest(acks=1), 7, 9), 12_106)
+"""Under 1000 bytes/s it has to wait 2106 ms (measured on a broker)."""
+PRODUCED: Final = response(ProduceResponse(), 7, 9)
+PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4, 7)
+KERBEROS: Final = Identities(IdentityRules(hidden="kerberos", unknown_owner="tokens"))
+
+
+def with_rules(identities: Identities, table: QuotaTable | None = None) -> Session:
+    return new_session(table, plans=Plans(Counters(), identities=identities))
+
+
+def relay(play: Playbook, asked: bytes, answered: bytes) -> None:
+    """One request and its answer, both untouched."""
+    play.client(asked)
+    play.to_broker(asked)
+    play.broker(answered)
+    play.to_client(answered)
+
+
+def shake(play: Playbook, mechanism: str = "PLAIN", error_code: int = 0) -> None:
+    relay(play, handshake(mechanism), shaken(error_code))
+
+
+def step(play: Playbook, token: bytes, answer: bytes = b"", error_code: int = 0) -> str:
+    """A token and its answer; return who the client is after it."""
+    relay(play, authenticate(token), authenticated(answer, error_code))
+    return play.session.user
+
+
+def log_in(play: Playbook, user: str = "alice") -> None:
+    shake(play)
+    assert step(play, plain(user)) == user
+
+
+# Success
+
+
+DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
+    "PLAIN": [(plain("alice"), b"")],
+    "SCRAM-SHA-256": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
+    "SCRAM-SHA-512": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
+    "OAUTHBEARER": [(bearer({"sub": "alice"}), b"")],
+}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("mechanism", DIALOGUES)
+def test_the_principal_is_who_the_broker_has_accepted(mechanism: str, version: int) -> None:
+    with Playbook() as play:
+        shake(play, mechanism)
+        for token, answer in DIALOGUES[mechanism]:
+            play.client(authenticate(token, version))
+            play.to_broker(authenticate(token, version))
+            assert play.session.user == ANONYMOUS
+            play.broker(authenticated(answer, version=version))
+            play.to_client(authenticated(answer, version=version))
+        assert play.session.user == "alice"
+        assert play.session.exchange is None
+        relay(play, PING, PONG)
+    assert play.session.counters.authentications_succeeded == {mechanism: 1}
+    assert play.session.counters.names_hidden == 0
+
+
+def test_the_claim_is_the_operators_choice() -> None:
+    with Playbook(session=with_rules(Identities(IdentityRules(claim="azp")))) as play:
+        shake(play, "OAUTHBEARER")
+        assert step(play, bearer({"sub": "7d1f", "azp": "alice"})) == "alice"
+
+
+def test_a_certificates_principal_stays_until_sasl_has_succeeded() -> None:
+    session = new_session()
+    session.become("CN=a")
+    with Playbook(session=session) as play:
+        shake(play, "SCRAM-SHA-512")
+        assert step(play, scram_first("alice"), SALT) == "CN=a"
+        assert step(play, PROOF, VERIFIED) == "alice"
+
+
+# Failure
+
+
+def test_who_is_refused_is_nobody() -> None:
+    with Playbook() as play:
+        shake(play)
+        assert step(play, plain("alice"), error_code=REFUSED) == ANONYMOUS
+        relay(play, PING, PONG)
+        assert play.session.user == ANONYMOUS
+        assert "alice" not in repr(play.session.exchange and play.session.exchange.claimed)
+    assert play.session.counters.authentications_failed == {"PLAIN": 1}
+    assert not play.session.counters.authentications_succeeded
+
+
+def test_another_attempt_may_succeed() -> None:
+    """Kafka's brokers close the connection; others may not."""
+    with Playbook() as play:
+        shake(play)
+        step(play, plain("bob"), error_code=REFUSED)
+        assert step(play, plain("alice")) == "alice"
+    with Playbook() as play:
+        shake(play)
+        step(play, plain("bob"), error_code=REFUSED)
+        shake(play, "SCRAM-SHA-256")
+        assert step(play, scram_first("alice"), SALT) == ANONYMOUS
+        assert step(play, PROOF, VERIFIED) == "alice"
+
+
+def test_an_unsupported_mechanism_and_then_another() -> None:
+    with Playbook() as play:
+        shake(play, "GSSAPI", UNSUPPORTED_MECHANISM)
+        shake(play)
+        assert step(play, plain("alice")) == "alice"
+    assert play.session.counters.authentications_failed == {"GSSAPI": 1}
+
+
+def test_a_name_claimed_in_a_failed_exchange_is_worth_nothing_later() -> None:
+    with Playbook() as play:
+        shake(play, "SCRAM-SHA-256")
+        step(play, scram_first("admin"), SALT)
+        step(play, PROOF, error_code=REFUSED)
+        assert step(play, PROOF, VERIFIED) == ANONYMOUS
+    assert play.session.user == ANONYMOUS
+
+
+@pytest.mark.parametrize("error_code", [ILLEGAL_STATE, UNSUPPORTED_MECHANISM, -1, 999])
+def test_without_a_handshake_that_succeeded_no_answer_gives_a_name(error_code: int) -> None:
+    with Playbook() as play:
+        assert step(play, plain("alice")) == ANONYMOUS
+        shake(play, "PLAIN", error_code)
+        assert step(play, plain("alice")) == ANONYMOUS
+        assert step(play, b"") == ANONYMOUS
+    assert not play.session.counters.authentications_succeeded
+
+
+def test_after_success_an_answer_without_an_error_means_nothing() -> None:
+    with Playbook() as play:
+        log_in(play)
+        assert step(play, plain("bob")) == "alice"
+        assert step(play, plain("bob"), error_code=ILLEGAL_STATE) == "alice"
+
+
+def test_a_second_handshake_in_the_middle_drops_the_first_exchange() -> None:
+    with Playbook() as play:
+        shake(play, "SCRAM-SHA-256")
+        step(play, scram_first("admin"), SALT)
+        shake(play, "SCRAM-SHA-256")
+        assert step(play, PROOF, VERIFIED) == ANONYMOUS
+        shake(play, "SCRAM-SHA-256")
+        step(play, scram_first("admin"), SALT)
+        shake(play, "PLAIN", ILLEGAL_STATE)
+        assert step(play, PROOF, VERIFIED) == ANONYMOUS
+
+
+def test_a_proof_cannot_bring_another_name() -> None:
+    proof = b"c=biws,r=nonce+theirs,n=admin,r=x,p=AAAA"
+    with Playbook() as play:
+        shake(play, "SCRAM-SHA-256")
+        step(play, scram_first("alice"), SALT)
+        assert step(play, proof, VERIFIED) == "alice"
+
+
+@pytest.mark.parametrize("answer", [b"", SALT, b"e=invalid-proof", b"V=x", b"xv=", b"\0"])
+def test_scram_succeeds_with_the_servers_signature_only(answer: bytes) -> None:
+    with Playbook() as play:
+        shake(play, "SCRAM-SHA-256")
+        step(play, scram_first("alice"), SALT)
+        assert step(play, PROOF, answer) == ANONYMOUS
+
+
+def test_scram_does_not_succeed_with_the_first_answer() -> None:
+    with Playbook() as play:
+        shake(play, "SCRAM-SHA-256")
+        assert step(play, scram_first("alice"), VERIFIED) == ANONYMOUS
+
+
+def test_oauthbearers_challenge_is_a_refusal_and_the_next_token_counts() -> None:
+    """OAuthBearerSaslServer answers a bad token without an error; it then takes %x01, or another token."""
+    with Playbook() as play:
+        shake(play, "OAUTHBEARER")
+        assert step(play, bearer({"sub": "admin"}), CHALLENGE) == ANONYMOUS
+        assert step(play, b"\x01", error_code=REFUSED) == ANONYMOUS
+    with Playbook() as play:
+        shake(play, "OAUTHBEARER")
+        step(play, bearer({"sub": "admin"}), CHALLENGE)
+        assert step(play, bearer({"sub": "alice"})) == "alice"
+
+
+@pytest.mark.parametrize("answer", [CHALLENGE, b"\0", b"ok"])
+def test_plain_succeeds_with_an_empty_answer_only(answer: bytes) -> None:
+    with Playbook() as play:
+        shake(play)
+        assert step(play, plain("alice"), answer) == ANONYMOUS
+
+
+# Another exchange on a live connection: KIP-368
+
+
+def test_on_a_live_connection_the_old_principal_stays_until_success() -> None:
+    with Playbook() as play:
+        log_in(play)
+        relay(play, PING, PONG)
+        shake(play, "SCRAM-SHA-256")
+        assert step(play, scram_first("carol"), SALT) == "alice"
+        assert step(play, PROOF, VERIFIED) == "carol"
+
+
+def test_a_failed_reauthentication_changes_nothing() -> None:
+    with Playbook() as play:
+        log_in(play)
+        shake(play, "PLAIN", ILLEGAL_STATE)
+        assert play.session.user == "alice"
+        shake(play)
+        assert step(play, plain("bob"), error_code=REFUSED) == "alice"
+
+
+def test_it_waits_for_answers_under_way_and_for_the_mute_as_at_a_broker() -> None:
+    with Playbook(OF_ALICE) as play:
+        log_in(play)
+        play.at(1000).client(HEAVY, handshake("PLAIN"))
+        play.to_broker(HEAVY)
+        play.muted_until(3106)
+        play.broker(PRODUCED)
+        play.to_client(response(ProduceResponse(throttle_time_ms=2106), 7, 9))
+        play.at(3105).silent()
+        play.at(3106)
+        play.to_broker(handshake("PLAIN"))
+        play.broker(shaken())
+        play.to_client(shaken())
+        step(play, plain("alice"))
+
+
+# Pipelined
+
+
+def test_what_comes_behind_a_login_waits_and_is_charged_to_the_new_principal() -> None:
+    with Playbook(OF_ALICE) as play:
+        play.client(handshake("PLAIN"), authenticate(plain("alice")), HEAVY, PING)
+        play.to_broker(handshake("PLAIN"))
+        play.broker(shaken())
+        play.to_client(shaken())
+        play.to_broker(authenticate(plain("alice")))
+        play.broker(authenticated())
+        play.to_client(authenticated())
+        play.to_broker(HEAVY)
+        play.muted_until(2106)
+        play.at(2106)
+        play.to_broker(PING)
+
+
+def test_what_comes_behind_a_failed_login_is_charged_to_nobody() -> None:
+    with Playbook(OF_NOBODY) as play:
+        play.client(handshake("PLAIN"), authenticate(plain("alice")), HEAVY)
+        play.to_broker(handshake("PLAIN"))
+        play.broker(shaken())
+        play.to_client(shaken())
+        play.to_broker(authenticate(plain("alice")))
+        play.broker(authenticated(error_code=REFUSED))
+        play.to_client(authenticated(error_code=REFUSED))
+        play.to_broker(HEAVY)
+        play.muted_until(2106)
+
+
+def test_a_clients_budget_is_looked_up_again_though_its_requests_begin_alike() -> None:
+    """Produce requests of one client-id are remembered; the principal is not among their bytes."""
+    with Playbook(OF_ALICE) as play:
+        for _ in range(2):
+            relay(play, HEAVY, PRODUCED)
+        log_in(play)
+        play.client(HEAVY)
+        play.to_broker(HEAVY)
+        play.muted_until(2106)
+
+
+def test_the_exchange_itself_is_never_charged() -> None:
+    table = QuotaTable(
+        {(Entity(user=ANONYMOUS), key): 1.0 for key in QuotaKey if key.value.endswith("_rate")}
+    )
+    with Playbook(table) as play:
+        shake(play)
+        step(play, plain("a" * 10_000))
+    assert play.session.counters.throttles == 0
+
+
+def test_while_draining_the_answer_goes_out_and_the_session_is_idle() -> None:
+    with Playbook() as play:
+        play.client(handshake("PLAIN"))
+        play.to_broker(handshake("PLAIN"))
+        play.drain()
+        play.client(authenticate(plain("alice")))
+        play.broker(shaken())
+        play.to_client(shaken())
+        assert play.session.idle
+
+
+# Names that cannot be seen
+
+
+def test_a_hidden_name_counts_from_the_first_request_that_needs_it() -> None:
+    with Playbook(session=with_rules(KERBEROS)) as play:
+        shake(play, "GSSAPI")
+        assert step(play, AP_REQ, b"\x60reply") == ANONYMOUS
+        assert step(play, b"", WRAPPED) == ANONYMOUS
+        assert step(play, WRAPPED) == ANONYMOUS
+        asked = request(ApiVersionsRequest(), 0, 5)
+        play.client(asked)
+        play.to_broker(asked)
+        assert play.session.user == ANONYMOUS
+        play.broker(response(ApiVersionsResponse(), 0, 5))
+        play.to_client(response(ApiVersionsResponse(), 0, 5))
+        relay(play, PING, PONG)
+        assert play.session.user == "kerberos"
+        assert not play.session.following
+    assert play.session.counters.authentications_succeeded == {"GSSAPI": 1}
+    assert play.session.counters.names_hidden == 1
+
+
+def test_a_hidden_exchange_is_over_when_the_broker_tells_how_long_it_is_good_for() -> None:
+    with Playbook(session=with_rules(KERBEROS)) as play:
+        shake(play, "GSSAPI")
+        answer = authenticated(session_lifetime_ms=60_000)
+        relay(play, authenticate(AP_REQ), answer)
+        assert play.session.user == "kerberos"
+
+
+def test_a_hidden_name_needs_an_answered_token() -> None:
+    with Playbook(session=with_rules(KERBEROS)) as play:
+        shake(play, "X-CUSTOM")
+        relay(play, PING, PONG)
+        assert play.session.user == ANONYMOUS
+        step(play, b"what?", error_code=REFUSED)
+        relay(play, PING, PONG)
+        assert play.session.user == ANONYMOUS
+        step(play, b"what?", b"tell me more")
+        shake(play, "X-CUSTOM", UNSUPPORTED_MECHANISM)
+        relay(play, PING, PONG)
+        assert play.session.user == ANONYMOUS
+    assert play.session.counters.authentications_failed == {"other": 2}
+
+
+@pytest.mark.parametrize("byte_by_byte", [False, True])
+def test_the_first_request_under_a_hidden_name_may_come_in_parts(byte_by_byte: bool) -> None:
+    wire = Wire(
+        with_rules(KERBEROS, QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1.0}))
+    )
+    wire.feed(0, client=handshake("GSSAPI"))
+    wire.feed(0, broker=shaken())
+    wire.feed(0, client=authenticate(AP_REQ))
+    wire.feed(0, broker=authenticated(WRAPPED))
+    stream = request(ApiVersionsRequest(), 0, 5) + HEAVY
+    for part in [stream[at : at + 1] for at in range(len(stream))] if byte_by_byte else [stream]:
+        wire.feed(0, client=part)
+    assert wire.session.user == "kerberos"
+    assert wire.session.muted_until_ms > 0
+
+
+def test_what_a_broker_accepts_and_weir_cannot_read_is_nobody_and_said_once() -> None:
+    identities = Identities(IdentityRules(hidden="kerberos"))
+    with capture_logs() as lines:
+        for _ in range(2):
+            session = with_rules(identities)
+            session.become("CN=a")
+            with Playbook(session=session) as play:
+                shake(play, "OAUTHBEARER")
+                assert step(play, b"n,,\x01auth=Bearer opaque-" + SECRET + b"\x01\x01") == ANONYMOUS
+            assert session.counters.names_hidden == 1
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
+        "clients authenticate whose names Weir cannot see"
+    ]
+    assert SECRET.decode() not in str(lines)
+
+
+# Delegation tokens
+
+
+IDS: Final = [f"token-{number}" for number in range(5)]
+
+
+def owner_of(play: Playbook, token_id: str) -> str:
+    shake(play, "SCRAM-SHA-256")
+    step(play, scram_first(token_id, ",tokenauth=true"), SALT)
+    return step(play, PROOF, VERIFIED)
+
+
+def test_a_delegation_tokens_owner_is_not_shown() -> None:
+    with Playbook(session=with_rules(Identities(IdentityRules(unknown_owner="tokens")))) as play:
+        assert owner_of(play, "token-1") == "tokens"
+    assert play.session.counters.names_hidden == 1
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_it_is_learnt_when_the_token_is_created_or_described_through_weir(version: int) -> None:
+    identities = Identities(IdentityRules(unknown_owner="tokens"))
+    with Playbook(session=with_rules(identities)) as play:
+        created = CreateDelegationTokenResponse(
+            principal_type="User", principal_name="alice", token_id=IDS[0], hmac=SECRET
+        )
+        relay(play, request(CreateDelegationTokenRequest(), version, 3), response(created, version, 3))
+        failed = CreateDelegationTokenResponse(error_code=61, principal_name="bob", token_id=IDS[1])
+        relay(play, request(CreateDelegationTokenRequest(), version, 3), response(failed, version, 3))
+        told = DescribeDelegationTokenResponse.DescribedDelegationToken
+        described = DescribeDelegationTokenResponse(
+            tokens=[
+                told(principal_name="carol", token_id=IDS[2]),
+                told(principal_name="dave", token_id=IDS[3]),
+            ]
+        )
+        relay(play, request(DescribeDelegationTokenRequest(), version, 3), response(described, version, 3))
+        described.error_code, described.tokens[0].token_id = 65, IDS[4]
+        relay(play, request(DescribeDelegationTokenRequest(), version, 3), response(described, version, 3))
+    for token_id, owner in zip(IDS, ("alice", "tokens", "carol", "dave", "tokens"), strict=True):
+        with Playbook(session=with_rules(identities)) as play:
+            assert owner_of(play, token_id) == owner
+
+
+def test_a_long_description_of_tokens_is_passed_on() -> None:
+    told = DescribeDelegationTokenResponse.DescribedDelegationToken
+    tokens = [told(principal_name="a" * 1000, token_id=f"token-{number}") for number in range(3000)]
+    answer = response(DescribeDelegationTokenResponse(tokens=tokens), 2, 3)
+    with Playbook() as play:
+        relay(play, request(DescribeDelegationTokenRequest(), 2, 3), answer)
+
+
+# Uplift
+
+
+def test_within_an_exchange_weir_asks_nothing_of_its_own() -> None:
+    """A broker takes ApiVersions once before SASL, and never within."""
+    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+        shake(play, "SCRAM-SHA-256")
+        ping = request(HeartbeatRequest(), 2, 7)
+        relay(play, ping, response(HeartbeatResponse(), 2, 7))
+        step(play, scram_first("alice"), SALT)
+        assert step(play, PROOF, VERIFIED) == "alice"
+        play.client(ping)
+        play.to_broker(request(ApiVersionsRequest(), 0, 7))
+
+
+def test_a_request_within_an_exchange_is_charged_as_ever() -> None:
+    """The answer to a client that a broker has not closed: nothing goes by for free."""
+    with Playbook(OF_NOBODY) as play:
+        shake(play)
+        play.client(HEAVY)
+        play.to_broker(HEAVY)
+        play.muted_until(2106)
+
+
+# Garbage, cuts
+
+
+@pytest.mark.parametrize(
+    ("asked", "garbage"),
+    [
+        (handshake("PLAIN"), framed(b"\0\0\0\1")),
+        (handshake("PLAIN"), framed(b"\0\0\0\1\0\0\x7f\xff\xff\xff")),
+        (handshake("PLAIN"), shaken()[:-1] + b"\xff"),
+        (handshake("PLAIN"), framed(shaken()[4:] + b"more")),
+    ],
+)
+def test_a_brokers_garbage_closes_the_session(asked: bytes, garbage: bytes) -> None:
+    with Playbook() as play:
+        play.client(asked)
+        play.to_broker(asked)
+        play.broker(garbage)
+        play.violation(CloseReason.RESPONSE_MALFORMED)
+    assert play.session.user == ANONYMOUS
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\0", b"\0\0", b"\0\0\xff\xff", b"\0\0\0\0\x7f\xff\xff\xff"])
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_garbage_for_an_answer_gives_no_name(garbage: bytes, version: int) -> None:
+    with Playbook() as play:
+        shake(play)
+        play.client(authenticate(plain("alice"), version))
+        play.to_broker(authenticate(plain("alice"), version))
+        play.broker(framed(b"\0\0\0\2" + b"\0" * (version == 2) + garbage))
+        play.violation(CloseReason.RESPONSE_MALFORMED)
+    assert play.session.user == ANONYMOUS
+
+
+def test_an_endless_answer_is_not_kept() -> None:
+    wire = Wire(new_session())
+    wire.feed(0, client=handshake("PLAIN"))
+    wire.feed(0, broker=shaken())
+    wire.feed(0, client=authenticate(plain("alice")))
+    wire.feed(0, broker=b"\x7f\xff\xff\xff\0\0\0\2" + bytes(2_000_000))
+    assert wire.session.violation is not None
+    assert wire.session.violation.reason is CloseReason.RESPONSE_MALFORMED
+    assert wire.session.user == ANONYMOUS
+
+
+@pytest.mark.parametrize(("key", "version"), [(ApiKey.SASL_HANDSHAKE, 2), (ApiKey.SASL_AUTHENTICATE, 3)])
+def test_versions_that_nobody_knows_are_no_way_around(key: ApiKey, version: int) -> None:
+    with Playbook() as play:
+        play.client(unknown_request(key, version))
+        play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
+
+
+def test_a_request_that_is_no_saslauthenticate_closes_without_a_word_of_it() -> None:
+    asked = authenticate(plain("alice"), 1)
+    with Playbook() as play:
+        shake(play)
+        play.client(framed(asked[4:] + SECRET))
+        play.violation(CloseReason.REQUEST_MALFORMED)
+        assert play.session.violation is not None
+        assert SECRET.decode() not in play.session.violation.detail
+
+
+def test_a_token_of_a_megabyte_is_refused_and_one_of_half_of_it_is_not() -> None:
+    wire = Wire(new_session())
+    wire.feed(0, client=handshake("PLAIN"))
+    wire.feed(0, broker=shaken())
+    token = b"\0alice\0" + b"p" * 500_000
+    wire.feed(0, client=authenticate(token))
+    wire.feed(0, broker=authenticated())
+    assert wire.session.user == "alice"
+    wire.feed(0, client=authenticate(b"\0bob\0" + b"p" * 2_000_000))
+    assert wire.session.violation is not None
+    assert wire.session.violation.reason is CloseReason.REQUEST_TOO_LARGE
+
+
+def told(
+    identities: Identities, dialogue: Iterable[tuple[bytes, bytes]], cut: int
+) -> tuple[str, bytes, bytes]:
+    """Have a dialogue in pieces of `cut` bytes; return the user and what went to either side."""
+    wire = Wire(with_rules(identities))
+    for asked, answered in dialogue:
+        for at in range(0, len(asked), cut):
+            wire.feed(0, client=asked[at : at + cut])
+        for at in range(0, len(answered), cut):
+            wire.feed(0, broker=answered[at : at + cut])
+    assert wire.session.violation is None
+    return wire.session.user, bytes(wire.to_broker), bytes(wire.to_client)
+
+
+@pytest.mark.parametrize("mechanism", DIALOGUES)
+@pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 11, 13, 1000])
+def test_cuts_anywhere_change_nothing(mechanism: str, cut: int) -> None:
+    dialogue = [(handshake(mechanism), shaken())]
+    dialogue += [(authenticate(token), authenticated(answer)) for token, answer in DIALOGUES[mechanism]]
+    dialogue += [(PING, PONG)]
+    asked, answered = (b"".join(parts) for parts in zip(*dialogue, strict=True))
+    assert told(KERBEROS, dialogue, cut) == ("alice", asked, answered)
+
+
+TOKENS: Final = [
+    plain("alice"),
+    scram_first("alice"),
+    PROOF,
+    bearer({"sub": "alice"}),
+    b"",
+    b"\x01",
+    AP_REQ,
+    b"\0a\0",
+    SALT,
+]
+ANSWERS: Final = [b"", SALT, VERIFIED, CHALLENGE, b"e=other-error"]
+HIDDEN: Final = ("GSSAPI", "X")
+Step: TypeAlias = "tuple[str] | tuple[str, str, int] | tuple[str, bytes, bytes, int]"
+STEPS: Final = st.one_of(
+    st.tuples(st.just("shake"), st.sampled_from([*DIALOGUES, *HIDDEN]), st.sampled_from([0, 0, 33, 34])),
+    st.tuples(
+        st.just("token"), st.sampled_from(TOKENS), st.sampled_from(ANSWERS), st.sampled_from([0, 0, 58])
+    ),
+    st.tuples(st.just("ping")),
+)
+
+
+class Model:
+    """Who the client is, told anew from the rules in docs/identity.md."""
+
+    def __init__(self) -> None:
+        self.user = ANONYMOUS
+        self.mechanism = ""
+        self.sent: list[bytes] = []
+        self.answers = 0
+
+    def shake(self, mechanism: str, error_code: int) -> None:
+        self.mechanism, self.sent, self.answers = ("" if error_code else mechanism), [], 0
+
+    def ping(self) -> None:
+        if self.mechanism in HIDDEN and self.answers:
+            self.accept("kerberos")
+
+    def token(self, token: bytes, answer: bytes, error_code: int) -> None:
+        self.sent.append(token)
+        if error_code or (self.mechanism.startswith("SCRAM") and answer.startswith(b"e=")):
+            self.sent, self.answers = [], 0
+            return
+        self.answers += 1
+        if self.mechanism in ("PLAIN", "OAUTHBEARER") and not answer:
+            names = {("PLAIN", plain("alice")): "alice", ("PLAIN", b"\0a\0"): "a"}
+            names["OAUTHBEARER", bearer({"sub": "alice"})] = "alice"
+            self.accept(names.get((self.mechanism, token), ANONYMOUS))
+        elif self.mechanism.startswith("SCRAM") and answer == VERIFIED and len(self.sent) > 1:
+            first = scram_first("alice")
+            if token != first:
+                self.accept("alice" if first in self.sent else ANONYMOUS)
+
+    def accept(self, user: str) -> None:
+        self.user, self.mechanism = user, ""
+
+
+@given(st.lists(STEPS, min_size=1, max_size=12))
+def test_nobody_is_anybody_without_a_complete_exchange(steps: list[Step]) -> None:
+    """Whatever happens: a name needs a handshake that was accepted, its own token, and the answer that ends
+    its mechanism.
+    """
+    model = Model()
+    with Playbook(session=with_rules(Identities(IdentityRules(hidden="kerberos")))) as play:
+        for one in steps:
+            match one:
+                case ("shake", str(mechanism), int(error_code)):
+                    shake(play, mechanism, error_code)
+                    model.shake(mechanism, error_code)
+                case ("token", bytes(token), bytes(answer), int(error_code)):
+                    step(play, token, answer, error_code)
+                    model.token(token, answer, error_code)
+                case _:
+                    relay(play, PING, PONG)
+                    model.ping()
+            assert play.session.user == model.user
