@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from proxy.quota_book import QuotaBook
-from quotas import BrokerQuotas, Budget, ClientQuotas
+from quotas import BrokerQuotas, Budget, ClientQuotas, Tags
 from quotas.budgets import Account, Totals
 
 ENTITIES_MAX: Final = 1000
@@ -38,8 +38,8 @@ class Pot(NamedTuple):
 class Entity(NamedTuple):
     """The figures of one budget."""
 
-    labels: tuple[str, str, str, str]
-    """broker, quota, user, client_id."""
+    labels: tuple[str, ...]
+    """broker, quota, and who shares it."""
     charged: float
     rate: float
     """Units per second, now."""
@@ -61,10 +61,15 @@ class Reading:
     """How many are not among `shown`."""
 
 
-def read(book: QuotaBook, now_ms: int, reading: Reading, most: int = ENTITIES_MAX) -> Iterator[None]:
-    """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work."""
+def read(
+    book: QuotaBook, now_ms: int, reading: Reading, most: int = ENTITIES_MAX, *, shadow: bool = False
+) -> Iterator[None]:
+    """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work.
+
+    `shadow`: of the budgets of shadow entries.
+    """
     largest: list[tuple[Pot, Budget]] = []
-    for pot, kind in list(_pots(book)):
+    for pot, kind in list(_pots(book, shadow=shadow)):
         total = reading.totals[pot] = copy(kind.forgotten)
         reading.counts[pot] = len(kind)
         for part in counted(kind, total):
@@ -89,11 +94,14 @@ def counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
         yield part
 
 
-def _pots(book: QuotaBook) -> Iterator[tuple[Pot, ClientQuotas[Budget]]]:
-    """Every kind of quota that is counted in bytes, at every broker."""
+def _pots(book: QuotaBook, *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[Budget]]]:
+    """Every kind of quota that is counted in bytes, at every broker; of the shadow's, those in use."""
     for node_id, quotas in book.brokers.items():
         for kind in _byte_rates(quotas):
-            yield Pot(node_id, kind.key.value), kind
+            if not shadow:
+                yield Pot(node_id, kind.key.value), kind
+            elif kind.shadow is not None and (len(kind.shadow) or kind.shadow.forgotten.charged):
+                yield Pot(node_id, kind.key.value), kind.shadow
 
 
 def _byte_rates(quotas: BrokerQuotas) -> tuple[ClientQuotas[Budget], ...]:
@@ -107,18 +115,18 @@ def _charged(candidate: tuple[Pot, Budget]) -> float:
 
 def _entity(pot: Pot, budget: Budget, now_ms: int) -> Entity:
     return Entity(
-        labels=(
-            broker_label(pot.node_id),
-            pot.quota,
-            shortened(budget.tags.user),
-            shortened(budget.tags.client_id),
-        ),
+        labels=(broker_label(pot.node_id), pot.quota, *sharers(budget.tags)),
         charged=budget.charged,
         rate=budget.rate(now_ms),
         limit=budget.limit,
         throttled=budget.throttled,
         throttle_ms=budget.throttle_ms_total,
     )
+
+
+def sharers(tags: Tags) -> tuple[str, str, str]:
+    """user, client_id, client_id_prefix: who shares a budget, as label values."""
+    return shortened(tags.user), shortened(tags.client_id), shortened(tags.client_id_prefix)
 
 
 def broker_label(node_id: int | None) -> str:

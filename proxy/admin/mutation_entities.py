@@ -10,7 +10,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from proxy.admin.entities import ENTITIES_MAX, SLICE, counted, shortened
+from proxy.admin.entities import ENTITIES_MAX, SLICE, counted, sharers
 from proxy.quota_book import QuotaBook
 from quotas import MutationBudget
 from quotas.budgets import Totals
@@ -19,8 +19,8 @@ from quotas.budgets import Totals
 class MutationEntity(NamedTuple):
     """The figures of one budget."""
 
-    labels: tuple[str, str]
-    """user, client_id."""
+    labels: tuple[str, ...]
+    """Who shares it."""
     charged: float
     """Partitions."""
     tokens: float
@@ -47,13 +47,24 @@ class MutationReading:
 
 
 def read_mutations(
-    book: QuotaBook, now_ms: int, reading: MutationReading, most: int = ENTITIES_MAX
+    book: QuotaBook,
+    now_ms: int,
+    reading: MutationReading,
+    most: int = ENTITIES_MAX,
+    *,
+    shadow: bool = False,
 ) -> Iterator[None]:
-    """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work."""
-    reading.totals = copy(book.mutations.forgotten)
-    reading.count = len(book.mutations)
+    """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work.
+
+    `shadow`: of the budgets of shadow entries.
+    """
+    kind = book.mutations.shadow if shadow else book.mutations
+    if kind is None:
+        return
+    reading.totals = copy(kind.forgotten)
+    reading.count = len(kind)
     largest: list[MutationBudget] = []
-    for part in counted(book.mutations, reading.totals):
+    for part in counted(kind, reading.totals):
         candidates = [*largest, *part]
         largest = (
             candidates
@@ -70,7 +81,7 @@ def read_mutations(
 
 def _entity(budget: MutationBudget, now_ms: int) -> MutationEntity:
     return MutationEntity(
-        labels=(shortened(budget.tags.user), shortened(budget.tags.client_id)),
+        labels=sharers(budget.tags),
         charged=budget.charged,
         tokens=budget.tokens(now_ms),
         limit=budget.limit,

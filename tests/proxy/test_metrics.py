@@ -67,7 +67,7 @@ class Page:
         self.samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         for family in PARSERS[accept](text.decode("utf-8")):
             for sample in family.samples:
-                key = (sample.name, frozenset(sample.labels.items()))
+                key = (sample.name, said(sample.labels))
                 assert key not in self.samples, f"twice: {key}"
                 self.samples[key] = sample.value
 
@@ -80,7 +80,12 @@ class Page:
         return {labels: value for (its_name, labels), value in self.samples.items() if its_name == name}
 
     def value(self, name: str, **labels: str) -> float:
-        return self.samples[name, frozenset(labels.items())]
+        return self.samples[name, said(labels)]
+
+
+def said(labels: dict[str, str]) -> frozenset[tuple[str, str]]:
+    """To Prometheus an empty label is none."""
+    return frozenset((name, value) for name, value in labels.items() if value)
 
 
 @pytest.fixture
