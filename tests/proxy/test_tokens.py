@@ -1,0 +1,364 @@
+"""Bare SASL tokens after SaslHandshake v0: followed to their end, and no way to have requests pass as tokens.
+
+What brokers answer: SaslServerAuthenticator without SaslAuthenticate headers, where an empty answer is a
+length of 0, a refusal is the end of the connection, and a server that has nothing to say sends nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from proxy.counters import Counters
+from proxy.reasons import CloseReason
+from proxy.rules.identity import Identities, IdentityRules
+from proxy.rules.plans import Plans
+from proxy.session.session import ANONYMOUS, Session
+from proxy.session.tokens import TOKEN_BYTES_MAX
+from quotas import Entity, QuotaKey, QuotaTable
+from tests.proxy.frames import padded, request, response
+from tests.proxy.playbook import Playbook
+from tests.proxy.sasl import (
+    AP_REQ,
+    CHALLENGE,
+    PROOF,
+    SALT,
+    VERIFIED,
+    WRAPPED,
+    authenticate,
+    authenticated,
+    bare,
+    bearer,
+    handshake,
+    plain,
+    scram_first,
+    shaken,
+)
+from tests.proxy.wire import Wire, new_session
+
+OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+OF_KERBEROS: Final = QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+OF_NOBODY: Final = QuotaTable({(Entity(user=ANONYMOUS), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
+HEAVY: Final = padded(request(ProduceRequest(acks=1), 7, 9), 12_106)
+UNANSWERED: Final = padded(request(ProduceRequest(acks=0), 7, 9), 12_106)
+PRODUCED: Final = response(ProduceResponse(), 7, 9)
+PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4, 7)
+EMPTY: Final = bare(b"")
+
+
+def session_of(table: QuotaTable | None = None) -> Session:
+    identities = Identities(IdentityRules(hidden="kerberos"))
+    return new_session(table, plans=Plans(Counters(), identities=identities))
+
+
+def relay(play: Playbook, asked: bytes, answered: bytes) -> None:
+    """A token or request and its answer, both untouched."""
+    play.client(asked)
+    play.to_broker(asked)
+    play.broker(answered)
+    play.to_client(answered)
+
+
+def shake(play: Playbook, mechanism: str = "PLAIN", error_code: int = 0) -> None:
+    relay(play, handshake(mechanism, 0), shaken(error_code, 0))
+
+
+DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
+    "PLAIN": [(plain("alice"), b"")],
+    "SCRAM-SHA-256": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
+    "OAUTHBEARER": [(bearer({"sub": "alice"}), b"")],
+}
+
+
+@pytest.mark.parametrize("mechanism", DIALOGUES)
+def test_the_principal_is_who_the_broker_has_accepted(mechanism: str) -> None:
+    with Playbook() as play:
+        shake(play, mechanism)
+        for token, answer in DIALOGUES[mechanism]:
+            assert play.session.user == ANONYMOUS
+            relay(play, bare(token), bare(answer))
+        assert play.session.user == "alice"
+        assert (play.session.raw, play.session.following) == (False, False)
+        relay(play, PING, PONG)
+
+
+@pytest.mark.parametrize("mechanism", DIALOGUES)
+@pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 11])
+def test_cuts_anywhere_change_nothing(mechanism: str, cut: int) -> None:
+    dialogue = [(handshake(mechanism, 0), shaken(0, 0))]
+    dialogue += [(bare(token), bare(answer)) for token, answer in DIALOGUES[mechanism]]
+    dialogue += [(PING, PONG)]
+    wire = Wire(new_session())
+    for asked, answered in dialogue:
+        for at in range(0, len(asked), cut):
+            wire.feed(0, client=asked[at : at + cut])
+        for at in range(0, len(answered), cut):
+            wire.feed(0, broker=answered[at : at + cut])
+    assert (wire.session.violation, wire.session.user) == (None, "alice")
+    assert wire.to_broker == b"".join(asked for asked, _ in dialogue)
+    assert wire.to_client == b"".join(answered for _, answered in dialogue)
+
+
+def test_requests_behind_the_token_wait_and_are_charged_to_the_new_principal() -> None:
+    with Playbook(OF_ALICE) as play:
+        play.client(handshake("PLAIN", 0), bare(plain("alice")), HEAVY, PING)
+        play.to_broker(handshake("PLAIN", 0))
+        play.broker(shaken(0, 0))
+        play.to_client(shaken(0, 0))
+        play.to_broker(bare(plain("alice")))
+        play.at(5).silent()
+        play.broker(EMPTY)
+        play.to_client(EMPTY)
+        play.to_broker(HEAVY)
+        play.muted_until(5 + 2106)
+        play.broker(PRODUCED)
+        play.to_client(response(ProduceResponse(throttle_time_ms=2106), 7, 9))
+
+
+def test_a_refused_handshake_begins_no_tokens() -> None:
+    with Playbook() as play:
+        shake(play, "PLAIN", 33)
+        relay(play, PING, PONG)
+        shake(play)
+        relay(play, bare(plain("alice")), EMPTY)
+        assert play.session.user == "alice"
+
+
+def test_oauthbearers_challenge_is_no_success() -> None:
+    with Playbook() as play:
+        shake(play, "OAUTHBEARER")
+        relay(play, bare(bearer({"sub": "admin"})), bare(CHALLENGE))
+        assert play.session.user == ANONYMOUS
+        play.client(bare(b"\x01"))
+        play.to_broker(bare(b"\x01"))
+        assert play.session.user == ANONYMOUS
+
+
+def test_reauthentication_with_bare_tokens() -> None:
+    with Playbook() as play:
+        shake(play)
+        relay(play, bare(plain("alice")), EMPTY)
+        relay(play, PING, PONG)
+        shake(play)
+        play.client(bare(plain("bob")))
+        play.to_broker(bare(plain("bob")))
+        assert play.session.user == "alice"
+        play.broker(EMPTY)
+        play.to_client(EMPTY)
+        assert play.session.user == "bob"
+
+
+def test_requests_do_not_pass_as_tokens() -> None:
+    """A listener that answers the handshake, and then goes on with Kafka: nobody is charged less for it."""
+    with Playbook(OF_NOBODY) as play:
+        shake(play, "SCRAM-SHA-256")
+        relay(play, bare(scram_first("alice")), bare(SALT))
+        play.client(HEAVY)
+        play.to_broker(HEAVY)
+        play.muted_until(2106)
+        assert play.session.exchange is None
+
+
+def test_saslauthenticate_after_version_0_gives_no_name() -> None:
+    with Playbook() as play:
+        shake(play)
+        relay(play, authenticate(plain("alice"), 1), authenticated(version=1))
+        assert play.session.user == ANONYMOUS
+        relay(play, authenticate(plain("alice"), 1), authenticated(version=1))
+        assert play.session.user == ANONYMOUS
+
+
+# GSSAPI: the end is not to be seen
+
+
+def kerberos(play: Playbook) -> None:
+    """As Java's client and server do it: the last token has no answer."""
+    shake(play, "GSSAPI")
+    relay(play, bare(AP_REQ), bare(b"\x60reply"))
+    relay(play, EMPTY, bare(WRAPPED))
+    play.client(bare(WRAPPED))
+    play.to_broker(bare(WRAPPED))
+    assert play.session.user == ANONYMOUS
+
+
+def test_a_request_shows_the_end() -> None:
+    with Playbook(session=session_of(OF_KERBEROS)) as play:
+        kerberos(play)
+        play.client(HEAVY)
+        play.to_broker(HEAVY)
+        play.muted_until(2106)
+        assert play.session.user == "kerberos"
+        play.broker(PRODUCED)
+        play.to_client(response(ProduceResponse(throttle_time_ms=2106), 7, 9))
+
+
+@pytest.mark.parametrize("cut", [1, 3, 1000, 100_000])
+def test_a_request_shows_the_end_behind_apiversions_and_with_the_token_too(cut: int) -> None:
+    session = session_of(OF_KERBEROS)
+    wire = Wire(session)
+    wire.feed(0, client=handshake("GSSAPI", 0))
+    wire.feed(0, broker=shaken(0, 0))
+    wire.feed(0, client=bare(AP_REQ))
+    wire.feed(0, broker=bare(WRAPPED))
+    stream = bare(WRAPPED) + request(ApiVersionsRequest(), 0, 5) + UNANSWERED
+    for at in range(0, len(stream), cut):
+        wire.feed(0, client=stream[at : at + cut])
+    assert session.user == "kerberos"
+    assert session.muted_until_ms == 2106
+    wire.to_client.clear()
+    wire.feed(0, broker=response(ApiVersionsResponse(), 0, 5))
+    assert wire.to_client == response(ApiVersionsResponse(), 0, 5)
+
+
+def test_a_last_token_may_be_answered() -> None:
+    with Playbook(session=session_of()) as play:
+        kerberos(play)
+        play.broker(EMPTY)
+        play.to_client(EMPTY)
+        relay(play, PING, PONG)
+        assert play.session.user == "kerberos"
+
+
+def test_without_an_answered_token_requests_wait() -> None:
+    with Playbook(session=session_of()) as play:
+        shake(play, "GSSAPI")
+        play.client(bare(AP_REQ), HEAVY)
+        play.to_broker(bare(AP_REQ))
+        play.at(60_000).silent()
+        assert play.session.user == ANONYMOUS
+        assert not play.session.idle
+
+
+def test_uplift_asks_when_the_exchange_is_over() -> None:
+    identities = Identities(IdentityRules(hidden="kerberos"))
+    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True, identities=identities))) as play:
+        kerberos(play)
+        play.client(request(HeartbeatRequest(), 2, 7))
+        play.to_broker(request(ApiVersionsRequest(), 0, 7))
+        assert play.session.user == "kerberos"
+
+
+# Lengths
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "GSSAPI"])
+@pytest.mark.parametrize(
+    ("length", "reason"),
+    [
+        (-1, CloseReason.REQUEST_MALFORMED),
+        (-(2**31), CloseReason.REQUEST_MALFORMED),
+        (TOKEN_BYTES_MAX + 1, CloseReason.REQUEST_TOO_LARGE),
+        (2**31 - 1, CloseReason.REQUEST_TOO_LARGE),
+    ],
+)
+def test_lengths_that_no_token_has(mechanism: str, length: int, reason: CloseReason) -> None:
+    with Playbook() as play:
+        shake(play, mechanism)
+        play.client(struct.pack(">i", length))
+        play.violation(reason, saying="a SASL token of")
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, TOKEN_BYTES_MAX])
+def test_lengths_that_a_token_may_have(size: int) -> None:
+    with Playbook() as play:
+        shake(play, "GSSAPI")
+        for _ in range(2):
+            relay(play, bare(b"\x60" * size), bare(b"\x60" * size))
+
+
+def test_a_request_may_be_larger_than_a_token() -> None:
+    wire = Wire(session_of(OF_KERBEROS))
+    for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
+        wire.feed(0, client=asked)
+        wire.feed(0, broker=answered)
+    wire.to_broker.clear()
+    large = padded(HEAVY, 3_000_000)
+    wire.feed(0, client=bare(WRAPPED) + large)
+    assert wire.to_broker == bare(WRAPPED) + large
+    assert wire.session.muted_until_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (struct.pack(">i", -1), CloseReason.RESPONSE_LENGTH_WRONG),
+        (struct.pack(">i", TOKEN_BYTES_MAX + 1), CloseReason.RESPONSE_LENGTH_WRONG),
+        (EMPTY + EMPTY, CloseReason.RESPONSE_LENGTH_WRONG),  # no response is that short
+        (EMPTY + bare(SALT), CloseReason.RESPONSE_UNEXPECTED),
+        (EMPTY + PONG, CloseReason.RESPONSE_UNEXPECTED),
+    ],
+)
+def test_a_brokers_garbage_closes_the_session(sent: bytes, reason: CloseReason) -> None:
+    wire = Wire(new_session())
+    wire.feed(0, client=handshake("PLAIN", 0))
+    wire.feed(0, broker=shaken(0, 0))
+    wire.feed(0, client=bare(plain("alice")))
+    wire.feed(0, broker=sent + bytes(8))
+    assert wire.session.violation is not None
+    assert wire.session.violation.reason is reason
+
+
+def test_a_token_that_nobody_asked_for_closes_the_session() -> None:
+    for sent in (bare(SALT), shaken(0, 0)):
+        wire = Wire(new_session())
+        wire.feed(0, client=handshake("PLAIN", 0))
+        wire.feed(0, broker=shaken(0, 0))
+        wire.feed(0, broker=sent)
+        assert wire.session.violation is not None
+        assert wire.session.violation.reason is CloseReason.RESPONSE_UNEXPECTED
+        assert wire.session.user == ANONYMOUS
+
+
+def test_while_draining_a_token_under_way_is_answered() -> None:
+    with Playbook() as play:
+        shake(play)
+        play.client(bare(plain("alice")))
+        play.to_broker(bare(plain("alice")))
+        play.drain()
+        assert not play.session.idle
+        play.broker(EMPTY)
+        play.to_client(EMPTY)
+        assert play.session.idle
+
+
+CHUNKS: Final = st.lists(
+    st.one_of(
+        st.binary(max_size=40),
+        st.sampled_from([EMPTY, PING, HEAVY, bare(AP_REQ), bare(plain("alice")), handshake("PLAIN", 0)]),
+    ),
+    max_size=8,
+)
+
+
+@given(st.sampled_from([*DIALOGUES, "GSSAPI"]), st.lists(st.tuples(CHUNKS, CHUNKS), max_size=4))
+def test_anything_from_either_side_is_relayed_or_ends_the_session(
+    mechanism: str, turns: list[tuple[list[bytes], list[bytes]]]
+) -> None:
+    """What went on is a prefix of what came, byte for byte (addresses and versions are not in these)."""
+    wire = Wire(session_of())
+    from_client, from_broker = handshake(mechanism, 0), shaken(0, 0)
+    wire.feed(0, client=from_client)
+    wire.feed(0, broker=from_broker)
+    for asked, answered in turns:
+        from_client += b"".join(asked)
+        from_broker += b"".join(answered)
+        wire.feed(0, client=b"".join(asked))
+        if wire.session.violation is None:
+            wire.feed(0, broker=b"".join(answered))
+        if wire.session.violation is not None:
+            break
+    assert from_client.startswith(bytes(wire.to_broker))
+    assert from_broker.startswith(bytes(wire.to_client))
+    assert wire.session.user in (ANONYMOUS, "alice", "kerberos")
