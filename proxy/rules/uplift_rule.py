@@ -238,14 +238,19 @@ def offered(
     """What clients are told, by API key: what both the broker and Weir know, and what Weir adds.
 
     The APIs `own` are answered by Weir, whatever the broker speaks; nothing is added to a broker that says
-    nothing.
+    nothing. What is new to a broker is offered in its last version only: v0 of an API tells some clients how
+    old a broker is (kafka-python takes one with DescribeClientQuotas v0 for a 2.6 that has transactions).
     """
     told = {
         api_key: VersionRange(both.min, reach(api_key, both.max)) if uplift else both
         for api_key, theirs in broker.items()
         if (ours := versions(api_key)) is not None and (both := ours.intersect(theirs))
     }
-    added = {api_key: ours for api_key in own if (ours := versions(api_key)) is not None}
+    added = {
+        api_key: ours if api_key in broker else VersionRange(ours.max, ours.max)
+        for api_key in own
+        if (ours := versions(api_key)) is not None
+    }
     return {**told, **added} if broker else told
 
 
