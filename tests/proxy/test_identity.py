@@ -1,0 +1,184 @@
+"""The operator's rules for names that cannot be seen, and what the process remembers."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy.config import ConfigError, load
+from proxy.rules.exchange import Exchange
+from proxy.rules.identity import OWNERS_MAX, Identities, IdentityRules
+from tests.proxy.rigs import Rig
+from tests.proxy.sasl import (
+    AP_REQ,
+    PROOF,
+    SALT,
+    SECRET,
+    VERIFIED,
+    authenticate,
+    authenticated,
+    bare,
+    bearer,
+    handshake,
+    plain,
+    scram_first,
+    shaken,
+)
+from tests.proxy.wire import Wire, new_session
+
+
+def rules(**settings: object) -> IdentityRules:
+    return load(None, {"upstream": "a:1", **settings}).identity
+
+
+def test_kafkas_defaults() -> None:
+    assert rules() == IdentityRules(claim="sub", hidden="ANONYMOUS", unknown_owner="ANONYMOUS")
+
+
+def test_the_operators_choice() -> None:
+    found = rules(
+        sasl_oauthbearer_sub_claim_name=" azp ",  # Kafka trims it too
+        gssapi_principal="kerberos",
+        delegation_token_principal="CN=tokens, O=x",  # noqa: S106  # a name
+    )
+    assert found == IdentityRules("azp", "kerberos", "CN=tokens, O=x")
+
+
+@pytest.mark.parametrize(
+    ("settings", "saying"),
+    [
+        ({"sasl_oauthbearer_sub_claim_name": " "}, "sasl_oauthbearer_sub_claim_name is empty"),
+        ({"gssapi_principal": ""}, "gssapi_principal is ''"),
+        ({"gssapi_principal": "User:k"}, "without its type"),
+        ({"delegation_token_principal": "User:k"}, "delegation_token_principal is 'User:k'"),
+        ({"gssapi_principal": "k", "admins": "User:a;User:k"}, "gssapi_principal k is one of admins"),
+        ({"gssapi_principal": "k", "super_users": "User:k"}, "gssapi_principal k is one of super_users"),
+        ({"delegation_token_principal": "k", "admins": "User:k"}, "delegation_token_principal k is one of"),
+    ],
+)
+def test_mistakes_are_one_line(settings: dict[str, object], saying: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rules(**settings)
+    assert saying in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_anonymous_may_be_an_admin_where_nobody_logs_in() -> None:
+    assert rules(admins="User:ANONYMOUS") == IdentityRules()
+
+
+def test_the_owners_of_many_tokens_are_forgotten_in_the_order_of_their_use() -> None:
+    identities = Identities()
+    for number in range(OWNERS_MAX):
+        identities.learn_owner(f"token-{number}", "alice")
+    assert identities.owner("token-0") == "alice"
+    identities.learn_owner("one-more", "bob")
+    identities.learn_owner("one-more", "carol")
+    assert identities.owner("token-0") == "alice"
+    assert identities.owner("token-1") is None
+    assert identities.owner("one-more") == "carol"
+
+
+def test_an_exchange_keeps_nothing_of_a_token_but_the_name() -> None:
+    for mechanism, tokens in {
+        "PLAIN": [plain("alice")],
+        "SCRAM-SHA-256": [scram_first("alice"), PROOF],
+        "OAUTHBEARER": [bearer({"sub": "alice"})],
+        "GSSAPI": [AP_REQ],
+        "X" * 30_000: [SECRET],
+    }.items():
+        exchange = Exchange(mechanism, "sub", raw=False)
+        for token in tokens:
+            exchange.token(token)
+            exchange.answer(0, SALT)
+        kept = repr([getattr(exchange, slot) for slot in Exchange.__slots__])
+        assert SECRET.decode() not in kept
+        assert len(kept) < 200
+
+
+BAD: list[bytes] = [
+    SECRET,
+    b"\0" + SECRET,
+    b"bob\0alice\0" + SECRET,
+    b"\0alice\0" + SECRET + b"\0",
+    b"\0\0" + SECRET,
+    b"n,,n=" + SECRET,
+    b"n,a=" + SECRET + b",n=x,r=y",
+    b"n,,\x01auth=Bearer " + SECRET + b"\x01\x01",
+    b"n,,\x01auth=Basic " + SECRET + b"\x01\x01",
+    bearer({"sub": [SECRET.decode()]}),
+]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "X"])
+@pytest.mark.parametrize("error_code", [0, 58])
+@pytest.mark.parametrize("raw", [True, False])
+def test_no_token_is_in_any_log_line_or_violation(mechanism: str, error_code: int, raw: bool) -> None:
+    with capture_logs() as lines:
+        for token in BAD:
+            wire = Wire(new_session())
+            wire.feed(0, client=handshake(mechanism, 0 if raw else 1))
+            wire.feed(0, broker=shaken(0, 0 if raw else 1))
+            for _ in range(2):
+                wire.feed(0, client=bare(token) if raw else authenticate(token))
+                wire.feed(0, broker=bare(b"") if raw else authenticated(b"", error_code))
+            violation = wire.session.violation
+            assert violation is None or SECRET.decode() not in violation.detail
+    assert SECRET.decode() not in str(lines)
+    assert raw or not error_code or lines
+
+
+def test_a_broken_saslauthenticate_says_nothing_of_its_token() -> None:
+    wire = Wire(new_session())
+    wire.feed(0, client=authenticate(SECRET)[:-1] + b"\xff")
+    assert wire.session.violation is not None
+    assert SECRET.decode() not in wire.session.violation.detail
+
+
+# Through sockets
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_through_a_relay_in_parts(raw: bool) -> None:
+    """What is kept of a cut token is judged again when more of it has come."""
+    version = 0 if raw else 1
+    steps = [(handshake("SCRAM-SHA-256", version), shaken(0, version))]
+    for token, answer in ((scram_first("alice"), SALT), (PROOF, VERIFIED)):
+        steps += [(bare(token), bare(answer)) if raw else (authenticate(token), authenticated(answer))]
+    rig = Rig()
+    try:
+        for asked, answered in steps:
+            for data, source, sink in (
+                (asked, rig.client, rig.broker),
+                (answered, rig.broker, rig.client),
+            ):
+                for at in range(0, len(data), 3):
+                    rig.send(source, data[at : at + 3])
+                    rig.turn(2)
+                rig.expect(sink, data)
+        assert rig.session.user == "alice"
+        assert rig.reason is None
+    finally:
+        rig.close()
+
+
+@pytest.mark.parametrize("size", [0, 300_000])
+def test_through_a_relay_pipelined_behind_a_large_token(size: int) -> None:
+    rig = Rig()
+    token = bare(b"\0alice\0p" + b"p" * size)
+    try:
+        stream = handshake("PLAIN", 0) + token + handshake("PLAIN", 1, 5)
+        rest = rig.send(rig.client, stream)
+        rig.expect(rig.broker, handshake("PLAIN", 0))
+        rig.send(rig.broker, shaken(0, 0))
+        received = bytearray()
+        for _ in range(2000):
+            rest = rig.send(rig.client, rest) if rest else rest
+            rig.turn()
+            received += rig.take(rig.broker)
+        assert received == token
+        rig.send(rig.broker, bare(b""))
+        rig.expect(rig.broker, handshake("PLAIN", 1, 5))
+        assert rig.session.user == "alice"
+    finally:
+        rig.close()
