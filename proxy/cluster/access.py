@@ -11,30 +11,32 @@ from proxy.addresses import Address
 from proxy.cluster.connection import Connection, failures
 from proxy.cluster.login import log_in
 from proxy.credentials import Credentials
-from proxy.transport import sockets
+from proxy.tls.upstream import Upstream
 
 if TYPE_CHECKING:
     from proxy.config import Config
+    from proxy.tls.rules import UpstreamRules
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Credentials, if brokers want any."""
+    """Credentials, if brokers want any; whether they speak TLS."""
 
     credentials: Credentials | None = None
+    tls: UpstreamRules | None = None
 
     @classmethod
     def of(cls, config: Config) -> Self:
         """As configured."""
-        return cls(config.credentials)
+        return cls(config.credentials, config.tls.upstream)
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:
-        """Connect, and log in; each step may take `timeout_s`, as may each answer then. Raises
-        QuestionError, of which LoginError is one.
+        """Connect, and log in; each step may take `timeout_s`, as may each answer then. Raises QuestionError,
+        of which LoginError is one; ConfigError if the files of `upstream_*` cannot be used.
         """
         with failures(address, timeout_s, reachable=False), trio.fail_after(timeout_s):
-            sock = await sockets.connect(address)
-        connection = Connection(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), address, timeout_s)
+            stream = await Upstream(self.tls).open_stream(address)
+        connection = Connection(stream, address, timeout_s)
         try:
             if self.credentials is not None:
                 await log_in(connection, self.credentials)

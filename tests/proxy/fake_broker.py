@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -21,15 +23,25 @@ from proxy.addresses import Address
 from tests.proxy.frames import head_of, request_body_of, response
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from protocol.values import Message
 
 HOST: Final = "127.0.0.1"
 
 
+@asynccontextmanager
+async def _closing(stream: trio.abc.Stream) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
 class Connection:
     """Frames over a stream."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         """Take over the stream."""
         self.stream = stream
         self._received = bytearray()
@@ -72,6 +84,8 @@ class FakeCluster:
     """While not set, heartbeats are not answered."""
     garbage: bytes = b""
     """Sent instead of any answer, if set."""
+    tls: ssl.SSLContext | None = None
+    """Of every broker's listener; None: they are plain."""
     shy: bool = False
     """Closes the connection instead of telling Weir its brokers, as one does that wants SASL first."""
 
@@ -85,14 +99,16 @@ class FakeCluster:
         with trio.CancelScope() as scope:
             task_status.started(scope)
 
-            async def session(stream: trio.SocketStream) -> None:
+            async def session(plain: trio.SocketStream) -> None:
+                tls = self.tls
+                stream = plain if tls is None else trio.SSLStream(plain, tls, server_side=True)
                 await self._session(node_id, stream)
 
             await trio.serve_listeners(session, [listener])
 
-    async def _session(self, node_id: int, stream: trio.SocketStream) -> None:
+    async def _session(self, node_id: int, stream: trio.abc.Stream) -> None:
         connection = Connection(stream)
-        async with stream:
+        async with _closing(stream):
             while (frame := await connection.frame()) is not None:
                 if not frame.startswith(b"weir", 14):
                     self.asked.append((node_id, frame))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,17 @@ class Stage:
         """A client of the bootstrap listener, or of a broker's."""
         port = self.first_port if node_id is None else self.first_port + 1 + node_id
         self.clients.append(Connection(await trio.open_tcp_stream(HOST, port)))
+        return self.clients[-1]
+
+    async def connect_tls(
+        self, context: ssl.SSLContext, name: str | None = HOST, node_id: int | None = None
+    ) -> Connection:
+        """A client that speaks TLS and calls the server by this name; the handshake is done."""
+        port = self.first_port if node_id is None else self.first_port + 1 + node_id
+        plain = await trio.open_tcp_stream(HOST, port)
+        stream = trio.SSLStream(plain, context, server_hostname=name, https_compatible=True)
+        self.clients.append(Connection(stream))
+        await stream.do_handshake()
         return self.clients[-1]
 
     async def told(self) -> dict[int, Address]:
@@ -103,8 +115,9 @@ async def set_stage(
             try:
                 await script(stage)
             finally:
-                for client in stage.clients:
-                    client.stream.socket.close()
+                with trio.CancelScope(shield=True):
+                    for client in stage.clients:
+                        await trio.aclose_forcefully(client.stream)
             nursery.cancel_scope.cancel()
 
 

@@ -89,7 +89,7 @@ class Broker:
     tokens: list[bytes] = field(default_factory=list)
 
     async def serve(self, stream: trio.abc.Stream) -> None:
-        peer = Peer(stream)  # type: ignore[arg-type]  # it only sends and receives
+        peer = Peer(stream)
         bare = 0
         async with stream:
             while (frame := await peer.frame()) is not None:

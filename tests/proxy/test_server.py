@@ -398,6 +398,7 @@ def test_both_connections_of_a_session_notice_a_peer_that_has_vanished(play: Pla
     async def script(stage: Stage) -> None:
         client = await stage.connect(0)
         assert await client.ask(PING) == PONG
+        assert isinstance(client.stream, trio.SocketStream)
         for peer in (client.stream.socket.getsockname(), stage.cluster.nodes[0]):
             assert keep_alive_of_socket_to(peer) == (1, 60, 10, 6)
 
