@@ -25,6 +25,7 @@ from proxy.rules.identity import Identities
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plans import Plans
 from proxy.session.session import Session, SessionLimits
+from proxy.shadow_log import log_shadow_forever
 from proxy.tls.files import look_forever
 from proxy.transport.reactor import BUFFER_BYTES, Reactor
 from proxy.transport.relay import Relay
@@ -90,6 +91,7 @@ class Server:
                 nursery.start_soon(refresh_forever, self.config, self.book)
                 nursery.start_soon(look_forever, tls_files)
                 nursery.start_soon(expire_forever, self.quotas, lambda: self._reactor.now_ms)
+                nursery.start_soon(log_shadow_forever, self.quotas, lambda: self._reactor.now_ms)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
             await self._drain()

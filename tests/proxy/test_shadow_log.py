@@ -1,0 +1,140 @@
+"""The log of shadow quotas: who would have been throttled since it was last said, in a few lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from proxy.quota_book import QuotaBook
+from proxy.shadow_log import LINES_MAX, PERIOD_S, ShadowLog, log_shadow_forever
+from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+
+if TYPE_CHECKING:
+    from trio import Nursery
+    from trio.testing import MockClock
+
+    from quotas import Budget
+
+ANY_APP = Entity(client_id=DEFAULT)
+PRODUCE, MUTATIONS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE
+
+
+def book_of(key: QuotaKey = PRODUCE, entity: Entity = ANY_APP, rate: float = 1000.0) -> QuotaBook:
+    return QuotaBook(QuotaTable(None, {(entity, key): rate}))
+
+
+def shadow(book: QuotaBook, client_id: str = "app", node_id: int = 0) -> Budget:
+    payers = book.of(node_id).payers("alice", client_id, 0).shadow
+    assert payers is not None
+    assert payers.produce is not None
+    return payers.produce
+
+
+def said(shadow_log: ShadowLog, now_ms: int = 0) -> list[dict[str, object]]:
+    with capture_logs() as lines:
+        for _step in shadow_log.look(now_ms):
+            pass
+    return [dict(line) for line in lines]
+
+
+def test_it_is_said_once_what_is_new() -> None:
+    """12,000 bytes at 1000 bytes/s, of which 10,000 pass at once; 3000 more after half a second."""
+    book = book_of()
+    shadow_log = ShadowLog(book)
+    assert said(shadow_log) == []
+    shadow(book).charge(12_000, 0)
+    line = {
+        "event": "would have throttled",
+        "log_level": "info",
+        "quota": "producer_byte_rate",
+        "client_id": "app",
+        "limit": 1000.0,
+    }
+    assert said(shadow_log) == [{**line, "count": 1, "seconds": 2.0, "rate": 1200}]
+    assert said(shadow_log) == []
+    shadow(book).charge(3000, 500)
+    assert said(shadow_log, 500) == [{**line, "count": 1, "seconds": 3.0, "rate": round(15_000 / 10.5)}]
+
+
+def test_within_the_quota_nothing_is_said() -> None:
+    book = book_of()
+    shadow(book).charge(10_000, 0)
+    assert said(ShadowLog(book)) == []
+
+
+def test_the_brokers_are_summed() -> None:
+    book = book_of()
+    shadow(book, node_id=1).charge(12_000, 0)
+    shadow(book, node_id=2).charge(11_000, 0)
+    (line,) = said(ShadowLog(book))
+    assert (line["count"], line["seconds"], line["rate"]) == (2, 3.0, 1200)
+
+
+def test_the_longest_are_named_and_the_others_counted() -> None:
+    book = book_of()
+    for number in range(LINES_MAX + 3):
+        shadow(book, f"app-{number:02}").charge(11_000 + 1000 * number, 0)
+    *named, others = said(ShadowLog(book))
+    assert [line["client_id"] for line in named] == [f"app-{n:02}" for n in range(LINES_MAX + 2, 2, -1)]
+    assert others == {
+        "event": "would have throttled others",
+        "log_level": "info",
+        "entities": 3,
+        "count": 3,
+        "seconds": 1.0 + 2.0 + 3.0,
+    }
+
+
+def test_mutations_tell_what_would_have_been_refused() -> None:
+    book = book_of(MUTATIONS, Entity("alice", Prefix("a")), rate=1.0)
+    payers = book.of(0).mutation_payers("alice", "app", 0)
+    assert payers is not None
+    assert payers.shadow is not None
+    charge = payers.shadow.begin(strict=True)
+    for _topic in range(4):
+        charge.admit(12, 0)
+    charge.finish(0)
+    assert said(ShadowLog(book)) == [
+        {
+            "event": "would have throttled",
+            "log_level": "info",
+            "quota": "controller_mutation_rate",
+            "user": "alice",
+            "client_id_prefix": "a",
+            "count": 1,
+            "seconds": 1.0,
+            "refused": 3,
+            "limit": 1.0,
+        }
+    ]
+
+
+def test_a_budget_that_began_anew_is_said_as_new() -> None:
+    book = book_of()
+    shadow_log = ShadowLog(book)
+    for _time in range(3):
+        shadow(book).charge(12_000, 0)
+    said(shadow_log)
+    book.expire(3_600_000)
+    shadow(book).charge(12_000, 3_600_000)
+    (line,) = said(shadow_log, 3_600_000)
+    assert (line["count"], line["seconds"]) == (1, 2.0)
+
+
+@pytest.mark.trio
+async def test_it_is_said_every_ten_seconds(nursery: Nursery, autojump_clock: MockClock) -> None:
+
+    book = book_of()
+    nursery.start_soon(log_shadow_forever, book, lambda: 0)
+    with capture_logs() as lines:
+        shadow(book).charge(12_000, 0)
+        await trio.sleep(PERIOD_S - 1)
+        assert not lines
+        await trio.sleep(2)
+        assert len(lines) == 1
+        await trio.sleep(10 * PERIOD_S)
+        assert len(lines) == 1
+    nursery.cancel_scope.cancel()
