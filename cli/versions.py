@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
@@ -12,12 +13,15 @@ import msgspec
 import trio
 
 from cli.exits import USAGE
+from cli.settings_options import options_of_settings
 from protocol import schema
 from protocol.api import versions as known_versions
 from protocol.versions import VersionRange
+from proxy import config
+from proxy.cluster.access import Access
 from proxy.cluster.broker_versions import ask_versions
 from proxy.cluster.connection import QuestionError
-from proxy.config import ConfigError, parse_address
+from proxy.config import ConfigError
 from proxy.rules.plans import QUOTA_APIS
 from proxy.rules.uplift_rule import Kind, offered, route
 
@@ -25,6 +29,7 @@ EXAMPLES = """\b
 Examples:
   weir versions --upstream kafka-1:9092
   weir versions --upstream kafka-1:9092 --no-uplift
+  weir versions --config weir.toml --upstream kafka-1:9093
   weir versions --upstream kafka-1:9092 --json | jq '.apis[] | select(.uplift != [])'
 """
 
@@ -84,7 +89,15 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--upstream", metavar="HOST:PORT", required=True, help="The broker to ask.")
+@click.option("--upstream", metavar="HOST:PORT", help="The broker to ask.")
+@click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Weir's configuration: its upstream, and how Weir reaches that.",
+)
+@options_of_settings("upstream_")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--no-uplift", is_flag=True, help="As `weir run --no-uplift` offers them.")
 @click.option(
@@ -92,24 +105,31 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
     type=float,
     default=10.0,
     show_default=True,
-    help="How long connecting, and the answer, may take.",
+    help="How long connecting, logging in, and the answer may take, each.",
 )
-def versions(upstream: str, as_json: bool, no_uplift: bool, timeout_s: float) -> None:
+def versions(
+    config_file: Path | None, as_json: bool, no_uplift: bool, timeout_s: float, **options: object
+) -> None:
     """Show each API's versions: the broker's, Weir's, what clients are offered, and what uplift adds to that.
 
     "hidden" are APIs of the broker that clients are not told of: Weir shares no version with it. Those that
     are "answered by Weir" pass to the broker where quota_store is broker.
     """
     try:
-        if "," in upstream:
-            raise ConfigError(f"upstream is {upstream!r}, one broker only: each has versions of its own")
-        address = parse_address(upstream, "upstream")
+        loaded = config.load(config_file, options)
+        if len(loaded.upstream) != 1:
+            raise ConfigError(
+                f"upstream is {loaded.settings.upstream!r}, one broker only: each has versions of its own: "
+                "choose one with --upstream"
+            )
         if not timeout_s > 0:  # NaN is not
             raise ConfigError(f"timeout_s is {timeout_s:g}, must be greater than 0")
-        broker = trio.run(ask_versions, address, timeout_s)
+        (address,) = loaded.upstream
+        broker = trio.run(ask_versions, address, timeout_s, Access.of(loaded))
     except (ConfigError, QuestionError) as error:
         click.echo(f"weir: {error}", err=True)
         sys.exit(USAGE)
+    no_uplift = no_uplift or not loaded.settings.uplift
     found = report(str(address), broker, uplift=not no_uplift)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())

@@ -34,7 +34,7 @@ async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Ad
         if error.foreign:
             raise ConfigError(f"upstream is no Kafka broker: {error}: check --upstream") from None
         if error.refused:
-            raise ConfigError(f"Weir cannot log in to a broker: {error}") from None
+            raise ConfigError(f"cannot log in to the brokers: {error.first}") from None
         return {}, str(error)
     outside = book.outside(list(nodes))
     if outside is not None:

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from proxy.addresses import Address
+from proxy.cluster.access import Access
 from proxy.cluster.discovery import DiscoveryError, discover
 from proxy.server import Server
 
@@ -46,12 +47,14 @@ class Readiness:
         async with self._checking:
             if trio.current_time() - self._checked_s >= CHECK_S:
                 known, configured = self._server.book.nodes.values(), self._server.config.upstream
-                self._unreachable = await _unreachable(dict.fromkeys([*known, *configured]))
+                self._unreachable = await _unreachable(
+                    dict.fromkeys([*known, *configured]), Access.of(self._server.config)
+                )
                 self._checked_s = trio.current_time()
         return self._unreachable
 
 
-async def _unreachable(addresses: Iterable[Address]) -> str | None:
+async def _unreachable(addresses: Iterable[Address], access: Access) -> str | None:
     """Ask the brokers until one answers; return what is wrong if none does."""
     failures: list[str] = []
     found = False
@@ -59,7 +62,7 @@ async def _unreachable(addresses: Iterable[Address]) -> str | None:
     async def ask(address: Address) -> None:
         nonlocal found
         try:
-            await discover([address], PATIENCE_S)
+            await discover([address], PATIENCE_S, access)
         except DiscoveryError as error:
             if error.foreign or not error.reachable:
                 failures.append(str(error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -122,22 +121,16 @@ def failures(address: Address, timeout_s: float, *, reachable: bool = True) -> I
         yield
     except ProtocolError as error:
         raise QuestionError(f"{address}: {error}", reachable=True, foreign=True) from None
-    except trio.BrokenResourceError as error:
-        raise ClosedError(f"{address}: {_reason(error, timeout_s)}") from None
-    except (OSError, trio.TooSlowError) as error:
+    except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
         text = f"{address}: {_reason(error, timeout_s)}"
+        if reachable and isinstance(error, ConnectionError | trio.BrokenResourceError):
+            raise ClosedError(text) from None
         raise QuestionError(text, reachable=reachable, foreign=False) from None
 
 
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"no answer within {timeout_s:g} s"
-    if isinstance(error.__cause__, ssl.SSLError):
-        return _reason(error.__cause__, timeout_s)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {error.reason or error}"
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         return os.strerror(error.errno or 0).lower()
     return str(getattr(error, "strerror", None) or error)

@@ -24,6 +24,8 @@ class DiscoveryError(Exception):
 
     def __init__(self, failures: list[QuestionError]) -> None:
         super().__init__("; ".join(map(str, failures)))
+        self.first = str(failures[0]) if failures else ""
+        """What the first one said."""
         reachable = [failure for failure in failures if failure.reachable]
         self.reachable = bool(reachable)
         """One of them accepted a connection, at least."""

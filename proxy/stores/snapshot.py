@@ -6,10 +6,12 @@ It is a quota file (`quotas.quota_file`). What that format cannot say is kept ou
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import structlog
 import trio
@@ -23,7 +25,8 @@ from quotas.quota_file import render_entries
 
 log = structlog.get_logger("weir.quotas")
 
-HEAD = "# The last known quotas, written by weir; changes made here are lost.\n\n"
+REMIND_S: Final = 60.0
+HEAD: Final = "# The last known quotas, written by weir; changes made here are lost.\n\n"
 
 
 class LastKnown:
@@ -69,18 +72,28 @@ class LastKnown:
     async def follow(
         self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
     ) -> None:
-        """Say first that the start had to do without the store, if so."""
-        if self._failure is not None:
-            failed(self._failure)
+        """Say first that the start had to do without the store, if so; say the same again once a minute."""
+        said_s = -math.inf
 
         def note(table: QuotaTable) -> None:
+            nonlocal said_s
+            said_s = -math.inf
             self._note(table)
             changed(table)
+
+        def say(error: StoreError) -> None:
+            nonlocal said_s
+            if trio.current_time() - said_s >= REMIND_S:
+                said_s = trio.current_time()
+                failed(error)
+
+        if self._failure is not None:
+            say(self._failure)
 
         async with trio.open_nursery() as nursery:
             if self._path is not None:
                 nursery.start_soon(self._write_forever, self._path)
-            await self._store.follow(note, failed)
+            await self._store.follow(note, say)
             nursery.cancel_scope.cancel()
 
     def stop(self) -> None:

@@ -211,6 +211,8 @@ def _failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> It
 
 
 def _told(error: KafkaError) -> str:
+    if error.code() == ALL_BROKERS_DOWN:
+        return "no broker answers"
     text = " ".join(error.str().split())
     if error.code() in NOT_ALLOWED:
         return f"{text}: allow Weir's principal to Read, Write and Describe it"

@@ -25,6 +25,7 @@ from tests.proxy.frames import framed, response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
@@ -200,6 +201,22 @@ def _read(terminal: int) -> str:
         return ""
 
 
+def test_a_configuration_says_whom_to_ask_and_whether_to_uplift(tmp_path: Path) -> None:
+    path = tmp_path / "weir.toml"
+    with broker(told(KAFKA_0_10_2)) as (address, _asked):
+        path.write_text(f'upstream = "{address}"\nuplift = false\n')
+        result = run("--config", str(path))
+    assert rows(result.stdout.replace(address, "BROKER"))["3"] == "Metadata 0-2 0-13 0-2"
+
+
+def test_the_command_line_chooses_one_of_several_brokers(tmp_path: Path) -> None:
+    path = tmp_path / "weir.toml"
+    path.write_text('upstream = "a:1,b:2"\n')
+    assert "choose one with --upstream" in refused(run("--config", str(path)))
+    with broker(told(KAFKA_0_10_2)) as (address, _asked):
+        assert run("--config", str(path), "--upstream", address).exit_code == DONE
+
+
 def test_help_shows_examples() -> None:
     result = run("--help")
     assert result.exit_code == DONE
@@ -258,6 +275,12 @@ def test_nobody_listens_there() -> None:
         (["--upstream", "a:1", "--timeout-s", "0"], "timeout_s is 0, must be greater than 0"),
         (["--upstream", "a:1", "--timeout-s", "nan"], "timeout_s is nan, must be greater than 0"),
         (["--upstream", "no.such.invalid:1"], "no.such.invalid:1: "),
+        ([], "no upstream: say where Kafka is with --upstream HOST:PORT"),
+        (["--config", "/no/such.toml"], "/no/such.toml: cannot read the configuration"),
+        (
+            ["--upstream", "a:1", "--upstream-sasl-mechanism", "PLAIN"],
+            "upstream_sasl_mechanism is set without upstream_sasl_username and upstream_sasl_password_file",
+        ),
     ],
 )
 def test_what_cannot_be_asked(arguments: list[str], words: str) -> None:

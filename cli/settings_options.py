@@ -1,0 +1,63 @@
+"""Options of commands, made from the keys of the configuration file: one list of names and descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+import click
+import msgspec
+
+from proxy.config import Settings
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Callable[[F], F]:
+    """Give a command an option for every key of the configuration file whose name begins so, but for some.
+
+    One that is not given stays None.
+    """
+
+    def decorate(command: F) -> F:
+        for field in reversed(msgspec.structs.fields(Settings)):
+            if field.name.startswith(prefix) and field.name not in but:
+                command = _option(field)(command)
+        return command
+
+    return decorate
+
+
+def _option(field: msgspec.structs.FieldInfo) -> Callable[[F], F]:
+    kind = msgspec.inspect.type_info(field.type)
+    description = ""
+    if isinstance(kind, msgspec.inspect.Metadata):
+        description = str((kind.extra_json_schema or {}).get("description", ""))
+        kind = kind.type
+    name = field.name.replace("_", "-")
+    if isinstance(kind, msgspec.inspect.BoolType):
+        default = name if field.default else f"no-{name}"
+        name = f"{name}/--no-{name}"
+    else:
+        default = str(field.default)
+    return click.option(
+        f"--{name}",
+        field.name,
+        type=_click_type(kind),
+        default=None,
+        help=f"{description}  [default: {default}]" if default else description,
+    )
+
+
+def _click_type(kind: msgspec.inspect.Type) -> click.ParamType[object]:
+    match kind:
+        case msgspec.inspect.LiteralType(values=values):
+            return click.Choice([str(value) for value in values])
+        case msgspec.inspect.IntType():
+            return click.INT
+        case msgspec.inspect.FloatType():
+            return click.FLOAT
+        case msgspec.inspect.BoolType():
+            return click.BOOL
+        case _:
+            return click.STRING
