@@ -8,8 +8,10 @@ The way through the room: a quota file becomes a `QuotaTable`; the table gives e
 their limits; a session asks these for its `Budget`, and charges it.
 """
 
-from quotas.budgets import BrokerQuotas, Budget, ClientQuotas, Payers
+from quotas.broker_quotas import BrokerQuotas, Payers
+from quotas.budgets import Budget, ClientQuotas
 from quotas.entities import DEFAULT, Entity, Prefix, Tags
+from quotas.explain import Explanation, explain
 from quotas.limits import Limit, Limits
 from quotas.mutations import LateCharge, MutationBudget, MutationCharge, MutationPayers
 from quotas.quota_edit import edited
@@ -23,6 +25,7 @@ __all__ = [
     "Budget",
     "ClientQuotas",
     "Entity",
+    "Explanation",
     "LateCharge",
     "Limit",
     "Limits",
@@ -36,6 +39,7 @@ __all__ = [
     "QuotaTable",
     "Tags",
     "edited",
+    "explain",
     "parse",
     "render",
 ]

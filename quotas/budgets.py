@@ -31,10 +31,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from quotas.limits import NONE
-from quotas.mutations import MutationBudget, MutationPayers, ShadowMutationBudget
+from quotas.mutations import MutationBudget, ShadowMutationBudget
 from quotas.rate import Rate
 from quotas.remembered import is_long, names_kept, names_of_crowd
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
@@ -332,15 +332,6 @@ class ClientQuotas(Generic[A_co]):
         return iter(self._budgets.values())
 
 
-class Payers(NamedTuple):
-    """The budgets that one client draws on at one broker, one per quota key; None where nothing limits it."""
-
-    produce: Budget | None
-    fetch: Budget | None
-    shadow: Payers | None = None
-    """Those of shadow entries, to be charged as well; they make nobody wait."""
-
-
 def byte_rates(
     key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[Budget]:
@@ -401,98 +392,3 @@ def _joined(
     enforced.shadow = shadow
     enforced.on_made, shadow.on_made = beginning(shadow), beginning(enforced)
     return enforced
-
-
-class BrokerQuotas:
-    """All client quotas of one broker. Change them through this object, so that `generation` knows."""
-
-    __slots__ = ("_all", "_in_shadow", "fetch", "generation", "mutations", "produce", "unnamed")
-
-    def __init__(
-        self,
-        produce: ClientQuotas[Budget],
-        fetch: ClientQuotas[Budget],
-        mutations: ClientQuotas[MutationBudget],
-        unnamed: str = "",
-    ) -> None:
-        """Bundle the managers of this broker's quotas; brokers of one cluster have the same `mutations`.
-
-        A client without a client-id is treated as if it were called `unnamed`.
-        """
-        self.produce = produce
-        self.fetch = fetch
-        self.mutations = mutations
-        self.unnamed = unnamed
-        self._all: tuple[ClientQuotas[Account], ...] = (produce, fetch, mutations)
-        self._in_shadow = False
-        """Whether the table has shadow entries."""
-        self.generation = 0
-        """Grows with the generation of any of them: one comparison tells whether to look up anew."""
-
-    @classmethod
-    def create(
-        cls,
-        table: QuotaTable,
-        num_samples: int = NUM_SAMPLES_DEFAULT,
-        window_s: int = WINDOW_S_DEFAULT,
-        mutations: ClientQuotas[MutationBudget] | None = None,
-        unnamed: str = "",
-    ) -> BrokerQuotas:
-        """The quotas of a broker with nothing used yet, under the limits of `table`.
-
-        `mutations` are the cluster's; by default those of a cluster of this one broker.
-        """
-        quotas = cls(
-            byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s),
-            byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s),
-            mutation_rates() if mutations is None else mutations,
-            unnamed,
-        )
-        quotas.update(table)
-        return quotas
-
-    def payers(self, user: str, client_id: str, now_ms: int) -> Payers:
-        """What a client draws on, as `ClientQuotas.budget`; keep it while `generation` stays the same."""
-        name = client_id or self.unnamed
-        payers = Payers(
-            self.produce.budget(user, name, now_ms),
-            self.fetch.budget(user, name, now_ms),
-            self._shadow_payers(user, name, now_ms) if self._in_shadow else None,
-        )
-        self._note_generation()  # to make room for one, others may have been forgotten
-        return payers
-
-    def _shadow_payers(self, user: str, client_id: str, now_ms: int) -> Payers | None:
-        produce = _in_shadow(self.produce, user, client_id, now_ms)
-        fetch = _in_shadow(self.fetch, user, client_id, now_ms)
-        return None if produce is None and fetch is None else Payers(produce, fetch)
-
-    def mutation_payers(self, user: str, client_id: str, now_ms: int) -> MutationPayers | None:
-        """What a client's partition mutations draw on; None if nothing. Ask anew for each request."""
-        name = client_id or self.unnamed
-        budget = self.mutations.budget(user, name, now_ms)
-        shadow = _in_shadow(self.mutations, user, name, now_ms) if self._in_shadow else None
-        return None if budget is None and shadow is None else MutationPayers(budget, shadow)
-
-    def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on."""
-        self._in_shadow = bool(table.shadow)
-        for quotas in self._all:  # what brokers share does it for the first of them
-            quotas.update(table)
-        self._note_generation()
-
-    def expire(self, now_ms: int) -> int:
-        """Forget the budgets that were not charged for an hour; return how many. Call it now and then."""
-        forgotten = sum(quotas.expire(now_ms) for quotas in self._all)
-        self._note_generation()
-        return forgotten
-
-    def _note_generation(self) -> None:
-        self.generation = sum(
-            quotas.generation + (quotas.shadow.generation if quotas.shadow is not None else 0)
-            for quotas in self._all
-        )
-
-
-def _in_shadow(quotas: ClientQuotas[A], user: str, client_id: str, now_ms: int) -> A | None:
-    return None if quotas.shadow is None else quotas.shadow.budget(user, client_id, now_ms)

@@ -1,0 +1,113 @@
+"""Per-topic rates: what all clients together produce to a topic, and fetch from it, at one broker.
+
+They are Weir's own, not Kafka's. A request is charged to the client's quota and to those of its topics; of
+all waits the longest counts. Only topics that the table names have a rate: there is no default, so there are
+no more budgets than entries.
+
+>>> table = QuotaTable({(Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 100})
+>>> topics = TopicQuotas()
+>>> topics.update(table)
+>>> topics.produce.charge({b"orders": 1500, b"others": 10**9}, now_ms=0)  # 1500 / 100 - 10 s
+5000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from quotas.budgets import Budget, ShadowBudget
+from quotas.entities import Entity, Tags
+from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.table import Quota, QuotaKey, QuotaTable
+
+
+class TopicRates:
+    """The budgets of one byte rate, by topic; enforced ones, and those that only count (shadow entries)."""
+
+    __slots__ = ("_enforced", "_num_samples", "_shadow", "_window_s", "key", "names")
+
+    def __init__(self, key: QuotaKey, num_samples: int, window_s: int) -> None:
+        """The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+        self.key = key
+        self.names: frozenset[bytes] = frozenset()
+        """The topics that have a rate, in UTF-8."""
+        self._num_samples = num_samples
+        self._window_s = window_s
+        self._enforced: dict[bytes, Budget] = {}
+        self._shadow: dict[bytes, Budget] = {}
+
+    def update(self, table: QuotaTable, now_ms: int = 0) -> None:
+        """Use the rates of `table` from now on; what was used stays, also when an entry changes its mode."""
+        was = {**self._shadow, **self._enforced}
+        self._enforced = self._made(Budget, table.values, self._enforced, was, now_ms)
+        self._shadow = self._made(ShadowBudget, table.shadow, self._shadow, was, now_ms)
+        self.names = frozenset(self._enforced) | frozenset(self._shadow)
+
+    def charge(self, counted: Mapping[bytes, int], now_ms: int) -> int:
+        """Charge bytes to their topics; return how many ms whoever caused them must wait."""
+        wait_ms = 0
+        for name, size in counted.items():
+            shadow = self._shadow.get(name)
+            if shadow is not None:
+                shadow.charge(size, now_ms)
+            budget = self._enforced.get(name)
+            if budget is not None:
+                wait_ms = max(wait_ms, budget.charge(size, now_ms))
+        return wait_ms
+
+    def throttled_until_ms(self, topics: Iterable[str] | None = None) -> int:
+        """When the last wait that was announced for one of these topics ends; None: for any topic."""
+        names = self._enforced.keys() if topics is None else {topic.encode() for topic in topics}
+        budgets = [self._enforced[name] for name in names if name in self._enforced]
+        return max((budget.throttled_until_ms for budget in budgets), default=0)
+
+    def budgets(self) -> Iterator[Budget]:
+        """All budgets, each with the topic in its `tags`."""
+        yield from self._enforced.values()
+        yield from self._shadow.values()
+
+    def _made(
+        self,
+        kind: type[Budget],
+        values: Mapping[Quota, float],
+        same: Mapping[bytes, Budget],
+        was: Mapping[bytes, Budget],
+        now_ms: int,
+    ) -> dict[bytes, Budget]:
+        made: dict[bytes, Budget] = {}
+        for (entity, key), limit in values.items():
+            if entity.topic is None or key is not self.key:
+                continue
+            name = entity.topic.encode()
+            budget = same.get(name)
+            if budget is None:
+                budget = self._new(kind, entity, limit, now_ms)
+                if name in was:
+                    budget.take_over(was[name])
+            budget.set_limit(limit)
+            made[name] = budget
+        return made
+
+    def _new(self, kind: type[Budget], entity: Entity, limit: float, now_ms: int) -> Budget:
+        tags = Tags("", "", topic=entity.topic or "")
+        return kind(tags, limit, now_ms, num_samples=self._num_samples, window_s=self._window_s)
+
+
+class TopicQuotas:
+    """The rates of topics at one broker."""
+
+    __slots__ = ("fetch", "produce")
+
+    def __init__(self, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT) -> None:
+        """Begin without any."""
+        self.produce = TopicRates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s)
+        self.fetch = TopicRates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s)
+
+    def update(self, table: QuotaTable) -> None:
+        """Use the rates of `table` from now on."""
+        self.produce.update(table)
+        self.fetch.update(table)
+
+    def __bool__(self) -> bool:
+        """Whether any topic has a rate."""
+        return bool(self.produce.names or self.fetch.names)
