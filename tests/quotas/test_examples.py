@@ -9,7 +9,18 @@ from types import ModuleType
 
 import pytest
 
-MODULES = ["bucket", "limits", "mutations", "names", "quota_edit", "quota_file", "rate", "simple_rate", "throttle"]
+MODULES = [
+    "bucket",
+    "explain",
+    "limits",
+    "mutations",
+    "names",
+    "quota_edit",
+    "quota_file",
+    "rate",
+    "simple_rate",
+    "throttle",
+]
 
 
 def docstrings(module: ModuleType) -> Iterator[str]:

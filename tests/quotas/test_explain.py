@@ -1,0 +1,201 @@
+"""Why a client is limited as it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import DEFAULT, Entity, Explanation, Limit, Prefix, QuotaKey, QuotaTable, Tags, explain
+from quotas.explain import Charge, Verdict
+from tests.quotas.strategies import tables
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+MUTATIONS, CONNECTIONS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
+ALICE = Entity("alice")
+
+
+def told(charge: Charge) -> list[tuple[str, float | None, str]]:
+    """Who, value and reason of each step that is not about a level without an entry."""
+    return [
+        (step.who, step.value, step.reason) for step in charge.steps if step.verdict is not Verdict.NO_ENTRY
+    ]
+
+
+def of(explanation: Explanation, key: QuotaKey, subject: str = "client") -> Charge:
+    """The explanation of one key."""
+    return next(c for c in explanation.charges if c.key is key and c.subject == subject)
+
+
+def test_every_level_is_told_in_order() -> None:
+    charge = of(explain(QuotaTable({(Entity(DEFAULT, DEFAULT), PRODUCE): 5.0}), "alice", "app"), PRODUCE)
+    assert [(step.who, step.reason) for step in charge.steps] == [
+        ("user alice, client-id app", "no entry"),
+        ("user alice, client-id prefix", "no entry"),
+        ("user alice, client-id <default>", "no entry"),
+        ("user alice", "no entry"),
+        ("user <default>, client-id app", "no entry"),
+        ("user <default>, client-id prefix", "no entry"),
+        ("user <default>, client-id <default>", "wins"),
+        ("user <default>", "no entry"),
+        ("client-id app", "no entry"),
+        ("client-id prefix", "no entry"),
+        ("client-id <default>", "no entry"),
+    ]
+    assert charge.limit == Limit(5.0, Tags("alice", "app"))
+    assert charge.shared_by == "all connections of user alice with client-id app, at each broker"
+    assert (charge.shadow, charge.shadow_shared_by) == (None, "")
+
+
+def test_the_more_specific_one_wins_for_each_key_by_itself() -> None:
+    table = QuotaTable(
+        {
+            (Entity(client_id=DEFAULT), PRODUCE): 1.0,
+            (Entity(client_id=DEFAULT), FETCH): 2.0,
+            (ALICE, PRODUCE): 3.0,
+            (Entity("bob"), PRODUCE): 4.0,
+        }
+    )
+    explanation = explain(table, "alice", "app")
+    assert told(of(explanation, PRODUCE)) == [
+        ("user alice", 3.0, "wins"),
+        ("client-id <default>", 1.0, "a more specific one wins, user alice"),
+    ]
+    assert told(of(explanation, FETCH)) == [("client-id <default>", 2.0, "wins")]
+    assert told(of(explanation, MUTATIONS)) == []
+    assert of(explanation, MUTATIONS).limit is None
+    assert of(explanation, MUTATIONS).shared_by == ""
+    assert len(explanation.charges) == 3
+
+
+def test_of_prefixes_the_longest_wins() -> None:
+    table = QuotaTable(
+        {
+            (Entity(client_id=Prefix("e")), PRODUCE): 1.0,
+            (Entity(client_id=Prefix("etl-")), PRODUCE): 2.0,
+            (Entity(client_id=Prefix("x")), PRODUCE): 3.0,
+            (Entity("bob", Prefix("etl-")), PRODUCE): 4.0,
+        }
+    )
+    charge = of(explain(table, "alice", "etl-1"), PRODUCE)
+    assert told(charge) == [
+        ("client-id prefix etl-", 2.0, "wins"),
+        ("client-id prefix e", 1.0, "a more specific one wins, client-id prefix etl-"),
+    ]
+
+
+def test_an_empty_client_id_is_meant_by_no_default_and_no_prefix() -> None:
+    table = QuotaTable(
+        {
+            (Entity("alice", DEFAULT), PRODUCE): 1.0,
+            (Entity(client_id=Prefix("e")), PRODUCE): 2.0,
+            (Entity(DEFAULT), PRODUCE): 3.0,
+        }
+    )
+    assert told(of(explain(table, "alice", ""), PRODUCE)) == [
+        ("user alice, client-id <default>", 1.0, "an empty client-id matches no default"),
+        ("user <default>", 3.0, "wins"),
+        ("client-id prefix", None, "an empty client-id matches no prefix"),
+    ]
+    named = explain(table, "alice", "", unnamed="<empty>")
+    assert told(of(named, PRODUCE))[0] == ("user alice, client-id <default>", 1.0, "wins")
+    assert (named.client_id, named.taken_as) == ("", "<empty>")
+
+
+def test_a_shadow_entry_is_counted_where_it_would_win() -> None:
+    table = QuotaTable(
+        {(ALICE, PRODUCE): 1.0, (Entity(client_id="app"), FETCH): 2.0, (Entity(DEFAULT), MUTATIONS): 3.0},
+        shadow={
+            (ALICE, PRODUCE): 4.0,
+            (Entity(client_id=DEFAULT), FETCH): 5.0,
+            (Entity("alice", "app"), MUTATIONS): 6.0,
+            (ALICE, MUTATIONS): 7.0,
+        },
+    )
+    explanation = explain(table, "alice", "app")
+    both, covered, before = (of(explanation, key) for key in (PRODUCE, FETCH, MUTATIONS))
+    assert told(both) == [("user alice", 4.0, "shadow: counted, not enforced"), ("user alice", 1.0, "wins")]
+    assert both.limit == Limit(1.0, Tags("alice", ""))
+    assert both.shadow == Limit(4.0, Tags("alice", ""), is_shadow=True)
+    assert told(covered) == [
+        ("client-id app", 2.0, "wins"),
+        ("client-id <default>", 5.0, "shadow: a more specific one wins, client-id app"),
+    ]
+    assert covered.shadow is None
+    assert told(before) == [
+        ("user alice, client-id app", 6.0, "shadow: counted, not enforced"),
+        ("user alice", 7.0, "shadow: a more specific one wins, user alice, client-id app"),
+        ("user <default>", 3.0, "wins"),
+    ]
+    assert before.shadow_shared_by == "all connections of user alice with client-id app, in the whole cluster"
+    assert before.shared_by == "all connections of user alice, whatever the client-id, in the whole cluster"
+
+
+def test_topics_and_addresses_come_in_addition() -> None:
+    table = QuotaTable(
+        {
+            (Entity(topic="orders"), FETCH): 1.0,
+            (Entity(topic="payments"), FETCH): 2.0,
+            (Entity(ip=DEFAULT), CONNECTIONS): 3.0,
+            (Entity(ip="10.0.0.1"), CONNECTIONS): 4.0,
+        }
+    )
+    explanation = explain(table, "alice", "app", ip="10.0.0.1", topic="orders")
+    topic, ip = of(explanation, FETCH, "topic"), of(explanation, CONNECTIONS, "ip")
+    assert told(topic) == [("topic orders", 1.0, "wins")]
+    assert topic.limit == Limit(1.0, Tags("", "", topic="orders"))
+    assert topic.shared_by == "all clients that fetch from topic orders, at each broker"
+    assert of(explanation, PRODUCE, "topic").limit is None
+    assert told(ip) == [
+        ("ip 10.0.0.1", 4.0, "wins"),
+        ("ip <default>", 3.0, "a more specific one wins, ip 10.0.0.1"),
+    ]
+    assert ip.shared_by == "all connections from 10.0.0.1, at each listener"
+
+
+@pytest.mark.parametrize(
+    ("entity", "words"),
+    [
+        (Entity("alice", "app"), "all connections of user alice with client-id app"),
+        (
+            Entity("alice", Prefix("a")),
+            "all connections of user alice whose client-id begins with a, together",
+        ),
+        (Entity(DEFAULT, DEFAULT), "all connections of user alice with client-id app"),
+        (Entity(DEFAULT), "all connections of user alice, whatever the client-id"),
+        (Entity(client_id="app"), "all connections with client-id app, whoever the user is"),
+        (
+            Entity(client_id=Prefix("a")),
+            "all connections whose client-id begins with a, together, whoever the user is",
+        ),
+    ],
+    ids=str,
+)
+def test_who_shares_is_told_in_words(entity: Entity, words: str) -> None:
+    charge = of(explain(QuotaTable({(entity, PRODUCE): 1.0}), "alice", "app"), PRODUCE)
+    assert charge.shared_by == f"{words}, at each broker"
+
+
+def test_what_weir_does_not_enforce_is_told_if_it_is_configured() -> None:
+    table = QuotaTable({(ALICE, QuotaKey.REQUEST_PERCENTAGE): 50.0})
+    charge = of(explain(table, "alice", "app"), QuotaKey.REQUEST_PERCENTAGE)
+    assert told(charge) == [("user alice", 50.0, "Weir does not enforce request_percentage yet")]
+    assert charge.limit is None
+
+
+def test_everyone_is_a_user() -> None:
+    with pytest.raises(ValueError, match="ANONYMOUS"):
+        explain(QuotaTable(), "", "app")
+
+
+names = st.sampled_from(["a", "b", "app", "été 日本 😀"])
+
+
+@given(tables, names, names | st.just(""))
+def test_what_is_explained_is_what_applies(table: QuotaTable, user: str, client_id: str) -> None:
+    for charge in explain(table, user, client_id).charges:
+        assert charge.limit == table.limits(charge.key).resolve(user, client_id)
+        winners = [step.value for step in charge.steps if step.verdict is Verdict.WINS]
+        assert winners == ([] if charge.limit is None else [charge.limit.value])
+        counted = [step.value for step in charge.steps if step.verdict is Verdict.COUNTED]
+        assert counted == ([] if charge.shadow is None else [charge.shadow.value])
+        over = table.shadow_limits(charge.key).resolve(user, client_id)
+        assert charge.shadow == (over if over is not None and over.is_shadow else None)
