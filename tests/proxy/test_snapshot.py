@@ -1,0 +1,286 @@
+"""The last known quotas: written when they change, read when the store is not to be had at start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+from structlog.testing import capture_logs
+
+from proxy.config import ConfigError, load
+from proxy.stores.choose import choose
+from proxy.stores.snapshot import LastKnown, read_snapshot, write_snapshot
+from proxy.stores.store import StoreError, UnfitError
+from quotas import DEFAULT, Entity, QuotaTable
+from quotas.entities import Prefix
+from quotas.table import QuotaKey
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.rules.management import Changes
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+ALICE, BOB = Entity(user="alice"), Entity(user="bob")
+ALICES = QuotaTable({(ALICE, PRODUCE): 1000.0})
+BOBS = QuotaTable({(BOB, PRODUCE): 2000.0}, {(ALICE, PRODUCE): 5.0})
+RICH = QuotaTable(
+    {
+        (ALICE, PRODUCE): 1000.0,
+        (Entity(user=DEFAULT, client_id=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
+        (Entity(client_id=Prefix("etl-")), PRODUCE): 1.0,
+        (Entity(ip="::1"), QuotaKey.CONNECTION_CREATION_RATE): 2.0,
+        (Entity(topic="orders"), PRODUCE): 3.0,
+    },
+    {(ALICE, PRODUCE): 5.0},
+)
+
+
+@dataclass
+class FakeStore:
+    """Holds a table, or an error; tells its follower when a test says so."""
+
+    table: QuotaTable = field(default_factory=QuotaTable)
+    error: StoreError | None = None
+    changed: Callable[[QuotaTable], None] | None = None
+    failed: Callable[[StoreError], None] | None = None
+    name: str = "fake"
+
+    async def load(self) -> QuotaTable:
+        if self.error is not None:
+            raise self.error
+        return self.table
+
+    async def alter(self, changes: Changes) -> QuotaTable:
+        self.table = self.table.altered(changes)
+        return self.table
+
+    async def follow(
+        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
+    ) -> None:
+        self.changed, self.failed = changed, failed
+        await trio.sleep_forever()
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+class Followed:
+    def __init__(self) -> None:
+        self.tables: list[QuotaTable] = []
+        self.failures: list[str] = []
+
+    def changed(self, table: QuotaTable) -> None:
+        self.tables.append(table)
+
+    def failed(self, error: StoreError) -> None:
+        self.failures.append(str(error))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(20):
+        while not condition():  # noqa: ASYNC110  # threads have no event of Trio's
+            await trio.sleep(0.002)
+
+
+# The file
+
+
+def test_a_snapshot_is_a_quota_file_that_reads_back(tmp_path: Path) -> None:
+    path = tmp_path / "last.toml"
+    for table in (QuotaTable(), RICH, ALICES):
+        assert write_snapshot(path, table) == []
+        assert read_snapshot(path) == table
+    assert path.read_text().startswith("# ")
+    assert list(tmp_path.iterdir()) == [path], "nothing temporary is left"
+
+
+def test_what_a_quota_file_cannot_say_is_left_out(tmp_path: Path) -> None:
+    table = QuotaTable(
+        {
+            (Entity(user="<default>"), PRODUCE): 1.0,
+            (ALICE, PRODUCE): 1000.0,
+            (ALICE, QuotaKey.CONSUMER_BYTE_RATE): 0.5,
+            (ALICE, QuotaKey.REQUEST_PERCENTAGE): 5.0,
+        }
+    )
+    left_out = write_snapshot(tmp_path / "last.toml", table)
+    assert len(left_out) == 3
+    assert read_snapshot(tmp_path / "last.toml") == ALICES
+
+
+def test_a_write_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "last.toml"
+    write_snapshot(path, ALICES)
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_snapshot(path, BOBS)
+    assert read_snapshot(path) == ALICES
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# Starting
+
+
+def test_a_store_that_is_there_is_what_counts(tmp_path: Path) -> None:
+    write_snapshot(tmp_path / "last.toml", BOBS)
+    assert trio.run(LastKnown(FakeStore(ALICES), tmp_path / "last.toml").start) == ALICES
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected", "words"),
+    [
+        (BOBS, BOBS, "starting with the last known quotas"),
+        (None, QuotaTable(), "starting without quotas"),
+        ("[[quota", QuotaTable(), "starting without quotas"),
+    ],
+    ids=["there", "missing", "broken"],
+)
+def test_a_store_that_is_not_there_does_not_stop_the_start(
+    tmp_path: Path, snapshot: QuotaTable | str | None, expected: QuotaTable, words: str
+) -> None:
+    path = tmp_path / "last.toml"
+    if isinstance(snapshot, QuotaTable):
+        write_snapshot(path, snapshot)
+    elif snapshot is not None:
+        path.write_text(snapshot)
+    with capture_logs() as logs:
+        assert trio.run(LastKnown(FakeStore(error=StoreError("gone")), path).start) == expected
+    (line,) = logs
+    assert line["log_level"] == "error"
+    assert words in line["event"]
+    if isinstance(snapshot, str):
+        assert path.read_text() == snapshot, "it is not overwritten by nothing"
+
+
+def test_without_a_snapshot_it_starts_without_quotas() -> None:
+    with capture_logs() as logs:
+        assert trio.run(LastKnown(FakeStore(error=StoreError("gone")), None).start) == QuotaTable()
+    assert logs[0]["log_level"] == "error"
+
+
+def test_a_cluster_that_cannot_be_a_store_is_no_start() -> None:
+    with pytest.raises(ConfigError, match="quota_store = fake: too old"):
+        trio.run(LastKnown(FakeStore(error=UnfitError("too old")), None).start)
+
+
+# Following
+
+
+@pytest.mark.trio
+async def test_changes_are_passed_on_and_written(tmp_path: Path, nursery: trio.Nursery) -> None:
+    path = tmp_path / "last.toml"
+    store, followed = FakeStore(ALICES), Followed()
+    last_known = LastKnown(store, path)
+    await last_known.start()
+    nursery.start_soon(last_known.follow, followed.changed, followed.failed)
+    await until(path.exists)
+    assert read_snapshot(path) == ALICES, "what it started with, too"
+    assert store.changed is not None
+    for table in (BOBS, RICH, ALICES):
+        store.changed(table)
+        await until(lambda table=table: read_snapshot(path) == table)
+    assert followed.tables == [BOBS, RICH, ALICES]
+    assert followed.failures == []
+
+
+@pytest.mark.trio
+async def test_a_start_without_the_store_is_told_by_following(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    store, followed = FakeStore(error=StoreError("gone")), Followed()
+    last_known = LastKnown(store, None)
+    await last_known.start()
+    nursery.start_soon(last_known.follow, followed.changed, followed.failed)
+    await trio.sleep(1)
+    assert followed.failures == ["gone"]
+    assert followed.tables == []
+
+
+@pytest.mark.trio
+async def test_an_outage_is_told_at_once_and_then_once_a_minute(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    store, followed = FakeStore(), Followed()
+    nursery.start_soon(LastKnown(store, None).follow, followed.changed, followed.failed)
+    await trio.testing.wait_all_tasks_blocked()
+    assert store.failed is not None
+    assert store.changed is not None
+    for _second in range(121):
+        store.failed(StoreError("gone"))
+        await trio.sleep(1)
+    assert len(followed.failures) == 3
+    store.changed(ALICES)
+    store.failed(StoreError("gone again"))
+    assert followed.failures[3:] == ["gone again"]
+
+
+@pytest.mark.trio
+async def test_a_snapshot_that_cannot_be_written_is_said_and_nothing_else(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    store, followed = FakeStore(), Followed()
+    last_known = LastKnown(store, tmp_path / "no-such-directory" / "last.toml")
+    with capture_logs() as logs:
+        nursery.start_soon(last_known.follow, followed.changed, followed.failed)
+        await trio.testing.wait_all_tasks_blocked()
+        assert store.changed is not None
+        store.changed(ALICES)
+        await until(lambda: len(logs) == 1)
+        store.changed(BOBS)
+        await until(lambda: len(logs) == 2)
+    assert [line["event"] for line in logs] == ["quota snapshot not written"] * 2
+    assert followed.tables == [ALICES, BOBS]
+
+
+@pytest.mark.trio
+async def test_what_cannot_be_written_is_said_once(tmp_path: Path, nursery: trio.Nursery) -> None:
+    store, followed, path = FakeStore(), Followed(), tmp_path / "last.toml"
+    with capture_logs() as logs:
+        nursery.start_soon(LastKnown(store, path).follow, followed.changed, followed.failed)
+        await trio.testing.wait_all_tasks_blocked()
+        assert store.changed is not None
+        for good in (ALICE, BOB):
+            table = QuotaTable({(good, PRODUCE): 1.0})
+            store.changed(table.altered({(good, QuotaKey.CONSUMER_BYTE_RATE): 0.5}))
+            await until(lambda table=table: path.exists() and read_snapshot(path) == table)
+    assert [line["event"] for line in logs] == ["quotas that the snapshot cannot hold"]
+
+
+@pytest.mark.trio
+async def test_loading_and_altering_are_the_stores(autojump_clock: trio.testing.MockClock) -> None:
+    store = LastKnown(FakeStore(ALICES), None)
+    assert store.name == "fake"
+    assert await store.load() == ALICES
+    assert (await store.alter({(BOB, PRODUCE): 1.0})).values == {
+        (ALICE, PRODUCE): 1000.0,
+        (BOB, PRODUCE): 1.0,
+    }
+    store.stop()
+
+
+# Choosing
+
+
+@pytest.mark.parametrize("kind", ["topic", "broker"])
+def test_a_quota_file_beside_another_store_is_refused(kind: str) -> None:
+    config = load(None, {"upstream": "kafka:9092", "quota_store": kind, "quotas": "quotas.toml"})
+    with pytest.raises(ConfigError, match="quotas names a file, leave it out"):
+        choose(config)
+
+
+@pytest.mark.parametrize("kind", ["topic", "broker"])
+def test_without_any_broker_there_is_the_snapshot(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "last.toml"
+    write_snapshot(path, ALICES)
+    config = load(None, {"upstream": "127.0.0.1:1", "quota_store": kind, "quota_snapshot": str(path)})
+    chosen = choose(config)
+    assert (chosen.store.name, chosen.table) == (kind, ALICES)
