@@ -9,6 +9,15 @@ from typing import Literal
 import structlog
 
 
+def audit_logger(name: str) -> structlog.types.FilteringBoundLogger:
+    """A logger whose lines are written at whatever log level, and told from others by `log`: who did what."""
+    every = structlog.make_filtering_bound_logger(logging.NOTSET)
+    logger: structlog.types.FilteringBoundLogger = structlog.wrap_logger(
+        None, wrapper_class=every, logger_factory_args=(name,), log=name
+    )
+    return logger
+
+
 def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
     """Set up structlog for the process; `form` auto is console on a terminal, else JSON."""
     on_terminal = sys.stderr.isatty()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 import trio
 
+from proxy.logs import audit_logger
 from proxy.stores.store import QuotaStore, StoreError
 from proxy.stores.store_state import StoreState
 from quotas import QuotaTable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from quotas.table import Quota
 
 log = structlog.get_logger("weir.quotas")
-audit = structlog.get_logger("weir.audit")
+audit = audit_logger("weir.audit")
 
 WAITING_MAX: Final = 100
 """Alterations that wait for their turn."""

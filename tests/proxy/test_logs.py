@@ -40,3 +40,18 @@ def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
         "node_id": 3,
         "timestamp": "",
     }
+
+
+def test_the_audit_log_is_written_at_whatever_level(capsys: pytest.CaptureFixture[str]) -> None:
+    audit = logs.audit_logger("weir.audit")  # made when a module is imported, before logs are configured
+    logs.configure("error", "json")
+    structlog.get_logger().warning("not this")
+    audit.info("quota altered", after=5)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line) | {"timestamp": ""} == {
+        "log": "weir.audit",
+        "event": "quota altered",
+        "level": "info",
+        "after": 5,
+        "timestamp": "",
+    }

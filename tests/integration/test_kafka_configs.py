@@ -1,0 +1,401 @@
+"""kafka-configs, unmodified, and requests about client quotas: at Weir as at a broker (docs/management.md).
+
+The same commands are given to a 3.9.1 broker, which keeps quotas itself, and to Weir in front of it, which
+keeps its own. What the tool prints must be the same, but for what `same` takes out.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import pytest
+
+from protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from quotas import parse
+from tests.clients.config_tool import Said, kafka_configs
+from tests.proxy.frames import body_of, request
+from tests.proxy.test_client_quotas import (
+    BAD_ENTRIES,
+    BAD_FILTERS,
+    FILTERS,
+    alter,
+    component,
+    describe,
+    entry,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from protocol.messages import Message
+    from tests.integration.conftest import StartWeir
+    from tests.integration.weir import Weir
+    from tests.kafka import Cluster
+    from tests.kafka.fixtures import StartCluster
+
+M = TypeVar("M", bound="Message")
+Call = tuple[str, ...]
+Transcript = list[tuple[Call, Said]]
+
+pytestmark = [pytest.mark.broker]
+
+ADMIN: Final = ("--admins", "User:ANONYMOUS")
+
+
+def users(name: str | None = None) -> Call:
+    """A user; the default one; None for all."""
+    return ("--entity-type", "users", *_named(name))
+
+
+def clients(name: str | None = None) -> Call:
+    """A client-id."""
+    return ("--entity-type", "clients", *_named(name))
+
+
+def ips(name: str | None = None) -> Call:
+    """An address."""
+    return ("--entity-type", "ips", *_named(name))
+
+
+def _named(name: str | None) -> Call:
+    return () if name is None else ("--entity-name", name) if name else ("--entity-default",)
+
+
+def add(entity: Call, configs: str) -> Call:
+    """Set quotas."""
+    return ("--alter", *entity, "--add-config", configs)
+
+
+def delete(entity: Call, configs: str) -> Call:
+    """Remove quotas."""
+    return ("--alter", *entity, "--delete-config", configs)
+
+
+def show(entity: Call) -> Call:
+    """Describe quotas."""
+    return ("--describe", *entity)
+
+
+DEFAULT: Final = ""
+BOTH: Final = "producer_byte_rate=1048576,consumer_byte_rate=2097152"
+NAMES: Final = ("CN=alice,O=weir", "Zoë", 'a "quoted" \\ name', "x" * 300)
+"""Of users; tools and stores treat them all as they are."""
+SHORT: Final[tuple[Call, ...]] = (
+    show(users()),
+    add(users("alice"), BOTH),
+    add(users("alice"), "producer_byte_rate=5,controller_mutation_rate=0.25"),
+    show(users("alice")),
+    add(users(DEFAULT), "consumer_byte_rate=7"),
+    show(users(DEFAULT)),
+    add((*users("alice"), *clients("app")), "producer_byte_rate=3"),
+    add((*users("alice"), *clients(DEFAULT)), "producer_byte_rate=4"),
+    show((*users("alice"), *clients("app"))),
+    add(clients("app"), "consumer_byte_rate=9"),
+    add(clients(DEFAULT), "consumer_byte_rate=10"),
+    show(clients()),
+    add(ips("127.0.0.1"), "connection_creation_rate=1000"),
+    add(ips(DEFAULT), "connection_creation_rate=2000"),
+    show(ips()),
+    show(users()),
+    add(users("alice"), "producer_byte_rate=0"),
+    delete(users("alice"), "request_percentage"),
+    delete(users("alice"), "producer_byte_rate,consumer_byte_rate,controller_mutation_rate"),
+    delete((*users("alice"), *clients("app")), "producer_byte_rate"),
+    delete((*users("alice"), *clients(DEFAULT)), "producer_byte_rate"),
+    delete(users(DEFAULT), "consumer_byte_rate"),
+    delete(clients("app"), "consumer_byte_rate"),
+    delete(clients(DEFAULT), "consumer_byte_rate"),
+    delete(ips("127.0.0.1"), "connection_creation_rate"),
+    delete(ips(DEFAULT), "connection_creation_rate"),
+    show(users()),
+    show(clients()),
+    show(ips()),
+)
+"""One life of quotas, which leaves nothing behind."""
+FULL: Final[tuple[Call, ...]] = (
+    *SHORT[:16],
+    # what is asked for
+    show(users("nobody")),
+    show(clients("app")),
+    show(clients(DEFAULT)),
+    show(("--user-defaults",)),
+    show(("--client-defaults",)),
+    show(("--ip-defaults",)),
+    show(("--user", "alice", "--client", "app")),
+    show((*users("alice"), *clients())),
+    show((*users("alice"), *clients(DEFAULT))),
+    show((*users(), *clients())),
+    show((*users(), *clients(DEFAULT))),
+    show((*users(DEFAULT), *clients(DEFAULT))),
+    show(ips("127.0.0.1")),
+    show(ips("::1")),
+    # what cannot be
+    add(users("alice"), "producer_byte_rate=-1"),
+    add(users("alice"), "producer_byte_rate=1.5"),
+    add(users("alice"), "producer_byte_rate=1e19"),
+    add(users("alice"), "producer_byte_rate=much"),
+    add(users("alice"), "no_such_rate=1"),
+    add(users("alice"), "producer_byte_rate=77,consumer_byte_rate=0"),
+    add(users("alice"), "connection_creation_rate=1"),
+    add(ips("127.0.0.1"), "connection_creation_rate=0"),
+    add(ips("127.0.0.1"), "connection_creation_rate=3000000000"),
+    add(ips("127.0.0.1"), "producer_byte_rate=1"),
+    delete(users("alice"), "no_such_rate"),
+    delete(users("nobody"), "producer_byte_rate"),
+    show(users("alice")),
+    # what can be
+    add(users("alice"), BOTH),
+    add(users("alice"), BOTH),
+    (
+        "--alter",
+        *users("alice"),
+        "--add-config",
+        "producer_byte_rate=8",
+        "--delete-config",
+        "consumer_byte_rate",
+    ),
+    show(users("alice")),
+    add(users("alice"), "consumer_byte_rate=9223372036854775807"),
+    show(users("alice")),
+    add((*users(DEFAULT), *clients(DEFAULT)), "producer_byte_rate=6"),
+    add((*users(DEFAULT), *clients("app")), "producer_byte_rate=6"),
+    show((*users(DEFAULT), *clients())),
+    *(add(users(name), "producer_byte_rate=12345") for name in NAMES),
+    *(show(users(name)) for name in NAMES),
+    show(users()),
+    *(delete(users(name), "producer_byte_rate") for name in NAMES),
+    delete((*users(DEFAULT), *clients(DEFAULT)), "producer_byte_rate"),
+    delete((*users(DEFAULT), *clients("app")), "producer_byte_rate"),
+    *SHORT[16:],
+)
+
+
+def same(said: Said) -> Said:
+    """Without what must differ: ports, and where in the tool an exception came from.
+
+    A description's lines are sorted: their order is that of Java's hash tables.
+    """
+    lines = [line for line in said.err.splitlines() if not line.startswith("\t")]
+    err = re.sub(r"--bootstrap-server \S+", "--bootstrap-server HERE", "\n".join(lines))
+    return Said(said.status, "\n".join(sorted(said.out.splitlines())), err)
+
+
+def transcript(release: str, bootstrap: str, calls: Sequence[Call]) -> Transcript:
+    """Each call, and what the tool said."""
+    given = [("--bootstrap-server", bootstrap, *call) for call in calls]
+    return [(call, same(said)) for call, said in zip(calls, kafka_configs(release, given), strict=True)]
+
+
+def side_by_side(release: str, cluster: Cluster, weir: Weir, calls: Sequence[Call]) -> list[Transcript]:
+    """What the tool says of the cluster's own quotas, and of Weir's."""
+    with ThreadPoolExecutor() as both:
+        return list(both.map(lambda at: transcript(release, at.bootstrap, calls), (cluster, weir)))
+
+
+@pytest.fixture
+def cluster(kafka_cluster: StartCluster) -> Iterator[Cluster]:
+    """A broker of 3.9.1 without quotas, before and after."""
+    cluster = kafka_cluster("3.9.1")
+    remove_all(cluster)
+    yield cluster
+    remove_all(cluster)
+
+
+def remove_all(cluster: Cluster) -> None:
+    """Other tests use the same broker."""
+    broker = line(cluster.bootstrap)
+    with broker.sock:
+        found = broker.ask(describe(), 1, DescribeClientQuotasResponse).entries or []
+        entries = [
+            entry(
+                [(part.entity_type, part.entity_name) for part in each.entity],
+                {value.key: None for value in each.values},
+            )
+            for each in found
+        ]
+        broker.ask(alter(*entries), 1, AlterClientQuotasResponse)
+
+
+@pytest.fixture
+def weir(cluster: Cluster, start_weir: StartWeir) -> Weir:
+    """Weir in front of it."""
+    return start_weir(cluster.bootstrap, "# nothing yet\n", options=ADMIN)
+
+
+def test_kafka_configs_says_the_same_of_weir_as_of_a_broker(cluster: Cluster, weir: Weir) -> None:
+    own, through = side_by_side("3.9.1", cluster, weir, FULL)
+    assert through == own
+    printed = "\n".join(said.out + said.err for _call, said in own)
+    assert (
+        "Quota configs for user-principal 'alice', the default client-id are producer_byte_rate=4.0"
+        in printed
+    )
+    assert "InvalidRequestException: Quota producer_byte_rate must be greater than 0" in printed
+    assert weir.quota_file.read_text() == "# nothing yet\n"
+
+    for release in ("2.8.2", "4.2.0"):
+        own, through = side_by_side(release, cluster, weir, SHORT)
+        assert through == own
+
+
+# The requests themselves
+
+
+class Line(NamedTuple):
+    """A connection of one client."""
+
+    sock: socket.socket
+
+    def ask(self, message: Message, version: int, answer: type[M]) -> M:
+        """Send and receive."""
+        self.sock.sendall(request(message, version))
+        head = self.sock.recv(4, socket.MSG_WAITALL)
+        body = self.sock.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
+        return body_of(head + body, answer, version)
+
+
+def line(bootstrap: str) -> Line:
+    """Connect."""
+    host, _, port = bootstrap.rpartition(":")
+    return Line(socket.create_connection((host, int(port)), 10))
+
+
+def described(at: Line, message: DescribeClientQuotasRequest, version: int) -> object:
+    """What is told, without the order of entities and of their parts, for there is none."""
+    answer = at.ask(message, version, DescribeClientQuotasResponse)
+    entries = [
+        (
+            sorted((part.entity_type, part.entity_name or "") for part in found.entity),
+            sorted((value.key, value.value) for value in found.values),
+        )
+        for found in answer.entries or []
+    ]
+    return answer.error_code, answer.error_message, answer.entries is None, sorted(entries)
+
+
+def altered(at: Line, message: AlterClientQuotasRequest, version: int) -> object:
+    """What is told of each entity."""
+    answer = at.ask(message, version, AlterClientQuotasResponse)
+    told = [
+        (
+            sorted((part.entity_type, part.entity_name or "") for part in found.entity),
+            found.error_code,
+            found.error_message,
+        )
+        for found in answer.entries
+    ]
+    return sorted(told, key=lambda each: each[0])
+
+
+CLIENTS: Final[tuple[dict[str, str | None], ...]] = (
+    {"user": "alice"},
+    {"user": None},
+    {"client-id": "app"},
+    {"client-id": None},
+    {"user": "alice", "client-id": "app"},
+    {"user": "alice", "client-id": None},
+    {"user": None, "client-id": "app"},
+    {"user": None, "client-id": None},
+)
+SET_UP: Final = alter(
+    *(
+        entry(entity, {"producer_byte_rate": rate, "controller_mutation_rate": rate / 4})
+        for rate, entity in enumerate(CLIENTS, start=1)
+    ),
+    entry({"ip": "10.0.0.1"}, {"connection_creation_rate": 10.0}),
+    entry({"ip": None}, {"connection_creation_rate": 20.0}),
+)
+KAFKAS: Final = [
+    (entity, ops, text)
+    for entity, ops, text in BAD_ENTRIES
+    if "Weir" not in text and "not a number" not in text
+]
+REQUESTS: Final = (
+    *(
+        alter(entry(entity, ops), entry({"user": "good"}, {"producer_byte_rate": 1.0}))
+        for entity, ops, _ in KAFKAS
+    ),
+    alter(entry([("user", "a"), ("user", "b")], {"producer_byte_rate": 1.0})),
+    alter(
+        entry(
+            {"user": "twice", "client-id": None}, [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)]
+        )
+    ),
+    alter(
+        entry({"user": "d"}, {"producer_byte_rate": 1.0}), entry({"user": "d"}, {"consumer_byte_rate": 1.0})
+    ),
+    alter(entry({"user": "v"}, {"producer_byte_rate": 1.0}), validate_only=True),
+    alter(entry({"user": "v"}, {"producer_byte_rate": 0.0}), validate_only=True),
+    alter(entry({"user": "nobody"}, {"bogus": None, "connection_creation_rate": None})),
+    alter(entry({"user": "empty"}, {})),
+    alter(),
+)
+
+
+def test_requests_are_answered_as_by_a_broker(cluster: Cluster, weir: Weir) -> None:
+    own, through = line(cluster.bootstrap), line(weir.bootstrap)
+    with own.sock, through.sock:
+        for version in (0, 1):
+            for change in (SET_UP, *REQUESTS):
+                expected = altered(own, change, version)
+                assert altered(through, change, version) == expected, change
+        time.sleep(1)  # a broker describes what it has heard of the controller
+        for version in (0, 1):
+            asked = [message for message, _count in FILTERS.values()]
+            asked += [message for message, *_rest in BAD_FILTERS]
+            for question in asked:
+                assert described(through, question, version) == described(own, question, version), question
+
+
+def test_a_change_applies_to_an_open_connection_at_once_and_survives_a_restart(
+    cluster: Cluster, start_weir: StartWeir
+) -> None:
+    weir = start_weir(cluster.bootstrap, "# ours\n", options=ADMIN)
+    produce = ProduceRequest(acks=1, transactional_id="x" * 30_000)
+    client, admin = line(weir.bootstrap), line(weir.bootstrap)
+    with client.sock, admin.sock:
+        assert client.ask(produce, 7, ProduceResponse).throttle_time_ms == 0
+        change = alter(entry({"client-id": "app"}, {"producer_byte_rate": 1000.0}))
+        assert altered(admin, change, 1) == [([("client-id", "app")], 0, None)]
+        assert client.ask(produce, 7, ProduceResponse).throttle_time_ms > 10_000
+    assert weir.stop() == 0
+    assert len(parse(weir.quota_file.read_text())) == 1
+    again = start_weir(cluster.bootstrap, weir.quota_file.read_text(), options=ADMIN)
+    client = line(again.bootstrap)
+    with client.sock:
+        found = described(client, describe(component("client-id", 0, "app")), 1)
+        assert found == (0, "", False, [([("client-id", "app")], [("producer_byte_rate", 1000.0)])])
+        assert client.ask(produce, 7, ProduceResponse).throttle_time_ms > 0
+
+
+def test_an_old_cluster_gets_quotas_that_kafka_configs_can_manage(
+    fresh_cluster: StartCluster, start_weir: StartWeir
+) -> None:
+    """A broker of 0.10.2.2 has no such API, nor one for SCRAM credentials: the tool ends with 1 where it asks
+    for those after it has printed the quotas, as it does at a broker of 2.6.
+    """
+    cluster = fresh_cluster("0.10.2.2")
+    weir = start_weir(cluster.bootstrap, options=ADMIN)
+    said = dict(transcript("2.8.2", weir.bootstrap, SHORT))
+    for call, (status, _out, err) in said.items():
+        scram = call[0] == "--describe" and "clients" not in call and "users" in call
+        wants_scram = scram and "--entity-default" not in call
+        refused = call == add(users("alice"), "producer_byte_rate=0") or "request_percentage" in call
+        assert status == (1 if wants_scram or refused else 0), (call, err)
+        assert ("UnsupportedVersionException" in err) == wants_scram
+    assert said[show(users("alice"))].out == (
+        "Quota configs for user-principal 'alice' are consumer_byte_rate=2097152.0, "
+        "controller_mutation_rate=0.25, producer_byte_rate=5.0"
+    )
