@@ -10,6 +10,7 @@ import msgspec
 from cli.exits import NothingThereError
 from cli.quotas_change import delete, set_
 from cli.quotas_entity import entity_options
+from cli.quotas_explain import explain
 from cli.quotas_import import import_
 from cli.quotas_show import Entry, clean, echo_json, entries, show_table
 from cli.quotas_source import Source, json_option, source_options
@@ -90,7 +91,8 @@ def _show(source: Source, table: QuotaTable, as_json: bool) -> None:
         show_table(table)
     else:
         click.echo(f"no quotas in {source.name}", err=True)
+    source.warn()
 
 
-for command in (list_, describe, set_, delete, import_):
+for command in (list_, describe, set_, delete, explain, import_):
     quotas.add_command(command)

@@ -59,7 +59,7 @@ def entity_options(command: F) -> F:
             entity = Entity(
                 _one("user", user, default_user),
                 prefix if prefix is not None else named,
-                _one("ip", _address(ip), default_ip),
+                _one("ip", address(ip), default_ip),
                 topic,
             )
         except ValueError as error:
@@ -89,7 +89,8 @@ def _one(what: str, name: str | None, default: bool) -> Name | None:
     return DEFAULT if default else name
 
 
-def _address(ip: str | None) -> str | None:
+def address(ip: str | None) -> str | None:
+    """An address as it is usually written. Raises click.UsageError."""
     try:
         return ip and canonical_ip(ip)
     except ValueError:

@@ -116,14 +116,14 @@ def show_table(table: QuotaTable) -> None:
     if sys.stdout.isatty():
         _draw((*headings[:3], "", "mode"), [(*row[:3], row[4], row[3]) for row in rows])
     else:
-        click.echo(plain(headings, [row[:4] for row in rows]))
+        click.echo("\n".join(columns([headings, *(row[:4] for row in rows)])))
 
 
 def show_changes(changes: Iterable[Change]) -> None:
     """Print each change: before -> after."""
     for entity, key, mode, before, after in changes:
         shadow = f" ({SHADOW})" if mode == SHADOW else ""
-        was, now = (_told(key, value) for value in (before, after))
+        was, now = (told(key, value) for value in (before, after))
         arrow = f"{was} -> {now}" if before != after else f"{was}, unchanged"
         colour = (
             None if before == after else "red" if after is None else "green" if before is None else "yellow"
@@ -131,14 +131,20 @@ def show_changes(changes: Iterable[Change]) -> None:
         click.echo(f"{clean(entity)}{shadow}: {key.value} {click.style(arrow, fg=colour)}")
 
 
-def plain(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns, as plain text."""
-    lines = [headings, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines of plain text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def told(key: QuotaKey, value: float | None) -> str:
+    """A value for people; None is none."""
+    if value is None:
+        return "none"
+    readable = _readable(key, value)
+    return f"{number(value)}{f' ({readable})' if readable else ''}"
 
 
 def compare(
@@ -150,13 +156,6 @@ def compare(
     return [
         Change(entity, key, mode, before.get((entity, key)), value) for (entity, key), value in wanted.items()
     ]
-
-
-def _told(key: QuotaKey, value: float | None) -> str:
-    if value is None:
-        return "none"
-    readable = _readable(key, value)
-    return f"{number(value)}{f' ({readable})' if readable else ''}"
 
 
 def _readable(key: QuotaKey, value: float) -> str:
@@ -175,7 +174,10 @@ def _draw(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
+        is_name = heading == headings[0]
+        table.add_column(
+            heading, justify="right" if heading == "value" else "left", no_wrap=not is_name, overflow="fold"
+        )
     for row in rows:
         table.add_row(*map(Text, row), style="dim" if row[-1] == SHADOW else "")
     Console(highlight=False).print(table)

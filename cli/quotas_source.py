@@ -50,6 +50,13 @@ class Source(Protocol):
     def takes_effect(self) -> str:
         """When a running Weir follows a change."""
 
+    @property
+    def settings(self) -> config.Settings:
+        """Of the configuration; the defaults if there is none."""
+
+    def warn(self) -> None:
+        """Say on stderr what else one must know of these quotas."""
+
     def load(self) -> QuotaTable:
         """Return all quotas. Raises CommandError."""
 
@@ -77,7 +84,7 @@ def open_source(quotas: Path | None, config_file: Path | None) -> Source:
     if config_file is None:
         if quotas is None:
             raise click.UsageError("which quotas? give --quotas FILE, or --config weir.toml")
-        return FileSource(quotas)
+        return FileSource(quotas, config.Settings())
     with _one_line():
         loaded = config.load(config_file, {"quotas": str(quotas) if quotas is not None else None})
         if loaded.settings.quota_store != "file":
@@ -85,18 +92,31 @@ def open_source(quotas: Path | None, config_file: Path | None) -> Source:
                 raise click.UsageError(
                     f"either --quotas or --config: its quota_store is {loaded.settings.quota_store}"
                 )
-            return StoreSource(loaded)
+            return ClusterSource(loaded)
         if loaded.quota_file is None:
             raise CommandError(f"{config_file}: it names no quota file: set quotas, or give --quotas FILE")
-        return FileSource(loaded.quota_file)
+        return FileSource(loaded.quota_file, loaded.settings)
 
 
-class FileSource:
+class _Configured:
+    """What sources share."""
+
+    def __init__(self, settings: config.Settings) -> None:
+        self.settings = settings
+
+    def warn(self) -> None:
+        """Say that nothing is enforced, if so."""
+        if self.settings.quota_mode == "shadow":
+            click.echo("quota_mode is shadow: none of these is enforced, all are only counted", err=True)
+
+
+class FileSource(_Configured):
     """A quota file, changed as the server does it."""
 
-    takes_effect = "a running Weir follows it within a second"
+    takes_effect: Final = "a running Weir follows it within a second"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, settings: config.Settings) -> None:
+        super().__init__(settings)
         self._path = path
 
     @property
@@ -106,12 +126,12 @@ class FileSource:
 
     def load(self) -> QuotaTable:
         """Read it."""
-        with _one_line():
+        with _one_line(), Progress(f"reading {self.name}"):
             return read_quota_file(self._path)
 
     def alter(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> None:
         """Rewrite it in one step; what the operator wrote stays where it can."""
-        with _one_line():
+        with _one_line(), Progress(f"writing {self.name}"):
             rewrite(self._path, changes, shadow=shadow)
 
     def diff(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> str:
@@ -123,11 +143,12 @@ class FileSource:
         return "".join(unified_diff(was, becomes, self.name, self.name))
 
 
-class StoreSource:
+class ClusterSource(_Configured):
     """A store in the cluster: a topic, or the brokers themselves."""
 
     def __init__(self, loaded: config.Config) -> None:
         """Connects to nothing yet. Raises ConfigError."""
+        super().__init__(loaded.settings)
         is_topic = loaded.settings.quota_store == "topic"
         self._store = topic_store(loaded) if is_topic else broker_store(loaded)
         self._where = loaded.settings.quota_topic if is_topic else loaded.settings.upstream

@@ -304,7 +304,7 @@ def test_neither_file_nor_configuration(
     assert misused(monkeypatch, capsys, "list").startswith("which quotas? give --quotas FILE, or --config")
 
 
-@pytest.mark.parametrize("command", ["", "list", "describe", "set", "delete", "import"])
+@pytest.mark.parametrize("command", ["", "list", "describe", "set", "delete", "explain", "import"])
 def test_help_has_examples_that_are_shown_whole(command: str) -> None:
     lines = CliRunner().invoke(weir, ["quotas", *command.split(), "--help"], terminal_width=100).output
     assert f"weir quotas {command}".rstrip() in lines.partition("Examples:")[2]

@@ -108,8 +108,8 @@ def test_in_a_pipe_it_is_a_table_of_plain_text() -> None:
         "11": "JoinGroup 0-1 0-9 0-3 2-3 throttle_time_ms inserted",
         "18": "ApiVersions 0 0-4 0-2 1-2 throttle_time_ms inserted",
         "19": "CreateTopics 0-1 0-7 0-6 2-3 throttle_time_ms inserted, 4-6 translated",
-        "48": "DescribeClientQuotas none 0-1 0-1 answered by Weir",
-        "49": "AlterClientQuotas none 0-1 0-1 answered by Weir",
+        "48": "DescribeClientQuotas none 0-1 1 answered by Weir",
+        "49": "AlterClientQuotas none 0-1 1 answered by Weir",
         "4242": "unknown to Weir 0-3 none hidden",
         "BROKER:": "8 APIs, 4 with versions by uplift, 1 hidden",
     }
@@ -134,7 +134,7 @@ def test_json_says_the_same() -> None:
     assert (found["upstream"], found["uplift"]) == ("BROKER", True)
     apis = {each["api_key"]: each for each in found["apis"]}
     assert apis.keys() == KAFKA_0_10_2.keys() | {48, 49}
-    own = {"min": 0, "max": 1}
+    own = {"min": 1, "max": 1}
     assert (apis[48]["broker"], apis[48]["offered"], apis[48]["own"]) == (None, own, True)
     assert apis[19] == {
         "api_key": 19,

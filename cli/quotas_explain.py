@@ -1,0 +1,177 @@
+"""`weir quotas explain`: which quota applies to a client, why not the others, who shares it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+import msgspec
+
+from cli.quotas_entity import address
+from cli.quotas_show import (
+    ENFORCED,
+    SHADOW,
+    EntityJson,
+    clean,
+    columns,
+    echo_json,
+    entity_json,
+    number,
+    told,
+)
+from cli.quotas_source import Source, json_option, source_options
+from quotas.explain import Charge, Explanation, Step, Verdict
+from quotas.explain import explain as explained
+from quotas.remembered import EMPTY
+
+EXAMPLES: Final = """\b
+Examples:
+  weir quotas explain --config weir.toml --user alice --client-id app
+  weir quotas explain --quotas quotas.toml --client-id app --topic logs --ip 10.0.0.7
+  weir quotas explain --config weir.toml --user alice --json | jq '.charges[] | {key, limit, shared_by}'
+"""
+COLOURS: Final = {Verdict.WINS: "green", Verdict.COUNTED: "yellow"}
+
+
+class StepJson(msgspec.Struct):
+    """An entry that was looked at, or a level that has none."""
+
+    who: str
+    entity: EntityJson | None
+    value: int | float | None
+    mode: str | None
+    verdict: str
+    """wins, counted, outranked, not meant, no entry."""
+    reason: str
+
+
+class ChargeJson(msgspec.Struct):
+    """One quota."""
+
+    key: str
+    subject: str
+    """client, topic or ip."""
+    limit: int | float | None
+    shared_by: str
+    shadow: int | float | None
+    shadow_shared_by: str
+    steps: list[StepJson]
+
+
+class Report(msgspec.Struct):
+    """What `--json` prints."""
+
+    source: str
+    user: str
+    client_id: str
+    taken_as: str
+    ip: str | None
+    topic: str | None
+    charges: list[ChargeJson]
+
+
+@click.command(epilog=EXAMPLES)
+@source_options
+@click.option(
+    "--user",
+    metavar="NAME",
+    default="ANONYMOUS",
+    show_default=True,
+    help="The client's principal, without User:.",
+)
+@click.option("--client-id", metavar="NAME", default="", help="Its client-id. [default: none]")
+@click.option("--ip", metavar="ADDRESS", help="Also what its connections from there meet.")
+@click.option("--topic", metavar="NAME", help="Also what its use of this topic meets.")
+@json_option
+def explain(
+    source: Source, user: str, client_id: str, ip: str | None, topic: str | None, as_json: bool
+) -> None:
+    """Tell for each quota which entry applies to a client, why the others do not, and who shares the budget.
+
+    The settings quota_mode and empty_client_id count, if --config is given.
+    """
+    settings = source.settings
+    table = source.load()
+    try:
+        found = explained(
+            table.in_shadow() if settings.quota_mode == "shadow" else table,
+            user,
+            client_id,
+            ip=address(ip),
+            topic=topic,
+            unnamed=EMPTY if settings.empty_client_id == "default" else "",
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        echo_json(_report(source, found))
+    else:
+        _show(found)
+        source.warn()
+
+
+def _show(found: Explanation) -> None:
+    client_id = f"client-id {found.client_id}" if found.client_id else "no client-id"
+    if found.taken_as != found.client_id:
+        client_id += f" (taken as {found.taken_as})"
+    click.echo(clean(f"user {found.user}, {client_id}"))
+    for charge in found.charges:
+        click.echo()
+        for line in _lines(charge):
+            click.echo(line)
+
+
+def _lines(charge: Charge) -> list[str]:
+    what = charge.key.value if charge.subject == "client" else f"{charge.key.value} of the {charge.subject}"
+    limit = told(charge.key, charge.limit.value) if charge.limit is not None else "no limit"
+    lines = [click.style(f"{what}: {limit}", bold=True)]
+    if charge.limit is not None:
+        lines.append(f"  shared by {clean(charge.shared_by)}")
+    if charge.shadow is not None:
+        lines.append(f"  in shadow: {told(charge.key, charge.shadow.value)}")
+        lines.append(f"  shared by {clean(charge.shadow_shared_by)}")
+    if all(step.entity is None for step in charge.steps):
+        return [*lines, click.style("    no entry at any level", dim=True)]
+    rows = [(clean(step.who), _value(step), clean(step.reason)) for step in charge.steps]
+    return lines + [
+        f"    {click.style(line, fg=COLOURS.get(step.verdict), dim=True if step.entity is None else None)}"
+        for step, line in zip(charge.steps, columns(rows), strict=True)
+    ]
+
+
+def _value(step: Step) -> str:
+    return "-" if step.value is None else str(number(step.value))
+
+
+def _report(source: Source, found: Explanation) -> Report:
+    return Report(
+        source.name,
+        found.user,
+        found.client_id,
+        found.taken_as,
+        found.ip,
+        found.topic,
+        [
+            ChargeJson(
+                charge.key.value,
+                charge.subject,
+                number(charge.limit.value) if charge.limit is not None else None,
+                charge.shared_by,
+                number(charge.shadow.value) if charge.shadow is not None else None,
+                charge.shadow_shared_by,
+                [_step(step) for step in charge.steps],
+            )
+            for charge in found.charges
+        ],
+    )
+
+
+def _step(step: Step) -> StepJson:
+    return StepJson(
+        step.who,
+        entity_json(step.entity) if step.entity is not None else None,
+        number(step.value) if step.value is not None else None,
+        None if step.entity is None else SHADOW if step.is_shadow else ENFORCED,
+        step.verdict.value,
+        step.reason,
+    )

@@ -1,0 +1,134 @@
+"""`weir quotas explain`: what quotas.explain finds, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.test_quotas import done, misused, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """\
+[[quota]]
+user = "alice"
+client_id = "<default>"
+producer_byte_rate = 524288
+
+[[quota]]
+user = "alice"
+producer_byte_rate = 3_000_000
+
+[[quota]]
+client_id_prefix = "etl-"
+mode = "shadow"
+consumer_byte_rate = 1000
+
+[[quota]]
+client_id = "<default>"
+consumer_byte_rate = 2000
+
+[[quota]]
+topic = "logs"
+producer_byte_rate = 5000
+
+[[quota]]
+ip = "<default>"
+connection_creation_rate = 50
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "quotas.toml"
+    path.write_text(FILE)
+    return path
+
+
+def explained(*arguments: object) -> dict[str, dict[str, Any]]:
+    """What `--json` says, by subject and key."""
+    report = json.loads(done("explain", *map(str, arguments), "--json"))
+    return {f"{charge['subject']} {charge['key']}": charge for charge in report["charges"]}
+
+
+def test_in_words(file: Path) -> None:
+    out = done(
+        *("explain", "--quotas", str(file), "--user", "alice", "--client-id", "etl-1"),
+        *("--topic", "logs", "--ip", "10.0.0.7"),
+    )
+    assert out.splitlines()[0] == "user alice, client-id etl-1"
+    parts = out.split("\n\n")[1:]
+    assert [part.splitlines()[0] for part in parts] == [
+        "producer_byte_rate: 524288 (512 KiB/s)",
+        "consumer_byte_rate: 2000 (1.953 KiB/s)",
+        "controller_mutation_rate: no limit",
+        "producer_byte_rate of the topic: 5000 (4.883 KiB/s)",
+        "consumer_byte_rate of the topic: no limit",
+        "connection_creation_rate of the ip: 50",
+    ]
+    produce = [" ".join(line.split()) for line in parts[0].splitlines()]
+    assert produce[1].startswith("shared by all connections of user alice with client-id etl-1")
+    assert produce[2] == "user alice, client-id etl-1 - no entry"
+    assert "user alice, client-id <default> 524288 wins" in produce
+    assert "user alice 3000000 a more specific one wins, user alice, client-id <default>" in produce
+    assert "  in shadow: 1000\n" in parts[1]
+    assert parts[2].splitlines()[1:] == ["    no entry at any level"]
+
+
+def test_as_json(file: Path) -> None:
+    found = explained("--quotas", file, "--user", "alice", "--client-id", "etl-1")
+    produce, fetch = found["client producer_byte_rate"], found["client consumer_byte_rate"]
+    assert (produce["limit"], produce["shadow"]) == (524288, None)
+    assert (fetch["limit"], fetch["shadow"]) == (2000, 1000)
+    steps = {(step["who"], step["mode"]): step for step in produce["steps"]}
+    assert steps["user alice, client-id <default>", "enforce"] == {
+        "who": "user alice, client-id <default>",
+        "entity": {"user": "alice", "client_id": None},
+        "value": 524288,
+        "mode": "enforce",
+        "verdict": "wins",
+        "reason": "wins",
+    }
+    assert steps["user alice", "enforce"]["verdict"] == "outranked"
+    (counted,) = [step for step in fetch["steps"] if step["verdict"] == "counted"]
+    assert (counted["entity"], counted["mode"]) == ({"client_id_prefix": "etl-"}, "shadow")
+
+
+def test_a_client_without_names(file: Path) -> None:
+    assert done("explain", "--quotas", str(file)).startswith("user ANONYMOUS, no client-id\n")
+    fetch = explained("--quotas", file)["client consumer_byte_rate"]
+    assert fetch["limit"] is None
+    assert {step["verdict"] for step in fetch["steps"]} == {"no entry", "not meant"}
+
+
+def test_settings_of_the_configuration_count(file: Path) -> None:
+    config = file.with_name("weir.toml")
+    config.write_text(
+        'upstream = "a:1"\nquotas = "quotas.toml"\nquota_mode = "shadow"\nempty_client_id = "default"\n'
+    )
+    fetch = explained("--config", config)["client consumer_byte_rate"]
+    assert (fetch["limit"], fetch["shadow"]) == (None, 2000)
+    result = run("explain", "--config", str(config))
+    assert result.stdout.startswith("user ANONYMOUS, no client-id (taken as <empty>)\n")
+    assert result.stderr == "quota_mode is shadow: none of these is enforced, all are only counted\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--user", ""], "a client has a user; without authentication it is ANONYMOUS"),
+        (["--ip", "host"], "--ip is 'host', must be an IPv4 or IPv6 address"),
+        (["--topic", ""], "must not be empty"),
+    ],
+)
+def test_clients_that_cannot_be(
+    file: Path,
+    arguments: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert words in misused(monkeypatch, capsys, "explain", "--quotas", str(file), *arguments)
