@@ -23,6 +23,8 @@ class CloseReason(StrEnum):
     REQUEST_TOO_LARGE = "request_too_large"
     REQUEST_TOO_SHORT = "request_too_short"
     REQUEST_VERSION_UNKNOWN = "request_version_unknown"
+    TOPICS_UNNAMED = "topics_unnamed"
+    """A version that names no topics, some of which have rates; the client may come again."""
     REQUEST_MALFORMED = "request_malformed"
     TLS_ON_PLAIN_PORT = "tls_on_plain_port"
     PLAIN_ON_TLS_PORT = "plain_on_tls_port"

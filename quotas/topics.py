@@ -61,6 +61,11 @@ class TopicRates:
         budgets = [self._enforced[name] for name in names if name in self._enforced]
         return max((budget.throttled_until_ms for budget in budgets), default=0)
 
+    @property
+    def enforces(self) -> bool:
+        """Whether any of the rates makes anybody wait."""
+        return bool(self._enforced)
+
     def budgets(self) -> Iterator[Budget]:
         """All budgets, each with the topic in its `tags`."""
         yield from self._enforced.values()

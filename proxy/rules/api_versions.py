@@ -19,6 +19,7 @@ from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.rules.plan import WAIT, Admission, Caller, Plan, Splice, Wait
+from proxy.rules.topic_rates import capped
 
 _ERROR_CODE = Struct(">h")
 """The first field of an ApiVersions response in every version."""
@@ -27,7 +28,7 @@ _ERROR_CODE = Struct(">h")
 def plan_api_versions(plan: Plan) -> None:
     """Tell clients what the broker and Weir both speak; the last answer is remembered."""
     codec_ = codec(ApiVersionsResponse, plan.version)
-    remembered: tuple[bytes, bytes, dict[int, VersionRange]] | None = None
+    remembered: tuple[bytes, bytes, dict[int, VersionRange], bool] | None = None
 
     def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
         nonlocal remembered
@@ -35,12 +36,14 @@ def plan_api_versions(plan: Plan) -> None:
             return WAIT
         if _refused(data, body, end):
             return None
-        if remembered is None or data[body:end] != remembered[0]:
+        named = caller.quotas.topics is not None
+        if remembered is None or data[body:end] != remembered[0] or named is not remembered[3]:
             message = codec_.decode(data, body, end)
             broker = ranges(message)
             caller.meet_broker(broker)
-            _tell(message, caller.dialect.offered())
-            remembered = (bytes(data[body:end]), codec_.encode(message), broker)
+            offered = caller.dialect.offered()
+            _tell(message, capped(offered) if named else offered)
+            remembered = (bytes(data[body:end]), codec_.encode(message), broker, named)
         else:
             caller.meet_broker(remembered[2])
         return Splice(body, end, remembered[1])

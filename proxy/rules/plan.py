@@ -168,6 +168,8 @@ class Admission(NamedTuple):
     """A whole response frame of Weir's own; the request, which must be complete, is not forwarded."""
     deferred: Deferred | None = None
     """A response of Weir's own that comes later; the request, which must be complete, is not forwarded."""
+    meter: Meter | None = None
+    """To be fed what else comes of the request, and charged when all of it is here."""
     errand: Errand | None = None
     """What to do before, or instead of, forwarding the request; its client-id must be here."""
     again: bool = False
@@ -192,6 +194,16 @@ WAIT: Final = Wait()
 LATER: Final = Wait()
 """The request waits, all of it or what is here: `Caller.postpone` has said until when. Ask again then."""
 PASS: Final = Admission()
+
+
+class Meter(Protocol):
+    """Measures one frame as it streams by; what it has found is charged at the end."""
+
+    def feed(self, data: bytearray, start: int, stop: int) -> None:
+        """Look at the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
+
+    def charge(self, now_ms: int) -> int:
+        """Charge what was found; return how long the client must wait, in ms."""
 
 
 class StreamRewrite(Protocol):
@@ -234,6 +246,8 @@ class Plan:
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
     """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""
+    meter: Callable[[Caller], Meter | None] | None = None
+    """What measures a charged response, if anything is to."""
     throttle: Place | None = None
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[], StreamRewrite] | None = None

@@ -29,6 +29,7 @@ from proxy.rules import (
     client_quotas,
     mutations,
     rewrite,
+    topic_rates,
     uplift,
     uplift_rule,
 )
@@ -39,8 +40,8 @@ from proxy.rules.plan import WAIT, Caller, Plan, Wait
 Fill: TypeAlias = Callable[[Plan], None]
 
 ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
-    ApiKey.PRODUCE: (bandwidth.plan_produce, rewrite.plan_produce_endpoints),
-    ApiKey.FETCH: (bandwidth.plan_fetch, rewrite.plan_fetch_endpoints),
+    ApiKey.PRODUCE: (bandwidth.plan_produce, topic_rates.plan_produce, rewrite.plan_produce_endpoints),
+    ApiKey.FETCH: (bandwidth.plan_fetch, topic_rates.plan_fetch, rewrite.plan_fetch_endpoints),
     ApiKey.METADATA: (rewrite.plan_metadata,),
     ApiKey.FIND_COORDINATOR: (rewrite.plan_find_coordinator,),
     ApiKey.DESCRIBE_CLUSTER: (rewrite.plan_describe_cluster,),

@@ -8,7 +8,7 @@ from protocol.errors import ProtocolError
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUEST_LENGTH_MIN
 from proxy.reasons import CloseReason
 from proxy.rules.errand import Run
-from proxy.rules.plan import LATER, PASS, WAIT, Admission, Plan, Wait
+from proxy.rules.plan import LATER, PASS, WAIT, Admission, Meter, Plan, Wait
 from proxy.session.tokens import from_client
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Requests:
         session.now_ms = now_ms
         plans, in_flight, limits = session.plans, session.in_flight, session.limits
         longest, most = limits.frame_bytes_max, limits.in_flight_max
-        position = self._finish_request(end) if session.request_rest_bytes else 0
+        position = self._finish_request(data, end) if session.request_rest_bytes else 0
         start = 0
         may_go = not session.blocked(now_ms)
         if session.following:
@@ -96,18 +96,27 @@ class Requests:
         if stop > start:
             self._session.to_broker.append(view[start:stop])
 
-    def _finish_request(self, end: int) -> int:
+    def _finish_request(self, data: bytearray, end: int) -> int:
         """Take the rest, or more of it, of a request that is being streamed; return where it stops in the
         buffer.
         """
         session = self._session
         taken = min(session.request_rest_bytes, end)
         session.request_rest_bytes -= taken
-        if session.request_rest_bytes == 0 and self._streamed is not None:
+        if self._streamed is not None:
             correlation_id, plan, admission, length = self._streamed
-            self._streamed = None
-            self._arrived(correlation_id, plan, admission, length)
+            if admission.meter is not None:
+                self._measure(admission.meter, data, taken)
+            if session.request_rest_bytes == 0:
+                self._streamed = None
+                self._arrived(correlation_id, plan, admission, length)
         return taken
+
+    def _measure(self, meter: Meter, data: bytearray, stop: int) -> None:
+        try:
+            meter.feed(data, 0, stop)
+        except ProtocolError as error:
+            self._malformed(str(error))
 
     def _arrived(self, correlation_id: int, plan: Plan, admission: Admission, length: int) -> None:
         """A request is here to its last byte: charge it, and let its response be awaited."""
@@ -120,6 +129,10 @@ class Requests:
                 throttle_ms = charge(payers, length, session.now_ms)
                 if throttle_ms > 0:
                     until_ms = max(until_ms, session.mute(throttle_ms))
+        if admission.meter is not None:
+            throttle_ms = admission.meter.charge(session.now_ms)
+            if throttle_ms > 0:
+                until_ms = max(until_ms, session.mute(throttle_ms))
         if admission.answered:
             later = payers if admission.charged and plan.on_response else None
             session.in_flight.append((correlation_id, plan, later, until_ms))

@@ -17,7 +17,7 @@ from protocol.heads import (
 from proxy.reasons import CloseReason
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
-from proxy.rules.plan import ERRAND, LOCAL, WAIT, Plan, Splice, StreamRewrite, Wait
+from proxy.rules.plan import ERRAND, LOCAL, WAIT, Meter, Plan, Splice, StreamRewrite, Wait
 from proxy.session.tokens import from_broker
 from quotas import Payers
 
@@ -30,11 +30,15 @@ _unpack = RESPONSE_HEAD.unpack_from
 class Responses:
     """Judges the bytes that come from the broker."""
 
-    __slots__ = ("_report_ms", "_session", "_stream_rewrite")
+    __slots__ = ("_measured_until_ms", "_meter", "_report_ms", "_session", "_stream_rewrite")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._stream_rewrite: StreamRewrite | None = None
+        self._measured_until_ms = 0
+        """When the wait for what was measured in the response at hand ends."""
+        self._meter: Meter | None = None
+        """What measures the response that is streaming by."""
         self._report_ms = INCOMPLETE
         """The throttle time of the response at hand, once it has been charged."""
 
@@ -108,10 +112,22 @@ class Responses:
                 return end
         session.to_client.append(view[:taken])
         session.response_rest_bytes -= taken
+        if self._meter is not None:
+            self._measure_more(self._meter, data, taken)
         if not session.response_rest_bytes:
             self._stream_rewrite = None
             session.send_local()
         return taken
+
+    def _measure_more(self, meter: Meter, data: bytearray, stop: int) -> None:
+        """More of a response that is measured as it goes by; at its end the client is muted, if need be."""
+        try:
+            meter.feed(data, 0, stop)
+        except ProtocolError as error:
+            self._session.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+        if not self._session.response_rest_bytes:
+            self._meter = None
+            self._charge_measured(meter)
 
     def _treat(self, data: bytearray, frame: int, end: int, complete: bool) -> Splice | Wait | None:
         """Charge, report and rewrite the response at hand, each once, however often its bytes are presented.
@@ -128,6 +144,9 @@ class Responses:
                 return self._wait(complete)
             (length,) = LENGTH.unpack_from(data, frame)
             if self._report_ms == INCOMPLETE and (until_ms or payers is not None):
+                measured = plan.meter is not None and payers is not None
+                if measured and not self._measured(plan, data, body, end, complete, length):
+                    return WAIT
                 self._report_ms = self._settle(plan, payers, until_ms, length)
             if self._report_ms > 0:
                 if not self._report(plan, data, body, end, complete):
@@ -176,11 +195,39 @@ class Responses:
                 throttle_ms = charge(payers, length, session.now_ms)
                 if throttle_ms > 0:
                     until_ms = max(until_ms, session.mute(throttle_ms))
+        if self._measured_until_ms:
+            until_ms, self._measured_until_ms = max(until_ms, self._measured_until_ms), 0
         report_ms = max(until_ms - session.now_ms, 0)
         if session.hold and report_ms:
             session.held_until_ms = until_ms
             session.attention = True
         return report_ms
+
+    def _measured(
+        self, plan: Plan, data: bytearray, body: int, end: int, complete: bool, length: int
+    ) -> bool:
+        """Have the response at hand measured: now, if all of it will be here at once, else as it goes by.
+
+        False if more bytes are needed.
+        """
+        session = self._session
+        meter = plan.meter(session) if plan.meter is not None else None
+        if meter is None:
+            return True
+        if not complete and LENGTH_BYTES + length <= session.limits.stream_above_bytes:
+            return False
+        meter.feed(data, body, end)
+        if complete:
+            self._measured_until_ms = self._charge_measured(meter)
+        else:
+            self._meter = meter
+        return True
+
+    def _charge_measured(self, meter: Meter) -> int:
+        """Charge what was measured; return when the wait for it ends, in ms, 0 if there is none."""
+        session = self._session
+        throttle_ms = meter.charge(session.now_ms)
+        return session.mute(throttle_ms) if throttle_ms > 0 else 0
 
     def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
         """Write the throttle time, the larger of ours and the broker's, where the version has it.

@@ -286,8 +286,8 @@ class Session:
         """Decide likewise while requests begin like `data[frame:stop]`, quotas are the same, and the budget
         is not throttled.
         """
-        if self.is_broker:
-            return
+        if self.is_broker or self.quotas.topics is not None:
+            return  # then each of its requests is looked at
         head = bytes(data[frame + REQUEST_HEAD_BYTES : stop])
         if len(head) <= REMEMBERED_BYTES_MAX:
             self.precedent = Precedent(plan, head, admission, self.quotas.generation, budget)

@@ -1,0 +1,135 @@
+"""Per-topic byte rates: what a produce request and a fetch response cost each topic that has one.
+
+They are charged beside the client's own quotas (`bandwidth`), whose plans these wrap; the longest wait
+counts. The bytes of a topic's records are counted as the frame streams by, and charged when its last byte is
+here. A response that is larger than the buffer has gone on by then: its client is muted without being told.
+
+Newer versions name topics by ids only (KIP-516). While a topic has a rate, clients are not offered these; a
+connection that speaks them already is closed, and negotiates anew.
+
+A fetch that names a topic which has been told to wait waits as long, on whatever connection it comes; one
+that goes on with a fetch session names none, and its connection is muted already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from protocol.api import ApiKey
+from protocol.codec import codec
+from protocol.heads import request_body
+from protocol.messages import FetchRequest, FetchResponse, Message, ProduceRequest
+from protocol.topic_bytes import TopicBytes, names_topics
+from protocol.values import schema_of
+from protocol.versions import VersionRange
+from proxy.reasons import CloseReason
+from proxy.rules.errand import whole_request
+from proxy.rules.plan import LATER, WAIT, Admission, Caller, Meter, Plan, Wait
+from quotas.topics import TopicRates
+
+METERED_FETCH: Final = Admission(charged=True, alone=True)
+"""Held like a fetch under a client's quota: its cost is known from its response."""
+
+
+class TopicMeter:
+    """A `Meter`: counts one frame's bytes by topic, and charges them."""
+
+    __slots__ = ("_bytes", "_rates")
+
+    def __init__(self, rates: TopicRates, message: type[Message], version: int) -> None:
+        """Count what has a rate."""
+        self._rates = rates
+        self._bytes = TopicBytes(message, version, rates.names)
+
+    def feed(self, data: bytearray, start: int, stop: int) -> None:
+        """Look at the body's next bytes. Raises ProtocolError."""
+        self._bytes.feed(data, start, stop)
+
+    def charge(self, now_ms: int) -> int:
+        """Charge what was counted; return how long the client must wait, in ms."""
+        return self._rates.charge(self._bytes.counted, now_ms)
+
+
+def plan_produce(plan: Plan) -> None:
+    """Charge the topics of a produce request, once all of it is here."""
+    inner, version = plan.admit, plan.version
+    if inner is None:
+        raise AssertionError("bandwidth comes before topic rates")
+    named = names_topics(ProduceRequest, version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        admission = inner(caller, data, frame, end, complete)
+        topics = caller.quotas.topics
+        if topics is None or not topics.produce.names or isinstance(admission, Wait):
+            return admission
+        if not named:
+            return _unnamed(caller, plan, topics.produce) or admission
+        meter = TopicMeter(topics.produce, ProduceRequest, version)
+        meter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
+        return admission._replace(meter=meter)
+
+    plan.admit = admit
+
+
+def plan_fetch(plan: Plan) -> None:
+    """Charge the topics of a fetch response; let fetches of topics that must wait do so."""
+    inner, version = plan.admit, plan.version
+    if inner is None:
+        raise AssertionError("bandwidth comes before topic rates")
+    named = names_topics(FetchResponse, version)
+    codec_ = codec(FetchRequest, version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+        admission = inner(caller, data, frame, end, complete)
+        topics = caller.quotas.topics
+        if topics is None or not topics.fetch.names or caller.is_broker or isinstance(admission, Wait):
+            return admission
+        if not named:
+            return _unnamed(caller, plan, topics.fetch) or admission
+        if topics.fetch.throttled_until_ms() > caller.now_ms:
+            request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
+            if request is None:
+                return WAIT
+            until_ms = topics.fetch.throttled_until_ms(topic.topic for topic in request.topics)
+            if until_ms > caller.now_ms:
+                caller.postpone(until_ms)
+                return LATER
+        return METERED_FETCH
+
+    def meter(caller: Caller) -> Meter | None:
+        topics = caller.quotas.topics
+        if topics is None or not topics.fetch.names or caller.is_broker:
+            return None
+        return TopicMeter(topics.fetch, FetchResponse, version)
+
+    plan.admit, plan.whole = admit, True
+    if named:
+        plan.meter = meter
+
+
+def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
+    """What clients are offered while topics have rates: versions that name them."""
+    return {
+        api_key: VersionRange(versions.min, min(versions.max, _NAMING_MAX.get(api_key, versions.max)))
+        for api_key, versions in offered.items()
+    }
+
+
+def _naming_max(message: type[Message]) -> int:
+    return max(version for version in schema_of(message).versions if names_topics(message, version))
+
+
+_NAMING_MAX: Final[Mapping[int, int]] = {
+    ApiKey.PRODUCE: _naming_max(ProduceRequest),
+    ApiKey.FETCH: _naming_max(FetchResponse),
+}
+
+
+def _unnamed(caller: Caller, plan: Plan, rates: TopicRates) -> Wait | None:
+    """A version without names: if a topic's rate is enforced, the client is to negotiate anew."""
+    if not rates.enforces:
+        return None
+    detail = f"{ApiKey(plan.api_key).name} v{plan.version} does not name its topics, some of which have rates"
+    caller.violate(CloseReason.TOPICS_UNNAMED, detail)
+    return WAIT

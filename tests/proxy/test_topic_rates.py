@@ -1,0 +1,248 @@
+"""Rates of topics on the wire: what each topic is charged, who waits, whose versions name topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from proxy.reasons import CloseReason
+from quotas import Entity, QuotaKey, QuotaTable
+from tests.proxy.frames import body_of, request, response
+from tests.proxy.wire import APP, Wire, new_session
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+A, B = Entity(topic="a"), Entity(topic="b")
+SMALL_BUFFER = 4096
+
+
+def produce(correlation_id: int, version: int = 9, acks: int = 1, **sizes: int) -> bytes:
+    """A request with so many bytes of records for each topic."""
+    topics = [
+        ProduceRequest.TopicProduceData(
+            name=name, partition_data=[ProduceRequest.PartitionProduceData(records=b"r" * size)]
+        )
+        for name, size in sizes.items()
+    ]
+    return request(ProduceRequest(acks=acks, topic_data=topics), version, correlation_id)
+
+
+def produced(correlation_id: int, throttle_ms: int = 0, version: int = 9) -> bytes:
+    return response(ProduceResponse(throttle_time_ms=throttle_ms), version, correlation_id)
+
+
+def fetch(correlation_id: int, *topics: str, version: int = 12) -> bytes:
+    asked = [FetchRequest.FetchTopic(topic=topic) for topic in topics]
+    return request(FetchRequest(topics=asked, max_bytes=1000), version, correlation_id)
+
+
+def fetched(correlation_id: int, throttle_ms: int = 0, version: int = 12, **sizes: int) -> bytes:
+    topics = [
+        FetchResponse.FetchableTopicResponse(
+            topic=name, partitions=[FetchResponse.PartitionData(records=b"r" * size)]
+        )
+        for name, size in sizes.items()
+    ]
+    return response(FetchResponse(responses=topics, throttle_time_ms=throttle_ms), version, correlation_id)
+
+
+def exchange(wire: Wire, now_ms: int, asked: bytes, answered: bytes) -> None:
+    """The client asks, then the broker answers."""
+    wire.feed(now_ms, client=asked)
+    wire.feed(now_ms, broker=answered)
+
+
+def charged(session: Session, key: str, topic: str) -> float:
+    assert session.quotas.topics is not None
+    topics = session.quotas.topics
+    rates = topics.produce if key == "produce" else topics.fetch
+    return sum(budget.charged for budget in rates.budgets() if budget.tags.topic == topic)
+
+
+def test_a_producer_over_a_topics_rate_is_told_and_waits() -> None:
+    session = new_session(QuotaTable({(A, PRODUCE): 100}))
+    wire = Wire(session)
+    exchange(wire, 0, produce(1, a=1500, b=9000) + produce(2, b=1), produced(1))
+    assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
+    assert bytes(wire.to_broker) == produce(1, a=1500, b=9000)
+    assert charged(session, "produce", "a") == 1500
+    wire.feed(4999)
+    assert wire.waiting_bytes == len(produce(2, b=1))
+    wire.feed(5000)
+    assert bytes(wire.to_broker).endswith(produce(2, b=1))
+
+
+def test_the_longer_wait_of_client_and_topic_counts() -> None:
+    table = QuotaTable({(A, PRODUCE): 100, (APP, PRODUCE): 10**9})
+    wire = Wire(new_session(table))
+    exchange(wire, 0, produce(1, a=1500), produced(1))
+    assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
+    table = QuotaTable({(A, PRODUCE): 10**9, (APP, PRODUCE): 100})
+    wire = Wire(new_session(table))
+    frame = produce(1, a=1500)
+    exchange(wire, 0, frame, produced(1))
+    assert bytes(wire.to_client) == produced(1, throttle_ms=(len(frame) - 4 - 1000) * 10)
+
+
+def test_a_request_larger_than_the_buffer_is_counted_as_it_streams_by() -> None:
+    session = new_session(QuotaTable({(A, PRODUCE): 1000}), buffer_bytes=SMALL_BUFFER)
+    wire = Wire(session)
+    frame = produce(1, b=50_000, a=30_000)
+    for start in range(0, len(frame), 1000):
+        wire.feed(0, client=frame[start : start + 1000])
+    wire.feed(0, broker=produced(1))
+    assert bytes(wire.to_broker) == frame
+    assert bytes(wire.to_client) == produced(1, throttle_ms=20_000)
+
+
+def test_without_acks_the_client_is_muted_all_the_same() -> None:
+    session = new_session(QuotaTable({(A, PRODUCE): 100}))
+    wire = Wire(session)
+    wire.feed(0, client=produce(1, acks=0, a=2000))
+    assert session.muted_until_ms == 10_000
+
+
+def test_a_consumer_over_a_topics_rate_is_told_and_waits() -> None:
+    session = new_session(QuotaTable({(A, FETCH): 100}))
+    wire = Wire(session)
+    exchange(wire, 0, fetch(1, "a", "b") + fetch(2, "b"), fetched(1, a=1500, b=500))
+    assert bytes(wire.to_client) == fetched(1, throttle_ms=5000, a=1500, b=500)
+    assert bytes(wire.to_broker) == fetch(1, "a", "b")
+    wire.feed(5000)
+    assert bytes(wire.to_broker).endswith(fetch(2, "b"))
+
+
+def test_a_response_larger_than_the_buffer_mutes_its_client_at_its_end() -> None:
+    session = new_session(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
+    wire = Wire(session)
+    answer = fetched(1, a=30_000, b=50_000)
+    exchange(wire, 0, fetch(1, "a"), answer[:-1])
+    assert session.muted_until_ms == 0
+    wire.feed(0, broker=answer[-1:])
+    assert bytes(wire.to_client) == answer
+    assert session.muted_until_ms == 20_000
+
+
+def test_a_new_connection_waits_for_the_topic_it_names() -> None:
+    table = QuotaTable({(A, FETCH): 100})
+    first = new_session(table)
+    exchange(Wire(first), 0, fetch(1, "a"), fetched(1, a=3000))
+    wire = Wire(new_session(quotas=first.quotas))
+    exchange(wire, 1000, fetch(1, "b"), fetched(1))
+    assert bytes(wire.to_broker) == fetch(1, "b")
+    wire.feed(2000, client=fetch(2, "a", "b"))
+    assert bytes(wire.to_broker) == fetch(1, "b")
+    wire.feed(20_000)
+    assert bytes(wire.to_broker) == fetch(1, "b") + fetch(2, "a", "b")
+
+
+@pytest.mark.parametrize("key", [PRODUCE, FETCH])
+def test_versions_without_names_are_closed_while_a_rate_is_enforced(key: QuotaKey) -> None:
+    session = new_session(QuotaTable({(A, key): 100}))
+    Wire(session).feed(0, client=produce(1, version=13, a=1) if key is PRODUCE else fetch(1, version=13))
+    assert session.violation is not None
+    assert session.violation.reason is CloseReason.TOPICS_UNNAMED
+
+
+def test_rates_in_shadow_close_nothing_and_make_nobody_wait() -> None:
+    session = new_session(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
+    wire = Wire(session)
+    exchange(wire, 0, fetch(1, "a", version=13), fetched(1, version=13))
+    exchange(wire, 0, produce(2, a=9000), produced(2))
+    exchange(wire, 0, fetch(3, "a"), fetched(3, a=9000))
+    assert session.violation is None
+    assert bytes(wire.to_client) == fetched(1, version=13) + produced(2) + fetched(3, a=9000)
+    assert (charged(session, "produce", "a"), charged(session, "fetch", "a")) == (9000, 9000)
+
+
+def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() -> None:
+    session = new_session(QuotaTable({(A, FETCH): 100}))
+    wire = Wire(session)
+    told = ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=0, min_version=3, max_version=13),
+            ApiVersionsResponse.ApiVersion(api_key=1, min_version=4, max_version=17),
+            ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=4),
+        ]
+    )
+
+    def offered(correlation_id: int) -> dict[int, int]:
+        wire.to_client.clear()
+        exchange(
+            wire,
+            0,
+            request(ApiVersionsRequest(), 3, correlation_id),
+            response(told, 3, correlation_id),
+        )
+        answer = body_of(bytes(wire.to_client), ApiVersionsResponse, 3)
+        return {entry.api_key: entry.max_version for entry in answer.api_keys}
+
+    assert offered(1) == {0: 12, 1: 12, 3: 4}
+    session.quotas.update(QuotaTable())
+    assert offered(2) == {0: 13, 1: 17, 3: 4}
+    session.quotas.update(QuotaTable({(A, PRODUCE): 100}))
+    assert offered(3) == {0: 12, 1: 12, 3: 4}
+
+
+def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
+    session = new_session(QuotaTable({(APP, PRODUCE): 10**9}))
+    wire = Wire(session)
+    for number in range(3):
+        exchange(wire, 0, produce(number, a=1000), produced(number))
+    session.quotas.update(QuotaTable({(APP, PRODUCE): 10**9, (A, PRODUCE): 100}))
+    wire.to_client.clear()
+    exchange(wire, 0, produce(9, a=1100), produced(9))
+    assert bytes(wire.to_client) == produced(9, throttle_ms=1000)
+
+
+def test_a_malformed_request_closes_and_charges_nothing() -> None:
+    session = new_session(QuotaTable({(A, PRODUCE): 100}))
+    frame = bytearray(produce(1, a=1000))
+    position = frame.index(b"\x02a") + 1
+    frame[position - 1] = 0x00  # the topic's name is null
+    Wire(session).feed(0, client=bytes(frame))
+    assert session.violation is not None
+    assert session.violation.reason is CloseReason.REQUEST_MALFORMED
+    assert charged(session, "produce", "a") == 0
+
+
+@given(
+    sizes=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9000)), min_size=1, max_size=20),
+    chunk=st.integers(1, 9000),
+)
+def test_every_byte_is_charged_and_goes_on_whatever_the_chunks(
+    sizes: list[tuple[str, int]], chunk: int
+) -> None:
+    session = new_session(QuotaTable({(A, PRODUCE): 10**9, (B, FETCH): 10**9}), buffer_bytes=SMALL_BUFFER)
+    wire = Wire(session)
+    sent = b"".join(produce(n, **{name: size}) for n, (name, size) in enumerate(sizes))
+    for start in range(0, len(sent), chunk):
+        wire.feed(0, client=sent[start : start + chunk])
+    answers = b"".join(produced(n) for n in range(len(sizes)))
+    wire.feed(0, broker=answers)
+    assert bytes(wire.to_broker) == sent
+    assert bytes(wire.to_client) == answers
+    assert charged(session, "produce", "a") == sum(size for name, size in sizes if name == "a")
+    wire.to_client.clear()
+    for n, (name, size) in enumerate(sizes):
+        answer = fetched(n, **{name: size})
+        wire.feed(0, client=fetch(n, name))
+        for start in range(0, len(answer), chunk):
+            wire.feed(0, broker=answer[start : start + chunk])
+    assert bytes(wire.to_client) == b"".join(
+        fetched(n, **{name: size}) for n, (name, size) in enumerate(sizes)
+    )
+    assert charged(session, "fetch", "b") == sum(size for name, size in sizes if name == "b")
