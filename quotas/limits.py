@@ -58,7 +58,7 @@ class Limits:
     with prefixes, one per length of them.
     """
 
-    __slots__ = ("_alone", "_is_shadow", "_rungs", "_rungs_without_client_id")
+    __slots__ = ("_alone", "_is_shadow", "_rungs")
 
     def __init__(
         self, quotas: Iterable[tuple[Entity, float]] = (), shadow: Iterable[tuple[Entity, float]] = ()
@@ -74,7 +74,6 @@ class Limits:
             self._is_shadow = True
             self._add(rungs, entity, value, is_shadow=True)
         self._rungs = tuple(rung for _order, rung in sorted(rungs.items(), key=lambda item: item[0]))
-        self._rungs_without_client_id = tuple(rung for rung in self._rungs if not rung.per_client_id)
 
     def _add(
         self, rungs: dict[tuple[int, int], _Rung], entity: Entity, value: float, *, is_shadow: bool
@@ -110,7 +109,7 @@ class Limits:
         tags = Tags(
             user if rung.per_user else "", client_id if rung.per_client_id and not prefix else "", prefix
         )
-        return Limit(value, tags, key in rung.shadows)
+        return Limit(value, tags, self._is_shadow and key in rung.shadows)
 
     def named(self, user: str, client_id: str) -> Tags:
         """The names that the quota which applies gives itself; "" for a part that it leaves to the client."""
@@ -121,16 +120,23 @@ class Limits:
         return Tags(its_user, "", name) if rung.prefix_chars else Tags(its_user, name)
 
     def _find(self, user: str, client_id: str) -> tuple[_Rung, tuple[str, str], float] | None:
-        for rung in self._rungs if client_id else self._rungs_without_client_id:
-            per_user, _per_client_id, names_user, names_client_id, prefix_chars, values, _shadows = rung
-            if per_user and not user:
-                continue
+        rungs = self._rungs if user and client_id else self._rungs_for(user, client_id)
+        for rung in rungs:
+            _, _, names_user, names_client_id, prefix_chars, values, _ = rung
             name = client_id if names_client_id else client_id[:prefix_chars] if prefix_chars else ""
             key = (user if names_user else "", name)
             value = values.get(key)
             if value is not None:
                 return rung, key, value
         return None
+
+    def _rungs_for(self, user: str, client_id: str) -> tuple[_Rung, ...]:
+        """Those for somebody who lacks a name: no level that is per name means the empty one."""
+        return tuple(
+            rung
+            for rung in self._rungs
+            if not (rung.per_user and not user) and not (rung.per_client_id and not client_id)
+        )
 
     def resolve_topic(self, topic: str) -> Limit | None:
         """What applies to a topic, in addition to what applies to the client; None if nothing does."""
