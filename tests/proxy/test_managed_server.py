@@ -1,0 +1,148 @@
+"""Client quotas asked of a whole server, over real sockets: file, keeper, sessions and quotas together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+import trio
+
+from protocol.messages import (
+    AlterClientQuotasResponse,
+    DescribeClientQuotasResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from proxy.stores.file import FileStore, read_quota_file
+from proxy.stores.keeper import Keeper
+from proxy.stores.store_state import StoreState
+from quotas import Entity, QuotaKey, QuotaTable, render
+from tests.proxy.frames import body_of, request
+from tests.proxy.stage import PING, PONG, Play, Stage, until
+from tests.proxy.test_client_quotas import alter, component, describe, entry, results, shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
+CHANGE: Final = alter(entry({"client-id": "app"}, {"producer_byte_rate": 1000.0}))
+CHANGED: Final = QuotaTable({(Entity(client_id="app"), PRODUCE): 1000.0})
+
+
+class Unwatched(FileStore):
+    """A file whose directory is left alone: a watcher's descriptors stay open for a while."""
+
+    async def follow(self, _changed: object, _failed: object) -> None:
+        """Nothing to follow."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A quota file without quotas."""
+    found = tmp_path / "quotas.toml"
+    found.write_text("# ours\n")
+    return found
+
+
+async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"ANONYMOUS"})) -> Keeper:
+    """Have the stage's server keep its quotas in this file."""
+    store = Unwatched(path)
+    table = store.start()
+    stage.server.quotas.update(table)
+    keeper = Keeper(store, stage.server.quotas, table, admins, StoreState(lambda: 0.0))
+    stage.server.management = keeper
+    await stage.nursery.start(keeper.run)
+    return keeper
+
+
+def produced(answer: bytes | None) -> int:
+    """How long the client is to wait, in ms."""
+    assert answer is not None
+    return body_of(answer, ProduceResponse, 7).throttle_time_ms
+
+
+def test_an_alteration_is_in_the_file_and_counts_on_open_connections(play: Play, path: Path) -> None:
+    produce = request(ProduceRequest(acks=1, transactional_id="x" * 30_000), 7)
+
+    async def script(stage: Stage) -> None:
+        keeper = await manage(stage, path)
+        client, admin = await stage.connect(0), await stage.connect()
+        assert produced(await client.ask(produce)) == 0
+        answer = await admin.ask(request(CHANGE, 1))
+        assert answer is not None
+        assert results(body_of(answer, AlterClientQuotasResponse, 1)) == [({"client-id": "app"}, 0, None)]
+        assert read_quota_file(path) == CHANGED == keeper.table
+        assert produced(await client.ask(produce)) > 10_000
+
+    play(script)
+
+
+def test_a_table_of_thousands_is_told_while_others_are_served(play: Play, path: Path) -> None:
+    many = {(Entity(user=f"user {number}"), PRODUCE): float(number) for number in range(1, 5001)}
+    path.write_text(render(QuotaTable(many)))
+
+    async def script(stage: Stage) -> None:
+        await manage(stage, path)
+        admin, other = await stage.connect(), await stage.connect()
+        await admin.stream.send_all(request(describe(component("user", 2)), 1) + PING)
+        assert await other.ask(PING) == PONG
+        answer = await admin.frame()
+        assert answer is not None
+        assert len(shown(body_of(answer, DescribeClientQuotasResponse, 1))) == 5000
+        assert await admin.frame() == PONG
+
+    play(script)
+
+
+def test_who_leaves_before_the_answer_has_changed_the_quotas_all_the_same(play: Play, path: Path) -> None:
+
+    async def script(stage: Stage) -> None:
+        keeper = await manage(stage, path)
+        admin = await stage.connect()
+        await admin.stream.send_all(request(CHANGE, 1))
+        await until(lambda: keeper.table == CHANGED)
+        await admin.stream.aclose()
+        other = await stage.connect()
+        assert await other.ask(PING) == PONG
+
+    play(script)
+
+
+def test_many_admins_at_once_lose_no_change(play: Play, path: Path) -> None:
+
+    async def script(stage: Stage) -> None:
+        await manage(stage, path)
+
+        async def change(number: int) -> None:
+            admin = await stage.connect()
+            message = alter(entry({"user": f"u{number}"}, {"producer_byte_rate": float(number)}))
+            answer = await admin.ask(request(message, 1))
+            assert answer is not None
+            assert [
+                code for _entity, code, _text in results(body_of(answer, AlterClientQuotasResponse, 1))
+            ] == [0]
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1, 21):
+                nursery.start_soon(change, number)
+        assert read_quota_file(path) == QuotaTable(
+            {(Entity(user=f"u{number}"), PRODUCE): float(number) for number in range(1, 21)}
+        )
+
+    play(script)
+
+
+def test_who_is_no_admin_changes_nothing(play: Play, path: Path) -> None:
+
+    async def script(stage: Stage) -> None:
+        keeper = await manage(stage, path, frozenset({"admin"}))
+        client = await stage.connect()
+        answer = await client.ask(request(CHANGE, 1))
+        assert answer is not None
+        assert [found.error_code for found in body_of(answer, AlterClientQuotasResponse, 1).entries] == [31]
+        answer = await client.ask(request(describe(), 1))
+        assert answer is not None
+        assert body_of(answer, DescribeClientQuotasResponse, 1).error_code == 31
+        assert (keeper.table, stage.server.quotas.table) == (QuotaTable(), QuotaTable())
+
+    play(script)
