@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple, TypeVar
 
 import click
@@ -29,6 +30,8 @@ from quotas.zookeeper_layout import ZooKeeperQuotas
 
 F = TypeVar("F", bound=Callable[..., object])
 
+MODE: Final = 0o644
+"""Of a new file."""
 LINES_SHOWN: Final = 50
 """Of what was skipped, on stderr; the file and --json have all."""
 
@@ -278,10 +281,29 @@ def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
 
 def _write(file: Path, text: str, *, force: bool) -> None:
     try:
-        with file.open("w" if force else "x", encoding="utf-8") as opened:
-            opened.write(text)
+        if force:
+            _replace(file.resolve(), text)
+        else:
+            with file.open("x", encoding="utf-8") as new:
+                new.write(text)
     except OSError as error:
         raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
+
+
+def _replace(file: Path, text: str) -> None:
+    """In one step: a Weir that follows this file sees the old text or the new one. Raises OSError."""
+    with NamedTemporaryFile(
+        "w", encoding="utf-8", dir=file.parent, prefix=f".{file.name}.", delete=False
+    ) as new:
+        beside = Path(new.name)
+        try:
+            new.write(text)
+            new.flush()
+            beside.chmod(file.stat().st_mode & 0o777 if file.exists() else MODE)
+            beside.replace(file)
+        except BaseException:
+            beside.unlink()
+            raise
 
 
 def _report(

@@ -122,14 +122,22 @@ def test_to_a_file_which_is_not_replaced_unasked(dump: Path, tmp_path: Path) -> 
     arguments = ("import", "zookeeper", "--dump", str(dump), "--output", str(output))
     assert failed(USAGE, *arguments) == f"{output} exists already: choose another, or --force to replace it"
     assert output.read_text() == "mine"
+    output.chmod(0o600)
     done(*arguments, "--force")
     assert parse(output.read_text()) == TABLE
+    assert output.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.glob(".new*")) == []
+    output.unlink()
+    done(*arguments, "--force")
+    assert output.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_file_that_cannot_be_written(dump: Path, tmp_path: Path) -> None:
     output = tmp_path / "missing" / "new.toml"
     exit_code, _out, err = imported("--dump", dump, "--output", output)
-    assert (exit_code, err) == (USAGE, f"weir: {output}: cannot write it: No such file or directory\n")
+    message = f"weir: {output}: cannot write it: No such file or directory\n"
+    assert (exit_code, err) == (USAGE, message)
+    assert imported("--dump", dump, "--output", output, "--force")[2] == message
 
 
 def test_all_as_shadow_entries(dump: Path) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 from cli.exits import DONE, INCOMPLETE
 from cli.main import weir
@@ -39,7 +41,7 @@ def quotas(*arguments: str, exit_code: int = DONE) -> str:
     """What `weir quotas` prints on stdout, having said no secret."""
     result = CliRunner().invoke(weir, ["quotas", *arguments])
     assert result.exit_code == exit_code, result.output
-    for secret in (PASSWORD, "stored_key", "server_key", "salt"):
+    for secret in (PASSWORD, "open-sesame", "stored_key", "server_key", "salt"):
         assert secret not in result.output
     return result.stdout
 
@@ -58,7 +60,16 @@ def configure(cluster: Cluster, *arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_kafkas_tool_has_written_to_zookeeper(fresh_cluster: StartCluster) -> None:
+def protect(cluster: Cluster, path: str, digest: str) -> None:
+    """Let only who knows the digest read a node."""
+    client = KazooClient(cluster.zookeeper)
+    client.start()
+    client.set_acls(path, [make_digest_acl(*digest.split(":"), all=True)])
+    client.stop()
+    client.close()
+
+
+def test_what_kafkas_tool_has_written_to_zookeeper(fresh_cluster: StartCluster, tmp_path: Path) -> None:
     """Compared with what was asked for, and with what a broker of that cluster tells of it."""
     cluster = fresh_cluster("2.8.2")
     scram = f"SCRAM-SHA-256=[iterations=4096,password={PASSWORD}]"
@@ -83,6 +94,13 @@ def test_what_kafkas_tool_has_written_to_zookeeper(fresh_cluster: StartCluster) 
     assert parse(quotas(*broker, exit_code=INCOMPLETE)) == IN_ZOOKEEPER
     (skipped,) = in_json(*broker, exit_code=INCOMPLETE)["skipped"]
     assert (skipped["where"], skipped["key"]) == (f"user {ODD}", "request_percentage")
+    protect(cluster, "/config/users/alice/clients/a%20b%3D%25", "weir:open-sesame")
+    skipped = in_json(*zookeeper, exit_code=INCOMPLETE)["skipped"]
+    hidden = [line["reason"] for line in skipped if "alice" in line["where"]]
+    assert hidden == ["ZooKeeper does not let those without --zookeeper-digest read it"]
+    (tmp_path / "digest").write_text("weir:open-sesame\n")
+    digest = ("--zookeeper-digest", str(tmp_path / "digest"))
+    assert parse(quotas(*zookeeper, *digest, exit_code=INCOMPLETE)) == IN_ZOOKEEPER
     wrong = CliRunner().invoke(weir, ["quotas", *zookeeper[:-1], f"{cluster.zookeeper}/kafka"])
     assert "has no /config: give the chroot of Kafka's zookeeper.connect" in wrong.stderr
 
