@@ -1,0 +1,107 @@
+"""Whatever is asked about client quotas is answered or refused; what is accepted, the quota file can say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from protocol.codec import response_type
+from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from proxy.rules.client_quotas_alterations import read_alterations
+from proxy.rules.client_quotas_filters import described, read_filter
+from quotas import QuotaKey, QuotaTable, parse
+from quotas.quota_edit import edited
+from tests.protocol.generate import messages
+from tests.proxy.frames import body_of, request, split
+from tests.proxy.test_client_quotas import (
+    TABLE,
+    Managed,
+    altered,
+    entry,
+    session_of,
+    vouch,
+)
+from tests.proxy.test_client_quotas import alter as alter_request
+from tests.proxy.test_client_quotas import describe as describe_request
+from tests.proxy.test_errand_fuzz import damaged
+from tests.proxy.wire import Wire
+
+if TYPE_CHECKING:
+    from protocol.messages import Message
+
+PROPERTY: Final = settings(
+    max_examples=300,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+KINDS: Final = st.sampled_from(["user", "client-id", "ip", "", "group"])
+NAMES: Final = st.one_of(
+    st.none(),
+    st.sampled_from(["", "alice", "<default>", "10.0.0.1", "0::1", "::ffff:10.0.0.1", '"""', "a\nb", "\x00"]),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
+)
+KEYS: Final = st.sampled_from([*(key.value for key in QuotaKey), "bogus", ""])
+VALUES: Final = st.none() | st.floats() | st.integers(1, 2**40).map(float)
+ENTRIES: Final = st.builds(
+    entry,
+    st.lists(st.tuples(KINDS, NAMES), max_size=3),
+    st.lists(st.tuples(KEYS, VALUES), max_size=4),
+)
+
+
+@PROPERTY
+@given(st.lists(ENTRIES, max_size=4))
+@example([entry({"ip": "fe80::1%eth0"}, {"connection_creation_rate": 1.0})])
+def test_what_is_accepted_can_be_stored(entries: list[AlterClientQuotasRequest.EntryData]) -> None:
+    changes = read_alterations(alter_request(*entries)).changes
+    table = QuotaTable().altered(changes)
+    assert parse(edited("# ours\n", changes)) == table
+    everything = described(table, read_filter(describe_request())).entries
+    assert len(everything or []) == len(list(table.entities()))
+
+
+@PROPERTY
+@given(st.lists(ENTRIES, max_size=4), st.sampled_from([0, 1]))
+def test_every_entity_is_answered_once(
+    entries: list[AlterClientQuotasRequest.EntryData], version: int
+) -> None:
+    answer = altered(session_of(Managed()), alter_request(*entries), version)
+    asked = {
+        frozenset({part.entity_type: part.entity_name for part in each.entity}.items()) for each in entries
+    }
+    told = [
+        frozenset((part.entity_type, part.entity_name) for part in each.entity) for each in answer.entries
+    ]
+    assert len(told) == len(set(told))
+    assert set(told) == asked
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> tuple[Message, int]:
+    """Any request about client quotas."""
+    kind = draw(st.sampled_from([AlterClientQuotasRequest, DescribeClientQuotasRequest]))
+    version = draw(st.sampled_from([0, 1]))
+    return draw(messages(kind, version)), version
+
+
+@PROPERTY
+@given(asked(), st.data())
+def test_whatever_is_asked_ends_in_one_answer_or_in_a_violation(
+    question: tuple[Message, int], data: st.DataObject
+) -> None:
+    message, version = question
+    frame = damaged(data, request(message, version, 7))
+    session = session_of(Managed(TABLE))
+    wire = Wire(session)
+    wire.feed(0, client=frame)
+    if wire.to_broker and frame == request(message, version, 7):
+        vouch(wire, 7)
+        (answer,) = split(bytes(wire.to_client))
+        body_of(
+            answer, response_type(48 if isinstance(message, DescribeClientQuotasRequest) else 49), version
+        )
+    assert session.violation is not None or wire.to_client or wire.to_broker or wire.waiting_bytes
