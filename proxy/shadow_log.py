@@ -16,6 +16,7 @@ import trio
 
 from proxy.quota_book import QuotaBook
 from quotas import Budget, ClientQuotas, MutationBudget, QuotaKey, Tags
+from quotas.budgets import UNLIMITED
 
 log = structlog.get_logger("weir.shadow")
 
@@ -120,6 +121,7 @@ def _details(key: QuotaKey, tags: Tags, held: Held) -> dict[str, object]:
     """The entity by those of its names that it has."""
     names = {name: value for name, value in tags._asdict().items() if value}
     details = {"quota": key.value, **names, "count": held.throttled, "seconds": held.throttle_ms / 1000}
+    limit = None if held.limit == UNLIMITED else held.limit  # the entry has gone since
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
-        return {**details, "refused": held.refused, "limit": held.limit}
-    return {**details, "rate": round(held.rate), "limit": held.limit}
+        return {**details, "refused": held.refused, "limit": limit}
+    return {**details, "rate": round(held.rate), "limit": limit}

@@ -44,7 +44,7 @@ class _Side:
 
 
 _ENFORCED: Final = _Side("weir_", "")
-_SHADOW: Final = _Side("weir_shadow_", "What an enforced quota would have done: ")
+_SHADOW: Final = _Side("weir_shadow_", "Shadow quotas, as if enforced: ")
 
 
 def families(book: QuotaBook, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.messages import CreateTopicsRequest, MetadataRequest
+from proxy import config, run
 from proxy.counters import Counters
 from proxy.quota_book import QuotaBook
 from proxy.rules import requests_paid_for
@@ -358,6 +359,16 @@ def test_who_listens_to_the_book_is_told_what_is_in_force() -> None:
     book.on_update.append(told.append)
     book.update(quota_table(fetch=1.0))
     assert told == [shadowed(quota_table(fetch=1.0))]
+
+
+def test_the_configuration_says_so() -> None:
+    table = quota_table(produce=1000.0, entity=Entity(client_id=DEFAULT))
+    options = {"upstream": "kafka:9092"}
+    plain = run.quota_book(config.load(None, options), table)
+    assert (plain.in_force, plain.of(1).unnamed) == (table, "")
+    options |= {"quota_mode": "shadow", "empty_client_id": "default"}
+    book = run.quota_book(config.load(None, options), table)
+    assert (book.in_force, book.of(1).unnamed) == (shadowed(table), EMPTY)
 
 
 @pytest.mark.parametrize("client_id", [b"", None], ids=["empty", "null"])

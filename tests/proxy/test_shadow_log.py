@@ -65,6 +65,14 @@ def test_within_the_quota_nothing_is_said() -> None:
     assert said(ShadowLog(book)) == []
 
 
+def test_an_entry_that_has_gone_meanwhile_has_no_limit() -> None:
+    book = book_of()
+    shadow(book).charge(12_000, 0)
+    book.update(QuotaTable())
+    (line,) = said(ShadowLog(book))
+    assert line["limit"] is None
+
+
 def test_the_brokers_are_summed() -> None:
     book = book_of()
     shadow(book, node_id=1).charge(12_000, 0)
