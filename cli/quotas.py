@@ -96,3 +96,9 @@ def _show(source: Source, table: QuotaTable, as_json: bool) -> None:
 
 for command in (list_, describe, set_, delete, explain, import_):
     quotas.add_command(command)
+
+# As in cli.main: a longer first sentence would be cut off.
+describe.short_help = "Show the quotas of exactly one entity."
+explain.short_help = "Tell which quota applies to a client, and why."
+delete.short_help = "Delete quotas of an entity, or all of them."
+import_.short_help = "Import quotas from ZooKeeper or from brokers."

@@ -233,6 +233,8 @@ def broker(target: Target, upstream: str | None) -> None:
 
 import_.add_command(zookeeper)
 import_.add_command(broker)
+zookeeper.short_help = "Import what brokers keep in ZooKeeper."
+broker.short_help = "Import what brokers from 2.6 on store themselves."
 
 
 def _digest(file: Path | None) -> str | None:

@@ -308,3 +308,11 @@ def test_neither_file_nor_configuration(
 def test_help_has_examples_that_are_shown_whole(command: str) -> None:
     lines = CliRunner().invoke(weir, ["quotas", *command.split(), "--help"], terminal_width=100).output
     assert f"weir quotas {command}".rstrip() in lines.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("group", [[], ["import"]])
+def test_help_lists_the_commands_in_whole_sentences(group: list[str]) -> None:
+    output = CliRunner().invoke(weir, ["quotas", *group, "--help"], terminal_width=78).output
+    lines = output.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(lines) >= 2
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
