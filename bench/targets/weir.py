@@ -10,11 +10,15 @@ from typing import Final
 import bench
 from bench.frames import CLIENT_ID, client_ids
 from bench.targets.target import Running, Surroundings, Target, start_process
-from quotas.quota_file import QUOTA_KEYS
+from quotas import DEFAULT, Entity
+from quotas.quota_entry import UNITS
+from quotas.table import keys_of
 from tests.kafka.ports import free_range
 from tests.kafka.settings import HOST
 
 BROKER_PORTS: Final = 2
+CLIENT_KEYS: Final = tuple(key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in UNITS)
+"""What Weir enforces for clients."""
 NEVER_REACHED: Final = 10**15
 """A limit per second, whatever it is of: every charge is made, none throttles."""
 THIS_TREE: Final = Path(bench.__file__).parent.parent
@@ -38,7 +42,7 @@ def _start(surroundings: Surroundings, name: str, tree: Path, quotas: str | None
 
 def quota_file(entities: Iterable[str] = (CLIENT_ID,)) -> str:
     """A quota for each client-id, under every key that Weir enforces."""
-    limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in QUOTA_KEYS)
+    limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in CLIENT_KEYS)
     return "".join(f'[[quota]]\nclient_id = "{client_id}"\n{limits}' for client_id in entities)
 
 
