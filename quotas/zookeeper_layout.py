@@ -151,6 +151,8 @@ def _config(content: bytes | None) -> dict[str, msgspec.Raw]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # neither tells what stands there
         what = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         raise _NodeError(f"cannot be read: {what}") from None
+    except RecursionError:
+        raise _NodeError("cannot be read: nested too deeply") from None
 
 
 def _number(written: msgspec.Raw) -> float:

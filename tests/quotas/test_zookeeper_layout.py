@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.entities import Default, Name
+from quotas.names import canonical_ip
 from quotas.zookeeper_layout import ZooKeeperQuotas
 
 PRODUCE, FETCH, MUTATE = (
@@ -80,6 +81,21 @@ def test_each_key_and_how_numbers_are_written() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "ip"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("<default>", DEFAULT),
+        ("::1", "::1"),
+        ("2001:DB8:0::1", "2001:db8::1"),
+        ("2001%3Adb8%3A%3A1", "2001:db8::1"),
+    ],
+)
+def test_addresses(name: str, ip: Name) -> None:
+    values = found(f"/config/ips/{name}", node(connection_creation_rate="10"))
+    assert values == {(Entity(ip=ip), QuotaKey.CONNECTION_CREATION_RATE): 10.0}
+
+
 def test_the_largest_long_stays_an_entry() -> None:
     values = found("/config/clients/app", node(producer_byte_rate="9223372036854775807"))
     assert values == {(Entity(client_id="app"), PRODUCE): float(2**63 - 1)}
@@ -97,6 +113,7 @@ def test_nodes_without_quotas(content: bytes | None) -> None:
         ("/config/users/alice", b"[1]", "cannot be read: Expected `object`, got `array`"),
         ("/config/users/alice", b'{"config": 3}', "cannot be read: Expected `object`, got `int`"),
         ("/config/users/alice", b'{"config": {"\xff": "1"}}', "cannot be read: "),
+        ("/config/users/alice", b'{"config":{"x":%s}}' % (b"[" * 5000 + b"]" * 5000), "nested too deeply"),
         ("/config/users/alice", node(producer_byte_rate="many"), "producer_byte_rate: 'many' is no number"),
         ("/config/users/alice", node(producer_byte_rate="1_000"), "producer_byte_rate: '1_000' is no number"),
         ("/config/users/alice", node(producer_byte_rate="nan"), "producer_byte_rate: 'nan' is no number"),
@@ -109,6 +126,7 @@ def test_nodes_without_quotas(content: bytes | None) -> None:
         ("/config/users/alice", node(bytes="1"), "bytes: no quota that Weir knows"),
         ("/config/users/alice", node(connection_creation_rate="1"), "no quota of users and client-ids"),
         ("/config/ips/10.0.0.1", node(producer_byte_rate="1"), "no quota of an ip"),
+        ("/config/ips/::1", node(connection_creation_rate="2147483648"), "from 1 to 2147483647"),
         ("/config/ips/kafka-client.example", node(connection_creation_rate="1"), "no IP address"),
         ("/config/users/", node(), "its name is empty"),
         ("/config/users/100%", node(), "its name is not percent-encoded: "),
@@ -173,6 +191,8 @@ def written(name: Name) -> str:
 
 
 def path_of(entity: Entity) -> str:
+    if entity.ip is not None:
+        return f"/config/ips/{entity.ip.value if isinstance(entity.ip, Default) else entity.ip}"
     client_id = "" if entity.client_id is None else f"/clients/{written(name_of(entity.client_id))}"
     return f"/config/users/{written(entity.user)}{client_id}" if entity.user else f"/config{client_id}"
 
@@ -182,15 +202,55 @@ def name_of(part: object) -> Name:
     return part
 
 
-@given(st.dictionaries(ENTITIES, st.dictionaries(st.sampled_from([PRODUCE, FETCH, MUTATE]), VALUES)))
+RATES = st.dictionaries(ENTITIES, st.lists(VALUES, max_size=3).map(dict), max_size=5)
+IPS = st.just(DEFAULT) | st.ip_addresses().map(lambda ip: canonical_ip(str(ip)))
+CONNECTION_RATES = st.dictionaries(
+    st.builds(Entity, ip=IPS),
+    st.fixed_dictionaries({QuotaKey.CONNECTION_CREATION_RATE: st.integers(1, 2**31 - 1).map(float)}),
+    max_size=3,
+)
+
+
+@given(RATES, CONNECTION_RATES)
 def test_a_table_comes_back_from_its_znodes(
-    drawn: dict[Entity, dict[QuotaKey, tuple[QuotaKey, float]]],
+    rates: dict[Entity, dict[QuotaKey, float]], connection_rates: dict[Entity, dict[QuotaKey, float]]
 ) -> None:
-    table = {(entity, key): value for entity, values in drawn.items() for key, value in values.values()}
-    nodes: dict[str, dict[str, str]] = {}
-    for (entity, key), value in table.items():
-        text = str(int(value)) if value.is_integer() else repr(value)
-        nodes.setdefault(path_of(entity), {})[key.value] = text
-    quotas = ZooKeeperQuotas((path, node(**config)) for path, config in nodes.items())
+    drawn = rates | connection_rates
+    nodes = {
+        path_of(entity): node(
+            **{
+                key.value: str(int(value)) if value.is_integer() else repr(value)
+                for key, value in values.items()
+            }
+        )
+        for entity, values in drawn.items()
+    }
+    quotas = ZooKeeperQuotas(nodes.items())
     assert quotas.skipped == []
-    assert quotas.table == QuotaTable(table)
+    assert quotas.table == QuotaTable(
+        {(entity, key): value for entity, values in drawn.items() for key, value in values.items()}
+    )
+
+
+KEYS = st.sampled_from([*(key.value for key in QuotaKey), "SCRAM-SHA-512", "other"])
+PATHS = st.builds(
+    "/config/{}/{}{}".format,
+    st.sampled_from(["users", "clients", "ips", "topics"]),
+    st.text(max_size=5),
+    st.sampled_from(["", "/", "/clients/app", "/clients/%"]),
+)
+JSON: st.SearchStrategy[object] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+CONTENTS = st.binary(max_size=20) | st.dictionaries(KEYS, JSON).map(lambda config: node(**config))
+
+
+@given(PATHS | st.text(), CONTENTS)
+def test_nothing_that_stands_in_zookeeper_ends_the_import(path: str, content: bytes) -> None:
+    quotas = ZooKeeperQuotas([(path, content)])
+    assert quotas.nodes == 1
+    assert all(isinstance(str(line), str) for line in quotas.skipped)
