@@ -6,6 +6,7 @@ keeps its own. What the tool prints must be the same, but for what `same` takes 
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import struct
@@ -23,8 +24,11 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from quotas import parse
+from quotas import Entity, QuotaKey, QuotaTable, parse
 from tests.clients.config_tool import Said, kafka_configs
+from tests.clients.sasl import Login, java
+from tests.integration.with_sasl import Front
+from tests.kafka.sasl import ALICE, PLAIN, WEIR
 from tests.proxy.frames import body_of, request
 from tests.proxy.test_client_quotas import (
     BAD_ENTRIES,
@@ -38,12 +42,14 @@ from tests.proxy.test_client_quotas import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from protocol.messages import Message
     from tests.integration.conftest import StartWeir
     from tests.integration.weir import Weir
     from tests.kafka import Cluster
     from tests.kafka.fixtures import StartCluster
+    from tests.kafka.sasl import User
 
 M = TypeVar("M", bound="Message")
 Call = tuple[str, ...]
@@ -51,6 +57,7 @@ Transcript = list[tuple[Call, Said]]
 
 pytestmark = [pytest.mark.broker]
 
+PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 ADMIN: Final = ("--admins", "User:ANONYMOUS")
 
 
@@ -399,3 +406,37 @@ def test_an_old_cluster_gets_quotas_that_kafka_configs_can_manage(
         "Quota configs for user-principal 'alice' are consumer_byte_rate=2097152.0, "
         "controller_mutation_rate=0.25, producer_byte_rate=5.0"
     )
+
+
+# Who may
+
+
+def test_only_admins_whom_the_broker_has_accepted(
+    kafka_cluster: StartCluster, start_weir: StartWeir, tmp_path: Path
+) -> None:
+    """Whoever has not authenticated is ANONYMOUS, whom these admins include: the broker closes on him."""
+    cluster = kafka_cluster("3.9.1", with_sasl=True)
+    front = Front(start_weir, cluster, tmp_path, "", "--admins", "User:weir;User:ANONYMOUS")
+    change = add(users("alice"), "producer_byte_rate=1000")
+
+    def by(user: User, call: Call) -> Call:
+        config = tmp_path / f"{user.name}.properties"
+        properties = java(Login(PLAIN, user)).items()
+        config.write_text("".join(f"{key}={value}\n" for key, value in properties))
+        return ("--command-config", str(config), *call)
+
+    calls = [by(ALICE, change), by(ALICE, show(clients())), by(WEIR, change), by(WEIR, show(clients()))]
+    calls.append(by(WEIR, show((*users("alice"), *clients()))))
+    said = [found for _call, found in transcript("3.9.1", front.bootstrap, calls)]
+    assert [found.status for found in said] == [1, 1, 0, 0, 0]
+    for found in said[:2]:
+        assert "ClusterAuthorizationException: User:alice is none of Weir's admins." in found.err
+    assert parse(front.weir.quota_file.read_text()) == QuotaTable({(Entity(user="alice"), PRODUCE): 1000.0})
+    audit = [json.loads(each) for each in front.weir.log.splitlines() if '"log": "weir.audit"' in each]
+    assert [(each["event"], each["principal"]) for each in audit][-1] == ("quota altered", "User:weir")
+    assert {each["principal"] for each in audit[:-1]} == {"User:alice"}
+
+    nobody = line(front.bootstrap)
+    with nobody.sock:
+        nobody.sock.sendall(request(describe(), 1))
+        assert nobody.sock.recv(1) == b""
