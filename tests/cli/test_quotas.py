@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -316,3 +320,20 @@ def test_help_lists_the_commands_in_whole_sentences(group: list[str]) -> None:
     lines = output.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     assert len(lines) >= 2
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
+
+
+@pytest.mark.parametrize("command", [["list"], ["explain", "--user", "alice", "--client-id", "app"]])
+def test_on_a_terminal_there_are_colours(file: Path, command: list[str]) -> None:
+    arguments = [sys.executable, "-m", "cli", "quotas", *command, "--quotas", str(file)]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    theirs, ours = pty.openpty()
+    with open(theirs, "rb", buffering=0) as screen:  # noqa: PTH123  # a descriptor
+        process = subprocess.Popen(arguments, stdout=ours, env=environment)
+        os.close(ours)
+        text = b""
+        with suppress(OSError):  # what a terminal's end is told
+            while part := screen.read(65536):
+                text += part
+        assert process.wait(60) == DONE
+    assert b"\x1b[" in text
+    assert b"488.3 KiB/s" in text
