@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.integration.test_admin import HOST, Admin
-from tests.kafka.sasl import SCRAM_256, WEIR
+from tests.kafka.sasl import SCRAM_256, USERS, WEIR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tests.integration.conftest import StartWeir
@@ -43,8 +45,10 @@ class Front:
         password = directory / "password"
         password.write_text(WEIR.password)
         self.admin = Admin()
-        login = ("--upstream-sasl-mechanism", SCRAM_256, "--upstream-sasl-username", WEIR.name)
-        login += ("--upstream-sasl-password-file", str(password))
+        login = (
+            *("--upstream-sasl-mechanism", SCRAM_256, "--upstream-sasl-username", WEIR.name),
+            *("--upstream-sasl-password-file", str(password)),
+        )
         self.weir: Weir = start_weir(
             cluster.sasl_bootstrap, quotas, options=(*login, *self.admin.options, *options)
         )
@@ -67,3 +71,26 @@ class Front:
             of = dict(labels)
             found[Sharer(of["user"], of["client_id"])][of["quota"]] = value
         return dict(found)
+
+
+def assert_untold(front: Front, said: Iterable[bytes]) -> None:
+    """Nothing that Weir has written has a password of `USERS`, or a secret of clients' SASL tokens `said`:
+    PLAIN tokens, proofs and bearer tokens; neither as they are nor in base64.
+    """
+    secrets = {user.password.encode() for user in USERS}
+    for token in said:
+        secrets |= _secrets(token)
+    encoded = {base64.b64encode(secret).rstrip(b"=") for secret in secrets}
+    written = front.weir.written()
+    found = [path for path, text in written.items() if any(secret in text for secret in secrets | encoded)]
+    assert found == []
+
+
+def _secrets(token: bytes) -> set[bytes]:
+    if token.count(b"\0") == 2:
+        return {token, token.rpartition(b"\0")[2]}
+    if b"\1auth=" in token:
+        jwt = token.partition(b"\1auth=")[2].strip(b"\1").partition(b" ")[2]
+        return {token, jwt, jwt.split(b".")[1]} if b"." in jwt else {token, jwt}
+    proof = token.rpartition(b",p=")[2]
+    return {proof} if b",p=" in token else set()

@@ -74,11 +74,14 @@ class RawClient:
         behaviour: Behaviour,
         pace: Pace | None = None,
         begins_s: float = 0.0,
+        enter: Callable[[socket.socket], None] | None = None,
     ) -> None:
+        """`enter` logs in on a new connection."""
         self.name = name
         self.address = address
         self.request = request
         self.behaviour = behaviour
+        self.enter = enter
         self.answers: list[Answer] = []
         """In the order in which they came."""
         self._pace = pace
@@ -182,6 +185,8 @@ class _Connection:
     def _connect(self) -> socket.socket:
         sock = socket.create_connection(self._client.address, CONNECT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._client.enter is not None:
+            self._client.enter(sock)
         sock.setblocking(False)
         self._selector.register(sock, selectors.EVENT_READ, self)
         return sock

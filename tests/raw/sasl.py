@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import secrets
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from protocol.heads import LENGTH, LENGTH_BYTES
@@ -22,7 +23,7 @@ from protocol.messages import (
 from tests.proxy import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from types import TracebackType
     from typing import Self
 
@@ -82,11 +83,23 @@ def conversation(mechanism: str, name: str, secret: str) -> Conversation:
     return oauthbearer(secret) if mechanism == "OAUTHBEARER" else scram(mechanism, name, secret)
 
 
+def entrance(mechanism: str, name: str, secret: str) -> Callable[[socket.socket], None]:
+    """What `client.RawClient` takes to log in on each of its connections."""
+
+    def log_in(sock: socket.socket) -> None:
+        with SaslConnection(sock) as connection:
+            connection.log_in(mechanism, name, secret)
+
+    return log_in
+
+
 class SaslConnection:
     """A connection; a context manager. `said` holds every token of the client, `heard` of the server."""
 
-    def __init__(self, address: Address, client_id: str = "raw") -> None:
-        self._socket = socket.create_connection(address, TIMEOUT_S)
+    def __init__(self, to: Address | socket.socket, client_id: str = "raw") -> None:
+        """On a new connection to an address, or on a socket that somebody else closes."""
+        self._socket = to if isinstance(to, socket.socket) else socket.create_connection(to, TIMEOUT_S)
+        self._borrowed = isinstance(to, socket.socket)
         self._stream = self._socket.makefile("rb")
         self._client_id = client_id.encode()
         self.said: list[bytes] = []
@@ -100,13 +113,15 @@ class SaslConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stream.close()
-        self._socket.close()
+        if not self._borrowed:
+            self._socket.close()
 
     # Frames.
 
     def send(self, frame: bytes) -> None:
-        """Send bytes as they are."""
-        self._socket.sendall(frame)
+        """Send bytes as they are. That nobody takes them is found out by receiving."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(frame)
 
     def receive(self) -> bytes:
         """The next frame. Raises SaslError if there is none."""

@@ -1,0 +1,272 @@
+"""Weir believes whom the broker believes, and nobody else: names as odd tokens write them, and names that are
+claimed without right.
+
+Who a client is to the broker, the broker itself says: it names the owner of a delegation token that the
+client asks for. Who it is to Weir, metrics say: who is charged for a record.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from protocol.messages import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    SaslAuthenticateRequest,
+)
+from tests.clients import create_topic
+from tests.integration.test_records import entries
+from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, assert_untold
+from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256
+from tests.proxy import frames
+from tests.raw import NEW, OLD, Dialect, produce
+from tests.raw.sasl import SaslConnection, SaslError, oauthbearer, plain, scram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.integration.conftest import StartWeir
+    from tests.kafka.fixtures import StartCluster
+    from tests.raw.sasl import Conversation
+
+pytestmark = [pytest.mark.broker]
+
+VERSION = "3.9.1"
+NOBODY = "ANONYMOUS"
+EXPIRES = int(time.time()) + 3600
+WRONG = "wrong-Pw-2ac017"
+RECORD_BYTES = 100
+PATIENCE_S = 30.0
+
+
+def claims(text: str) -> str:
+    """A token with a payload as it is written here; %d is when it expires."""
+    return ".".join((coded('{"alg":"none"}'), coded(text.replace("%d", str(EXPIRES))), ""))
+
+
+def coded(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+NUMBERED, ENDLESS = claims('{"sub":5,"exp":%d}'), claims('{"sub":"alice"}')
+EXPIRED = claims('{"sub":"alice","exp":1}')
+ALICES, BOBS = claims('{"sub":"alice","exp":%d}'), claims('{"sub":"bob","exp":%d}')
+
+BEARERS: dict[str, bytes] = {
+    "plain": f"n,,\1auth=Bearer {ALICES}\1\1".encode(),
+    "small letters, two spaces": f"n,,\1auth=bearer  {ALICES}\1\1".encode(),
+    "two tokens": f"n,,\1auth=Bearer {ALICES}\1auth=Bearer {BOBS}\1\1".encode(),
+    "another key": f"n,,\1auth=Bearer {ALICES}\1Auth=Bearer {BOBS}\1\1".encode(),
+    "an extension before": f"n,,\1foo=bar\1auth=Bearer {ALICES}\1\1".encode(),
+    "an extension sub": f"n,,\1auth=Bearer {ALICES}\1sub=bob\1\1".encode(),
+    "its own authorization id": f"n,a=alice,\1auth=Bearer {ALICES}\1\1".encode(),
+} | {
+    what: f"n,,\1auth=Bearer {claims(payload)}\1\1".encode()
+    for what, payload in {
+        "two subjects": '{"sub":"alice","exp":%d,"sub":"bob"}',
+        "two subjects, one escaped": '{"\\u0073ub":"alice","exp":%d,"sub":"bob"}',
+        "nested": '{"x":{"sub":"bob"},"sub":"alice","exp":%d}',
+        "spaces around": ' {\n"sub" : "alice", "exp":%d} ',
+        "escaped letters": '{"sub":"j\\u00f6rg, o=ps \\"x\\"","exp":%d}',
+    }.items()
+}
+"""Responses that the broker accepts; of whom, it says."""
+
+UNREADABLE: dict[str, bytes] = {
+    what: f"n,,\1auth=Bearer {claims(payload)}\1\1".encode()
+    for what, payload in {
+        "no name": '{"sub":null,"exp":%d}',
+        "two documents": '{"sub":"alice","exp":%d}{"sub":"bob"}',
+        "half a character": '{"sub":"a\\ud800","exp":%d}',
+    }.items()
+}
+"""Some that it accepts and Weir does not read: nobody's."""
+
+REFUSED: dict[str, bytes] = {
+    "a number": f"n,,\1auth=Bearer {NUMBERED}\1\1".encode(),
+    "no expiry": f"n,,\1auth=Bearer {ENDLESS}\1\1".encode(),
+    "another's authorization id": f"n,a=bob,\1auth=Bearer {ALICES}\1\1".encode(),
+    "bytes behind": f"n,,\1auth=Bearer {ALICES}\1\1xyz".encode(),
+    "a signature": f"n,,\1auth=Bearer {ALICES}c2ln\1\1".encode(),
+}
+
+
+def bearer(response: bytes) -> Conversation:
+    """As `raw.sasl.oauthbearer`, of any bytes."""
+    if (yield response):
+        yield b"\1"
+
+
+class Visitor:
+    """Whoever comes over one connection after the other; it produces with a client-id for each."""
+
+    def __init__(self, front: Front, topic: str, dialect: Dialect = NEW) -> None:
+        self.said: list[bytes] = []
+        self._front, self._topic, self._dialect = front, topic, dialect
+
+    def come(self, client_id: str, mechanism: str, talk: Conversation) -> str:
+        """Log in, produce a record; who the broker says it is. Raises SaslError."""
+        with self.connect(client_id) as connection:
+            connection.handshake(mechanism, 1)
+            connection.authenticate(talk, 2)
+            self.produce(connection, client_id)
+            return owner(connection)
+
+    def connect(self, client_id: str) -> SaslConnection:
+        connection = SaslConnection(self._front.broker, client_id)
+        connection.said = self.said
+        return connection
+
+    def record(self, client_id: str) -> bytes:
+        """A request."""
+        return produce(self._dialect, client_id, self._topic, RECORD_BYTES).frame
+
+    def produce(self, connection: SaslConnection, client_id: str) -> None:
+        """Raises SaslError."""
+        connection.send(self.record(client_id))
+        connection.receive()
+
+    def payers(self) -> dict[str, str]:
+        """Who was charged, by client-id."""
+        charged = [sharer for sharer in self._front.charged() if sharer.client_id]
+        assert len({sharer.client_id for sharer in charged}) == len(charged), "one client-id, two users"
+        return {sharer.client_id: sharer.user for sharer in charged}
+
+
+def owner(connection: SaslConnection) -> str:
+    """Who the broker says that this is."""
+    return made_token(connection).principal_name
+
+
+def made_token(connection: SaslConnection) -> CreateDelegationTokenResponse:
+    """A token of whoever this is."""
+    request = CreateDelegationTokenRequest(
+        owner_principal_type=None, owner_principal_name=None, renewers=[], max_lifetime_ms=600_000
+    )
+    answer = connection.ask(request, CreateDelegationTokenResponse, 3)
+    assert answer.error_code == 0
+    return answer
+
+
+@pytest.fixture
+def front(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path) -> Front:
+    cluster = kafka_cluster(VERSION, with_sasl=True)
+    create_topic(cluster.bootstrap, topic)
+    return Front(start_weir, cluster, tmp_path, GENEROUS_TO_ALL)
+
+
+def test_odd_tokens_name_whom_the_broker_takes_them_for(front: Front, topic: str) -> None:
+    visitor = Visitor(front, topic)
+    believed = {what: visitor.come(what, OAUTHBEARER, bearer(said)) for what, said in BEARERS.items()}
+    extended = "n=bob"  # behind the nonce it is an extension, which no broker knows
+    believed["scram, another name behind"] = visitor.come(
+        "scram, another name behind", SCRAM_256, scram(SCRAM_256, *ALICE, extended)
+    )
+    believed["scram, escaped"] = visitor.come("scram, escaped", SCRAM_256, scram(SCRAM_256, *ODD))
+    believed["plain, its own id"] = visitor.come("plain, its own id", PLAIN, plain(*ALICE, ALICE.name))
+    assert visitor.payers() == believed
+    assert set(believed.values()) == {"alice", "bob", 'jörg, o=ps "x"', ODD.name}
+    assert_untold(front, visitor.said)
+
+
+def test_what_weir_cannot_read_is_nobodys_and_what_is_refused_neither(front: Front, topic: str) -> None:
+    visitor = Visitor(front, topic)
+    for what, said in UNREADABLE.items():
+        visitor.come(what, OAUTHBEARER, bearer(said))
+    for what, said in REFUSED.items():
+        with pytest.raises(SaslError):
+            visitor.come(what, OAUTHBEARER, bearer(said))
+    assert visitor.payers() == dict.fromkeys(UNREADABLE, NOBODY)
+    warned = [entry for entry in entries(front.weir.log) if entry["level"] == "warning"]
+    assert [entry["event"] for entry in warned] == ["clients authenticate whose names Weir cannot see"]
+    assert_untold(front, visitor.said)
+
+
+def test_a_delegation_token_is_its_owners_once_weir_has_seen_it_made_or_described(
+    kafka_cluster: StartCluster, front: Front, topic: str
+) -> None:
+    visitor = Visitor(front, topic)
+    direct = ("127.0.0.1", kafka_cluster(VERSION, with_sasl=True).sasl_ports[0])
+    with SaslConnection(direct) as connection, visitor.connect("maker") as known:
+        unseen = made_token(connection.log_in(PLAIN, *BOB))
+        made = made_token(known.log_in(SCRAM_256, *ALICE))
+
+        use(visitor, made, "made")
+        use(visitor, unseen, "unseen")
+        request = DescribeDelegationTokenRequest(owners=None)
+        with visitor.connect("describer") as describer:
+            found = describer.log_in(PLAIN, *BOB).ask(request, DescribeDelegationTokenResponse, 3)
+        assert unseen.token_id in {token.token_id for token in found.tokens}
+        use(visitor, unseen, "described")
+    assert visitor.payers() == {"made": "alice", "unseen": NOBODY, "described": "bob"}
+    secrets = [base64.b64encode(token.hmac) for token in (made, unseen)]
+    written = front.weir.written().values()
+    assert not [secret for secret in secrets if any(secret in text for text in written)]
+    assert_untold(front, visitor.said)
+
+
+def use(visitor: Visitor, token: CreateDelegationTokenResponse, client_id: str) -> None:
+    """Come with a token and produce; a KRaft broker knows a new token a moment later. Raises SaslError."""
+    password, deadline = base64.b64encode(token.hmac).decode(), time.monotonic() + PATIENCE_S
+    while True:
+        with visitor.connect(client_id) as connection:
+            connection.handshake(SCRAM_256, 1)
+            try:
+                connection.authenticate(scram(SCRAM_256, token.token_id, password, "tokenauth=true"), 2)
+            except SaslError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                visitor.produce(connection, client_id)
+                return
+
+
+@pytest.mark.parametrize("version", ["0.10.2.2", VERSION])
+def test_a_name_claimed_without_right_leaves_nothing_behind(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, version: str
+) -> None:
+    """With requests behind the token in the same packet, as if it had been accepted; the broker closes."""
+    old = version == "0.10.2.2"
+    cluster = kafka_cluster(version, with_sasl=True)
+    create_topic(cluster.bootstrap, topic)
+    front = Front(start_weir, cluster, tmp_path, GENEROUS_TO_ALL)
+    visitor = Visitor(front, topic, OLD if old else NEW)
+    claimed: list[tuple[str, Callable[[str, str], Conversation], str, str]] = [
+        (PLAIN, plain, ALICE.name, WRONG),
+        (PLAIN, plain, "mallory", WRONG),
+        (SCRAM_256, partial(scram, SCRAM_256), ODD.name, WRONG),
+        *([] if old else [(OAUTHBEARER, lambda _name, token: oauthbearer(token), "alice", EXPIRED)]),
+    ]
+    for number, (mechanism, talk, name, secret) in enumerate(claimed):
+        for bare in (True,) if old else (True, False):
+            push_in(visitor, f"pushed {number} {bare}", mechanism, next(talk(name, secret)), bare)
+    assert set(visitor.payers().values()) <= {NOBODY}
+    with visitor.connect("right") as connection:
+        connection.log_in(PLAIN, *ALICE, None if old else 2)
+        visitor.produce(connection, "right")
+    assert visitor.payers()["right"] == ALICE.name
+    assert {*visitor.payers().values()} <= {NOBODY, ALICE.name}
+    assert_untold(front, visitor.said)
+
+
+def push_in(visitor: Visitor, client_id: str, mechanism: str, token: bytes, bare: bool) -> None:
+    """Send a token and requests in one piece, and read until the end."""
+    visitor.said.append(token)
+    with visitor.connect(client_id) as connection:
+        connection.handshake(mechanism, 0 if bare else 1)
+        wrapped = frames.framed(token)
+        if not bare:
+            wrapped = frames.request(SaslAuthenticateRequest(auth_bytes=token), 2)
+        connection.send(wrapped + 2 * visitor.record(client_id))
+        with suppress(SaslError):
+            while True:
+                connection.receive()
