@@ -7,9 +7,11 @@ whoever reads it, at whatever moment, after whatever crash, finds the old text o
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +26,9 @@ from quotas.quota_edit import edited
 
 TRIES: Final = 3
 """How often an alteration begins anew because somebody else has written the file meanwhile."""
+LOCK_TRIES: Final = 100
+LOCK_STEP_S: Final = 0.1
+"""How long to wait while another process alters the file; 100,000 entries take it seconds."""
 
 
 class Found(NamedTuple):
@@ -117,11 +122,42 @@ def rewrite(path: Path, changes: Changes, *, shadow: bool = False) -> Found:
     Nothing is written if they are made already. A text that somebody else writes meanwhile is not lost: the
     changes are then made to that one.
     """
-    for _try in range(TRIES):
-        found = _rewrite(path, changes, shadow=shadow)
-        if found is not None:
-            return found
+    with _held(path):
+        for _try in range(TRIES):
+            found = _rewrite(path, changes, shadow=shadow)
+            if found is not None:
+                return found
     raise StoreError(f"{path}: somebody else keeps writing the quota file: try again")
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Keep other Weirs, and `weir quotas`, from altering the file meanwhile: they lock its directory.
+
+    Raises StoreError if they do not give it back.
+    """
+    try:
+        directory = os.open(path.parent, os.O_RDONLY)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
+    try:
+        _lock(path, directory)
+        yield
+    finally:
+        os.close(directory)
+
+
+def _lock(path: Path, directory: int) -> None:
+    for _try in range(LOCK_TRIES):
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_STEP_S)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
+    raise StoreError(f"{path}: another process has locked the quota file's directory: try again")
 
 
 def _read(path: Path) -> Found:

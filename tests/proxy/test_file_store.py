@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pathlib
 import stat
 import tempfile
+import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
@@ -110,6 +112,39 @@ def test_who_keeps_writing_wins(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         rewrite(path, {(ALICE, PRODUCE): 2.0})
     assert path.read_text() == f"{TEXT}consumer_byte_rate = {len(times)}\n"
     assert alone(path)
+
+
+def test_another_process_that_alters_it_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = os.open(path.parent, os.O_RDONLY)
+    fcntl.flock(theirs, fcntl.LOCK_EX)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 5:
+            os.close(theirs)
+
+    monkeypatch.setattr(time, "sleep", wait)
+    assert rewrite(path, {(ALICE, PRODUCE): 2.0}).table == QuotaTable({(ALICE, PRODUCE): 2.0})
+    assert len(waits) == 5
+
+
+def test_another_process_that_does_not_end_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    theirs = os.open(path.parent, os.O_RDONLY)
+    fcntl.flock(theirs, fcntl.LOCK_EX)
+    with pytest.raises(StoreError, match="another process has locked"):
+        rewrite(path, {(ALICE, PRODUCE): 2.0})
+    os.close(theirs)
+    assert path.read_text() == TEXT
+
+
+def test_a_file_system_without_locks_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> NoReturn:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert rewrite(path, {(ALICE, PRODUCE): 2.0}).table == QuotaTable({(ALICE, PRODUCE): 2.0})
 
 
 def test_a_link_is_not_replaced(path: Path) -> None:
