@@ -28,6 +28,8 @@ def choose(config: Config) -> Chosen:
     """Open the store and read it for the first time, before there is a Trio to run in. Raises ConfigError."""
     settings = config.settings
     if settings.quota_store == "file":
+        if settings.quota_snapshot:
+            raise ConfigError("quota_snapshot goes with quota_store = topic or broker: leave it out")
         file = FileStore(config.quota_file)
         return Chosen(file, file.start())
     if config.quota_file is not None:

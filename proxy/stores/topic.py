@@ -35,7 +35,9 @@ log = structlog.get_logger("weir.quotas")
 
 POLL_S: Final = 0.5
 """How long a thread waits for records at a time, and so how long stopping may take."""
-PROBE_EVERY_S: Final = 5.0
+PROBE_EVERY_S: Final = 3.0
+SILENT_S: Final = 2.0
+"""A topic that says nothing for so long while it is loaded is asked whether it is there."""
 RETRY_S: Final = 1.0
 LOAD_S: Final = 30.0
 ALTER_S: Final = 15.0
@@ -69,6 +71,8 @@ class TopicStore:
         self._known: QuotaTable | None = None
         """What the follower has, once it has read all."""
         self._offset = -1
+        self._failure: StoreError | None = None
+        """Why it does not follow now."""
         self._moved = trio.Event()
         self._altering = trio.Lock()
         self.skipped = 0
@@ -90,6 +94,8 @@ class TopicStore:
                 try:
                     await self._follow(changed)
                 except StoreError as error:
+                    self._failure = error
+                    self._wake()
                     failed(error)
                 await trio.sleep(RETRY_S)
         finally:
@@ -124,10 +130,9 @@ class TopicStore:
             with _bounded(LOAD_S, UNREAD):
                 table = await reading.to_end()
             while True:
-                self._known, self._offset = table, reading.offset
+                self._known, self._offset, self._failure = table, reading.offset, None
                 changed(table)
-                moved, self._moved = self._moved, trio.Event()
-                moved.set()
+                self._wake()
                 table = await reading.next()
 
     @asynccontextmanager
@@ -141,6 +146,10 @@ class TopicStore:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(reader.close)
 
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()
+
     def _skip(self, offset: int, error: RecordError) -> None:
         self.skipped += 1
         if self.skipped == 1:
@@ -152,8 +161,10 @@ class TopicStore:
         """Raises StoreError."""
         if not self._followed:
             return await self.load()
-        if self._known is None:
-            raise StoreError("the quota topic could not be read yet: try again later")
+        while self._known is None:
+            if self._failure is not None:
+                raise StoreError(f"the quota topic could not be read yet: {self._failure}")
+            await self._moved.wait()
         return self._known
 
     async def _append(self, records: list[Record]) -> int:
@@ -189,8 +200,12 @@ class _Reading:
 
     async def to_end(self) -> QuotaTable:
         """Raises StoreError."""
-        while not (await self._read()).at_end:
-            pass
+        heard_s = trio.current_time()
+        while not (batch := await self._read()).at_end:
+            if batch.records:
+                heard_s = trio.current_time()
+            elif trio.current_time() - heard_s >= SILENT_S:
+                await trio.to_thread.run_sync(self._reader.probe)
         return await trio.to_thread.run_sync(self._stored.table)
 
     async def next(self) -> QuotaTable:

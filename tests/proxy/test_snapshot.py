@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,6 +86,10 @@ async def until(condition: Callable[[], bool]) -> None:
     with trio.fail_after(20):
         while not condition():  # noqa: ASYNC110  # threads have no event of Trio's
             await trio.sleep(0.002)
+
+
+def holds(path: Path, table: QuotaTable) -> bool:
+    return path.exists() and read_snapshot(path) == table
 
 
 # The file
@@ -187,7 +192,7 @@ async def test_changes_are_passed_on_and_written(tmp_path: Path, nursery: trio.N
     assert store.changed is not None
     for table in (BOBS, RICH, ALICES):
         store.changed(table)
-        await until(lambda table=table: read_snapshot(path) == table)
+        await until(partial(holds, path, table))
     assert followed.tables == [BOBS, RICH, ALICES]
     assert followed.failures == []
 
@@ -251,7 +256,7 @@ async def test_what_cannot_be_written_is_said_once(tmp_path: Path, nursery: trio
         for good in (ALICE, BOB):
             table = QuotaTable({(good, PRODUCE): 1.0})
             store.changed(table.altered({(good, QuotaKey.CONSUMER_BYTE_RATE): 0.5}))
-            await until(lambda table=table: path.exists() and read_snapshot(path) == table)
+            await until(partial(holds, path, table))
     assert [line["event"] for line in logs] == ["quotas that the snapshot cannot hold"]
 
 
@@ -275,6 +280,11 @@ def test_a_quota_file_beside_another_store_is_refused(kind: str) -> None:
     config = load(None, {"upstream": "kafka:9092", "quota_store": kind, "quotas": "quotas.toml"})
     with pytest.raises(ConfigError, match="quotas names a file, leave it out"):
         choose(config)
+
+
+def test_a_snapshot_of_a_quota_file_is_refused() -> None:
+    with pytest.raises(ConfigError, match="quota_snapshot goes with"):
+        choose(load(None, {"upstream": "kafka:9092", "quota_snapshot": "last.toml"}))
 
 
 @pytest.mark.parametrize("kind", ["topic", "broker"])

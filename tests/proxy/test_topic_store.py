@@ -187,6 +187,20 @@ def test_a_topic_without_an_end_in_sight_is_given_up(monkeypatch: pytest.MonkeyP
     assert log.open == 0
 
 
+def test_a_topic_that_says_nothing_while_it_is_loaded_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its leader is gone: that must not hold up the start for as long as a long topic may."""
+    monkeypatch.setattr(topic, "SILENT_S", 0.0)
+    log = FakeLog(endless=True)
+
+    def gone(_reader: FakeReader) -> None:
+        raise StoreError("no leader")
+
+    monkeypatch.setattr(FakeReader, "probe", gone)
+    with pytest.raises(StoreError, match="no leader"):
+        trio.run(store_on(log).load)
+    assert log.open == 0
+
+
 def test_records_of_others_are_skipped_counted_and_said_once() -> None:
     log = FakeLog()
     (good,) = written({(ALICE, PRODUCE): 1.0})
@@ -302,6 +316,18 @@ def test_an_alteration_returns_when_the_follower_has_seen_it() -> None:
     play(log, script)
 
 
+def test_an_alteration_right_after_the_start_waits_for_the_follower() -> None:
+    log = FakeLog()
+    log.append(written({(ALICE, CONSUME): 2.0}))
+
+    async def script(store: TopicStore, _followed: Followed) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        both = QuotaTable({(ALICE, CONSUME): 2.0, (ALICE, PRODUCE): 1.0})
+        assert await store.alter({(ALICE, PRODUCE): 1.0}) == both
+
+    play(log, script)
+
+
 def test_alterations_at_the_same_time_are_made_one_after_another() -> None:
     log = FakeLog()
 
@@ -343,7 +369,7 @@ def test_a_topic_that_is_unavailable_at_first_is_made_later(monkeypatch: pytest.
 
     async def script(store: TopicStore, followed: Followed) -> None:
         await until(lambda: bool(followed.failures))
-        with pytest.raises(StoreError, match="could not be read yet"):
+        with pytest.raises(StoreError, match="could not be read yet: broken"):
             await store.alter({(ALICE, PRODUCE): 1.0})
         log.broken = False
         await until(lambda: followed.tables == [QuotaTable()])

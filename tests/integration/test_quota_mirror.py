@@ -1,0 +1,58 @@
+"""quota_store = broker: what a real broker stores is what Weir enforces."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.config import ConfigError, load
+from proxy.stores.choose import choose
+from tests.clients import create_topic
+from tests.integration.test_admin import Admin
+from tests.integration.test_quota_topic import TIGHT, alter, throttled
+from tests.integration.traffic import until
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import StartWeir
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+LATEST_S = 1.5
+"""A question a second, and what it takes to ask."""
+
+
+def test_what_a_broker_is_told_is_enforced_by_weir(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster, admin = kafka_cluster("3.9.1"), Admin()
+    create_topic(cluster.bootstrap, topic)
+    weir = start_weir(cluster.bootstrap, options=("--quotas", "", "--quota-store", "broker", *admin.options))
+    client_id = f"app-of-{topic}"
+
+    def quotas() -> float:
+        return admin.metrics()["weir_quotas_configured"]
+
+    before = quotas()
+    try:
+        alter(cluster.ports[0], client_id, TIGHT)
+        began_s = time.monotonic()
+        until(lambda: quotas() == before + 1, lambda: "Weir to mirror it")
+        assert time.monotonic() - began_s < LATEST_S
+        assert throttled(weir.port + 1, client_id, topic)
+        ours = admin.metrics().rows("weir_quota_throttles_total")
+        assert sum(ours.values()) > 0, "Weir enforces, besides the broker"
+        alter(weir.port, client_id, None)
+        began_s = time.monotonic()
+        until(lambda: quotas() == before, lambda: "Weir to mirror what went through it")
+        assert time.monotonic() - began_s < LATEST_S
+    finally:
+        alter(cluster.ports[0], client_id, None)
+
+
+def test_a_cluster_that_stores_no_quotas_is_no_store(kafka_cluster: StartCluster) -> None:
+    config = load(None, {"upstream": kafka_cluster("0.10.2.2").bootstrap, "quota_store": "broker"})
+    with pytest.raises(ConfigError, match=r"quota_store = broker: .* brokers before 2\.6"):
+        choose(config)

@@ -1,0 +1,186 @@
+"""Quotas in a topic of a real cluster: every Weir follows it, and traffic does not stop when it is gone."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
+from proxy.cluster.access import Access
+from proxy.cluster.discovery import DiscoveryError, discover
+from proxy.config import load
+from proxy.stores.topic import topic_store
+from quotas import Entity, QuotaTable
+from quotas.table import QuotaKey
+from tests.clients import create_topic
+from tests.integration.test_admin import HOST, Admin
+from tests.integration.traffic import until
+from tests.kafka.sasl import WEIR
+from tests.raw import NEW, Behaviour, RawClient, ask, drive, produce
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.config import Config
+    from tests.integration.conftest import StartWeir
+    from tests.integration.weir import Weir
+    from tests.kafka import Cluster
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+TIGHT = 1000.0
+"""Bytes/s: the second request of `throttled` is over it, whatever the window."""
+RECORD_BYTES = 20_000
+SOON_S = 1.0
+
+
+def alter(port: int, client_id: str, rate: float | None) -> None:
+    """As an admin's tool does; None removes the quota."""
+    request = AlterClientQuotasRequest
+    entry = request.EntryData(
+        entity=[request.EntityData(entity_type="client-id", entity_name=client_id)],
+        ops=[request.OpData(key=PRODUCE.value, value=rate or 0.0, remove=rate is None)],
+    )
+    changes = AlterClientQuotasRequest(entries=[entry], validate_only=False)
+    answer = ask((HOST, port), changes, AlterClientQuotasResponse, 1)
+    assert [entry.error_code for entry in answer.entries] == [0], answer.entries[0].error_message
+
+
+def throttled(port: int, client_id: str, topic: str) -> bool:
+    """Whether somebody who sends 40 KB is told to wait."""
+    client = RawClient(client_id, (HOST, port), produce(NEW, client_id, topic, RECORD_BYTES), Behaviour())
+    drive([client], 0.3)
+    assert client.answers
+    return any(answer.throttle_ms for answer in client.answers)
+
+
+class Front:
+    """A Weir with a quota topic, and its metrics."""
+
+    def __init__(self, start_weir: StartWeir, upstream: str, topic: str, *options: str) -> None:
+        self.admin = Admin()
+        store = ("--quotas", "", "--quota-store", "topic", "--quota-topic", topic)
+        admins = ("--admins", "User:ANONYMOUS")
+        self.weir: Weir = start_weir(
+            upstream, options=(*store, *admins, *self.admin.options, "--refresh-s", "1", *options)
+        )
+
+    @property
+    def quotas(self) -> int:
+        """How many are in force."""
+        return int(self.admin.metrics()["weir_quotas_configured"])
+
+    @property
+    def available(self) -> bool:
+        """What the metric says of the store."""
+        return bool(self.admin.metrics().value("weir_quota_store_available", store="topic"))
+
+
+def test_every_weir_follows_and_a_restart_forgets_nothing(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    cluster = kafka_cluster("3.9.1")
+    store = f"{topic}-quotas"
+    create_topic(cluster.bootstrap, topic)
+    one, other = (Front(start_weir, cluster.bootstrap, store) for _ in range(2))
+    assert (one.quotas, other.quotas) == (0, 0)
+    alter(one.weir.port, "app", TIGHT)
+    assert one.quotas == 1, "in force when it is answered"
+    began_s = time.monotonic()
+    until(lambda: other.quotas == 1, lambda: "the other Weir to follow")
+    assert time.monotonic() - began_s < SOON_S
+    assert throttled(other.weir.port + 1, "app", topic)
+    assert not throttled(other.weir.port + 1, "another", topic)
+    assert one.weir.stop() == 0
+    alter(other.weir.port, "late", TIGHT)
+    again = Front(start_weir, cluster.bootstrap, store)
+    assert again.quotas == 2, "both are there before it listens"
+    for client_id in ("app", "late"):
+        alter(again.weir.port, client_id, None)
+    until(lambda: other.quotas == 0, lambda: "the other Weir to forget")
+    assert not throttled(other.weir.port + 1, "late", topic)
+    assert _settings_of(cluster, store)["cleanup.policy"] == "compact"
+
+
+def test_traffic_goes_on_under_the_last_known_quotas(
+    fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    """Broker 1 alone has the quota topic, and dies; broker 0 goes on. Who starts then has a snapshot."""
+    cluster = fresh_cluster("3.9.1", brokers=2)
+    store, snapshot = f"{topic}-quotas", tmp_path / "last.toml"
+    placed = (
+        NewTopic(topic, 1, replica_assignment=[[0]]),
+        NewTopic(store, 1, replica_assignment=[[1]], config={"cleanup.policy": "compact"}),
+    )
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+    for future in admin.create_topics(list(placed)).values():
+        future.result(30)
+    front = Front(start_weir, cluster.bootstrap, store, "--quota-snapshot", str(snapshot))
+    alter(front.weir.port, "app", TIGHT)
+    assert front.available
+    until(lambda: "app" in snapshot.read_text(), lambda: "the snapshot")
+    cluster.kill(1)
+    until(lambda: not front.available, lambda: "the metric to tell")
+    assert throttled(front.weir.port + 1, "app", topic), "the last known quotas stay in force"
+    assert not throttled(front.weir.port + 1, "another", topic)
+    late = Front(start_weir, cluster.bootstrap, store, "--quota-snapshot", str(snapshot))
+    assert (late.quotas, late.available) == (1, False)
+    assert throttled(late.weir.port + 1, "app", topic)
+    cluster.restart(1)
+    until(lambda: front.available and late.available, lambda: "the store to be there again")
+    alter(late.weir.port, "app", None)
+    until(lambda: front.quotas == 0, lambda: "the first Weir to follow again")
+
+
+# Logging in
+
+
+@pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
+def test_weirs_own_connections_log_in(
+    kafka_cluster: StartCluster, topic: str, tmp_path: Path, version: str
+) -> None:
+    cluster = kafka_cluster(version, with_sasl=True)
+    password, wrong = tmp_path / "password", tmp_path / "wrong"
+    password.write_text(f"{WEIR.password}\n")
+    wrong.write_text("nonsense-5c1d\n")
+
+    def configured(mechanism: str, file: Path = password) -> Config:
+        return load(
+            None,
+            {
+                "upstream": cluster.sasl_bootstrap,
+                "upstream_sasl_mechanism": mechanism,
+                "upstream_sasl_username": WEIR.name,
+                "upstream_sasl_password_file": str(file),
+                "quota_topic": f"{topic}-quotas",
+            },
+        )
+
+    async def nodes(config: Config) -> set[int]:
+        return set(await discover(config.upstream, 10.0, Access.of(config)))
+
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        assert trio.run(nodes, configured(mechanism)) == {0}
+        with pytest.raises(DiscoveryError, match="does not accept 'weir' with") as refusal:
+            trio.run(nodes, configured(mechanism, wrong))
+        assert refusal.value.refused
+        assert "nonsense" not in str(refusal.value)
+    changes: dict[tuple[Entity, QuotaKey], float | None] = {(Entity(user="alice"), PRODUCE): 5.0}
+    expected = QuotaTable({(Entity(user="alice"), PRODUCE): 5.0})
+    assert trio.run(topic_store(configured("SCRAM-SHA-256")).alter, changes) == expected
+    assert trio.run(topic_store(configured("PLAIN")).load) == expected
+
+
+def _settings_of(cluster: Cluster, topic: str) -> dict[str, str]:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found = admin.describe_configs([resource])[resource].result(30)
+    return {name: str(entry.value) for name, entry in found.items()}
