@@ -111,20 +111,20 @@ def _entries(version: str) -> dict[str, str]:
     return {mechanism: entries[mechanism] for mechanism in mechanisms(version)}
 
 
-def zookeeper_nodes(users: Iterable[User] = USERS) -> dict[str, bytes]:
+def zookeeper_nodes(users: Iterable[User] = USERS, salt: bytes | None = None) -> dict[str, bytes]:
     """The SCRAM credentials of users as ZooKeeper keeps them (KIP-84): path to content."""
+    salt = salt or secrets.token_bytes(16)
     digests = {SCRAM_256: "sha256", SCRAM_512: "sha512"}
     return {
         f"/config/users/{quote(user.name, safe='')}": json.dumps(
-            {"version": 1, "config": {name: _stored(user, digest) for name, digest in digests.items()}}
+            {"version": 1, "config": {name: _stored(user, digest, salt) for name, digest in digests.items()}}
         ).encode()
         for user in users
     }
 
 
-def _stored(user: User, digest: str) -> str:
+def _stored(user: User, digest: str, salt: bytes) -> str:
     """What a server keeps instead of the password (RFC 5802, section 3), as Kafka writes it."""
-    salt = secrets.token_bytes(16)
     salted = hashlib.pbkdf2_hmac(digest, user.password.encode(), salt, ITERATIONS)
     client_key = hmac.digest(salted, b"Client Key", digest)
     parts = {

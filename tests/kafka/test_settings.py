@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.kafka import java, ports, zookeeper
+from tests.kafka import java, ports, sasl, zookeeper
 from tests.kafka.cluster import Cluster, ClusterError
 from tests.kafka.settings import Node, Topology, render, server_properties, zookeeper_properties
 
@@ -56,6 +58,45 @@ def test_topics_have_as_many_replicas_as_there_can_be(brokers: int, replicas: st
     found = properties("2.8.2", brokers)
     assert found["default.replication.factor"] == replicas
     assert found["offsets.topic.replication.factor"] == replicas
+
+
+def sasl_properties(version: str) -> dict[str, str]:
+    node = Node(0, 9092, 19092, 9192)
+    text = server_properties(Topology(version, (node,), 2181), node, Path("/data/log"))
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_a_sasl_listener_stands_beside_the_plain_one() -> None:
+    found = sasl_properties("3.9.1")
+    assert found["listeners"] == (
+        "PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9192,CONTROLLER://127.0.0.1:19092"
+    )
+    assert found["sasl.enabled.mechanisms"] == "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+    assert 'user_alice="' in found["listener.name.sasl_plaintext.plain.sasl.jaas.config"]
+    assert sasl.jaas_file("3.9.1") is None
+
+
+def test_0_10_has_its_logins_in_a_file_of_their_own() -> None:
+    found = sasl_properties("0.10.2.2")
+    assert found["listeners"] == "PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9192"
+    assert found["sasl.enabled.mechanisms"] == "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+    assert not [key for key in found if "jaas" in key]
+    text = sasl.jaas_file("0.10.2.2")
+    assert text is not None
+    assert [text.count(f".{name}LoginModule required") for name in ("Plain", "Scram")] == [1, 1]
+
+
+def test_zookeeper_is_told_a_servers_half_of_a_password() -> None:
+    """The example of RFC 7677 (SCRAM-SHA-256), whose client proves that it knows `pencil`."""
+    salt, iterations = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096
+    nodes = sasl.zookeeper_nodes([sasl.User("a b,c", "pencil")], salt)
+    (path,) = nodes
+    assert path == "/config/users/a%20b%2Cc"
+    stored = json.loads(nodes[path])["config"]["SCRAM-SHA-256"]
+    assert stored == (
+        f"salt=W22ZaJ0SNY7soEsUEjb6gQ==,stored_key=WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=,"
+        f"server_key=wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=,iterations={iterations}"
+    )
 
 
 def test_settings_have_the_last_word() -> None:
