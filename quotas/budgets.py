@@ -33,10 +33,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from quotas.entities import Tags
 from quotas.limits import NONE
 from quotas.mutations import MutationBudget, ShadowMutationBudget
 from quotas.rate import Rate
-from quotas.remembered import is_long, names_kept, names_of_crowd
+from quotas.remembered import OTHERS, is_long, names_kept, names_of_crowd
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey, QuotaTable
 from quotas.throttle import INT32_MAX, fetch_cap, throttle_ms
@@ -44,7 +45,6 @@ from quotas.throttle import INT32_MAX, fetch_cap, throttle_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from quotas.entities import Tags
 
 IDLE_MS_MAX = 3_600_000
 """How long a budget is kept after its last charge: one hour, as Kafka keeps its sensors."""
@@ -63,9 +63,15 @@ UNLIMITED = math.inf
 
 
 class Budget:
-    """What those who share `tags` have used lately, and may use; one object for all their connections."""
+    """What those who share `tags` have used lately, and may use; one object for all their connections.
+
+    Nobody slows down for a budget of a shadow entry: it is exceeded again and again where an enforced one is
+    exceeded once. Its `throttle_ms_total` is the time in which somebody would have been waiting: where waits
+    overlap, it counts once.
+    """
 
     __slots__ = (
+        "_is_shadow",
         "_num_samples",
         "_rate",
         "_throttle_ms_max",
@@ -89,9 +95,11 @@ class Budget:
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
         throttle_ms_max: int = INT32_MAX,
+        is_shadow: bool = False,
     ) -> None:
         """Begin at `now_ms` with nothing used."""
         self.tags = tags
+        self._is_shadow = is_shadow
         self.charged: float = 0.0
         """Everything ever charged."""
         self.throttled = 0
@@ -122,9 +130,11 @@ class Budget:
             return 0
         wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
         if wait_ms:
+            until_ms = now_ms + wait_ms
+            waited_from_ms = max(self.throttled_until_ms, now_ms) if self._is_shadow else now_ms
             self.throttled += 1
-            self.throttle_ms_total += wait_ms
-            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + wait_ms)
+            self.throttle_ms_total += max(until_ms - waited_from_ms, 0)
+            self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
         return wait_ms
 
     def take_over(self, other: Budget) -> None:
@@ -141,24 +151,6 @@ class Budget:
     def rate(self, now_ms: int) -> float:
         """Units per second now. Changes nothing: for metrics."""
         return self._rate.peek(now_ms)
-
-
-class ShadowBudget(Budget):
-    """A budget that makes nobody wait: it counts who would have.
-
-    Nobody slows down for it, so it is exceeded again and again where an enforced one is exceeded once. Its
-    `throttle_ms_total` is the time in which somebody would have been waiting: waits that overlap count once.
-    """
-
-    __slots__ = ()
-
-    def charge(self, value: float, now_ms: int) -> int:
-        """Record `value`; return how long whoever caused it would have had to wait, in ms."""
-        until_ms, total_ms = max(self.throttled_until_ms, now_ms), self.throttle_ms_total
-        wait_ms = super().charge(value, now_ms)
-        if wait_ms:
-            self.throttle_ms_total = total_ms + max(self.throttled_until_ms - until_ms, 0)
-        return wait_ms
 
 
 class Account(Protocol):
@@ -254,15 +246,35 @@ class ClientQuotas(Generic[A_co]):
         if is_long(user, client_id):
             tags = names_kept(tags, self._limits.named(user, client_id))
         budget = self._budgets.get(tags)
-        if budget is None and len(self._budgets) >= BUDGETS_MAX and not self._make_room(now_ms):
+        if budget is None and self._is_full(now_ms):
             crowd = names_of_crowd(tags, self._limits.named(user, client_id))
-            self._crowded = self._crowded or crowd != tags
-            tags = crowd
-            budget = self._budgets.get(tags)
-        if budget is None:
-            budget = self._budgets[tags] = self._make(tags, limit.value, now_ms)
-            if self.on_made is not None:
-                self.on_made(budget)
+            return self._of_crowd(tags, crowd, limit.value, now_ms)
+        return budget or self._new(tags, limit.value, now_ms)
+
+    def of_address(self, ip: str, now_ms: int) -> A_co | None:
+        """The budget of the connections from an address, in its canonical form; None if nothing limits it."""
+        limit = self._limits.resolve_ip(ip)
+        if limit is None or limit.is_shadow != self._is_shadow:
+            return None
+        tags = limit.tags
+        budget = self._budgets.get(tags)
+        if budget is None and self._is_full(now_ms):
+            crowd = tags if self._limits.names_ip(ip) else Tags("", "", ip=OTHERS)
+            return self._of_crowd(tags, crowd, limit.value, now_ms)
+        return budget or self._new(tags, limit.value, now_ms)
+
+    def _is_full(self, now_ms: int) -> bool:
+        return len(self._budgets) >= BUDGETS_MAX and not self._make_room(now_ms)
+
+    def _of_crowd(self, tags: Tags, crowd: Tags, limit: float, now_ms: int) -> A_co:
+        """The budget that those without one of their own share."""
+        self._crowded = self._crowded or crowd != tags
+        return self._budgets.get(crowd) or self._new(crowd, limit, now_ms)
+
+    def _new(self, tags: Tags, limit: float, now_ms: int) -> A_co:
+        budget = self._budgets[tags] = self._make(tags, limit, now_ms)
+        if self.on_made is not None:
+            self.on_made(budget)
         return budget
 
     def known(self, tags: Tags) -> A_co | None:
@@ -338,21 +350,22 @@ def byte_rates(
     """The budgets of a rate. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
     throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
 
-    def maker(kind: type[Budget]) -> Callable[[Tags, float, int], Budget]:
+    def maker(*, is_shadow: bool) -> Callable[[Tags, float, int], Budget]:
         def make(tags: Tags, limit: float, now_ms: int) -> Budget:
-            return kind(
+            return Budget(
                 tags,
                 limit,
                 now_ms,
                 num_samples=num_samples,
                 window_s=window_s,
                 throttle_ms_max=throttle_ms_max,
+                is_shadow=is_shadow,
             )
 
         return make
 
-    shadow = ClientQuotas(key, maker(ShadowBudget), is_shadow=True)
-    return _joined(ClientQuotas(key, maker(Budget)), shadow, Budget.take_over)
+    shadow = ClientQuotas(key, maker(is_shadow=True), is_shadow=True)
+    return _joined(ClientQuotas(key, maker(is_shadow=False)), shadow, Budget.take_over)
 
 
 def mutation_rates(

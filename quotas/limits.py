@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quotas.entities import DEFAULT, LEVELS, Default, Entity, Level, Name, Part, Prefix, Tags
+from quotas.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Prefix, Tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,34 +64,38 @@ class Limits:
         self, quotas: Iterable[tuple[Entity, float]] = (), shadow: Iterable[tuple[Entity, float]] = ()
     ) -> None:
         """Take each entity's value. Of an entity that has both, the shadow entry counts."""
-        rungs: dict[tuple[int, int], _Rung] = {}
+        rungs: dict[tuple[Level, int], _Rung] = {}
+        """By level, and the length of its prefixes."""
         self._alone: dict[tuple[str, Name], tuple[float, bool]] = {}
         """Of topics and addresses: the value, and whether it is a shadow entry."""
         self._is_shadow = False
         for entity, value in quotas:
-            self._add(rungs, entity, value, is_shadow=False)
+            self._add(rungs, entity, value, False)
         for entity, value in shadow:
             self._is_shadow = True
-            self._add(rungs, entity, value, is_shadow=True)
-        self._rungs = tuple(rung for _order, rung in sorted(rungs.items(), key=lambda item: item[0]))
+            self._add(rungs, entity, value, True)
+        in_order = sorted(rungs.items(), key=lambda item: (LEVELS.index(item[0][0]), -item[0][1]))
+        self._rungs = tuple(rung for _level, rung in in_order)
 
     def _add(
-        self, rungs: dict[tuple[int, int], _Rung], entity: Entity, value: float, *, is_shadow: bool
+        self,
+        rungs: dict[tuple[Level, int], _Rung],
+        entity: Entity,
+        value: float,
+        is_shadow: bool,
     ) -> None:
-        if entity.topic is not None:
-            self._alone[_TOPIC, entity.topic] = value, is_shadow
+        user, client_id = entity.user, entity.client_id
+        if user is None and client_id is None:
+            alone = (_IP, entity.ip) if entity.topic is None else (_TOPIC, entity.topic)
+            self._alone[alone] = value, is_shadow
             return
-        if entity.ip is not None:
-            self._alone[_IP, entity.ip] = value, is_shadow
-            return
-        level = Level.of(entity)
-        name = _plain(entity.client_id)
-        prefix_chars = len(name) if level.client_id is Part.PREFIX else 0
-        order = (_ORDER[level], -prefix_chars)
-        rung = rungs.get(order)
+        name = _plain(client_id)
+        prefix_chars = len(name) if isinstance(client_id, Prefix) else 0
+        level = Level(Part.of(user), Part.of(client_id))
+        rung = rungs.get((level, prefix_chars))
         if rung is None:
-            rung = rungs[order] = _Rung.of(level, prefix_chars)
-        key = _plain(entity.user), name
+            rung = rungs[level, prefix_chars] = _Rung.of(level, prefix_chars)
+        key = _plain(user), name
         rung.values[key] = value
         if is_shadow:
             rung.shadows.add(key)
@@ -148,6 +152,10 @@ class Limits:
         found = self._alone.get((_IP, ip)) or self._alone.get((_IP, DEFAULT))
         return found and Limit(found[0], Tags("", "", ip=ip), found[1])
 
+    def names_ip(self, ip: str) -> bool:
+        """Whether an address has an entry of its own."""
+        return (_IP, ip) in self._alone
+
     @property
     def has_topics(self) -> bool:
         """Whether any topic has a quota."""
@@ -185,12 +193,11 @@ class Limits:
 NONE: Final = Limits()
 """Nobody is limited."""
 
-_ORDER: Final = {level: order for order, level in enumerate(LEVELS)}
 _TOPIC: Final = "topic"
 _IP: Final = "ip"
 
 
 def _plain(name: Name | Prefix | None) -> str:
-    if name is None or isinstance(name, Default):
-        return ""
-    return name.start if isinstance(name, Prefix) else name
+    if isinstance(name, str):
+        return name
+    return name.start if isinstance(name, Prefix) else ""

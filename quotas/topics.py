@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from quotas.budgets import Budget, ShadowBudget
+from quotas.budgets import Budget
 from quotas.entities import Entity, Tags
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import Quota, QuotaKey, QuotaTable
@@ -39,8 +39,8 @@ class TopicRates:
     def update(self, table: QuotaTable, now_ms: int = 0) -> None:
         """Use the rates of `table` from now on; what was used stays, also when an entry changes its mode."""
         was = {**self._shadow, **self._enforced}
-        self._enforced = self._made(Budget, table.values, self._enforced, was, now_ms)
-        self._shadow = self._made(ShadowBudget, table.shadow, self._shadow, was, now_ms)
+        self._enforced = self._made(table.values, self._enforced, was, now_ms, is_shadow=False)
+        self._shadow = self._made(table.shadow, self._shadow, was, now_ms, is_shadow=True)
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
     def charge(self, counted: Mapping[bytes, int], now_ms: int) -> int:
@@ -66,18 +66,18 @@ class TopicRates:
         """Whether any of the rates makes anybody wait."""
         return bool(self._enforced)
 
-    def budgets(self) -> Iterator[Budget]:
-        """All budgets, each with the topic in its `tags`."""
-        yield from self._enforced.values()
-        yield from self._shadow.values()
+    def budgets(self, *, shadow: bool = False) -> Iterator[Budget]:
+        """The enforced budgets, or those of shadow entries; each has the topic in its `tags`."""
+        return iter((self._shadow if shadow else self._enforced).values())
 
     def _made(
         self,
-        kind: type[Budget],
         values: Mapping[Quota, float],
         same: Mapping[bytes, Budget],
         was: Mapping[bytes, Budget],
         now_ms: int,
+        *,
+        is_shadow: bool,
     ) -> dict[bytes, Budget]:
         made: dict[bytes, Budget] = {}
         for (entity, key), limit in values.items():
@@ -86,16 +86,23 @@ class TopicRates:
             name = entity.topic.encode()
             budget = same.get(name)
             if budget is None:
-                budget = self._new(kind, entity, limit, now_ms)
+                budget = self._new(entity, limit, now_ms, is_shadow=is_shadow)
                 if name in was:
                     budget.take_over(was[name])
             budget.set_limit(limit)
             made[name] = budget
         return made
 
-    def _new(self, kind: type[Budget], entity: Entity, limit: float, now_ms: int) -> Budget:
+    def _new(self, entity: Entity, limit: float, now_ms: int, *, is_shadow: bool) -> Budget:
         tags = Tags("", "", topic=entity.topic or "")
-        return kind(tags, limit, now_ms, num_samples=self._num_samples, window_s=self._window_s)
+        return Budget(
+            tags,
+            limit,
+            now_ms,
+            num_samples=self._num_samples,
+            window_s=self._window_s,
+            is_shadow=is_shadow,
+        )
 
 
 class TopicQuotas:
@@ -112,6 +119,10 @@ class TopicQuotas:
         """Use the rates of `table` from now on."""
         self.produce.update(table)
         self.fetch.update(table)
+
+    def __iter__(self) -> Iterator[TopicRates]:
+        """Both rates."""
+        return iter((self.produce, self.fetch))
 
     def __bool__(self) -> bool:
         """Whether any topic has a rate."""

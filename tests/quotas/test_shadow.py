@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, BrokerQuotas, Budget, Entity, MutationBudget, Prefix, QuotaKey, QuotaTable, Tags
-from quotas.budgets import IDLE_MS_MAX, ShadowBudget, byte_rates, mutation_rates
+from quotas.budgets import IDLE_MS_MAX, byte_rates, mutation_rates
 from quotas.mutations import MutationPayers, ShadowMutationBudget
 from quotas.remembered import EMPTY
 
@@ -108,7 +108,7 @@ def test_of_addresses_and_topics_clients_know_nothing() -> None:
 
 def test_it_counts_what_an_enforced_one_answers_and_overlapping_waits_once() -> None:
     """10 s of 1000 bytes/s pass at once; each further 1000 are a second more to wait."""
-    shadow = ShadowBudget(Tags("alice", ""), 1000.0, 0)
+    shadow = Budget(Tags("alice", ""), 1000.0, 0, is_shadow=True)
     assert [shadow.charge(value, 0) for value in (10_000, 1000, 1000)] == [0, 1000, 2000]
     assert (shadow.charged, shadow.throttled, shadow.throttle_ms_total) == (12_000, 2, 2000)
     assert shadow.charge(1000, 500) == 2500  # 13 s' worth in a window of 10.5 s
@@ -116,7 +116,7 @@ def test_it_counts_what_an_enforced_one_answers_and_overlapping_waits_once() -> 
 
 
 def test_waits_apart_are_all_counted() -> None:
-    shadow = ShadowBudget(Tags("alice", ""), 1000.0, 0)
+    shadow = Budget(Tags("alice", ""), 1000.0, 0, is_shadow=True)
     shadow.charge(11_000, 0)
     shadow.charge(11_000, 60_000)
     assert (shadow.throttled, shadow.throttle_ms_total) == (2, 2000)
@@ -129,7 +129,7 @@ STORY = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 10_000)), min_si
 def test_up_to_the_first_wait_it_counts_what_an_enforced_one_counts(
     limit: float, story: list[tuple[int, int]]
 ) -> None:
-    enforced, shadow = Budget(Tags("", "app"), limit, 0), ShadowBudget(Tags("", "app"), limit, 0)
+    enforced, shadow = Budget(Tags("", "app"), limit, 0), Budget(Tags("", "app"), limit, 0, is_shadow=True)
     now_ms = 0
     for gap_ms, value in story:
         now_ms += gap_ms
@@ -144,7 +144,7 @@ def test_up_to_the_first_wait_it_counts_what_an_enforced_one_counts(
 def test_no_more_time_is_counted_than_has_passed_and_is_still_to_wait(
     limit: float, story: list[tuple[int, int]]
 ) -> None:
-    shadow = ShadowBudget(Tags("", "app"), limit, 0)
+    shadow = Budget(Tags("", "app"), limit, 0, is_shadow=True)
     now_ms = 0
     for gap_ms, value in story:
         now_ms += gap_ms
