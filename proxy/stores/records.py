@@ -19,7 +19,7 @@ from proxy.rules.management import Changes
 from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Name, Prefix
 from quotas.quota_entry import least, most
-from quotas.table import Quota, QuotaKey
+from quotas.table import Quota, QuotaKey, keys_of
 
 VERSION: Final = 1
 """Records of other versions are those of another Weir: they are left alone."""
@@ -95,7 +95,7 @@ def read_key(key: bytes | None) -> Slot:
     try:
         found = _KEY_DECODER.decode(key or b"")
         entity = _entity(found.entity)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RecordError(f"its key is none of Weir's: {error}") from None
     if found.mode not in (ENFORCE, SHADOW):
         raise RecordError(f"its mode is {found.mode[:60]!r}")
@@ -125,7 +125,7 @@ def read_value(value: bytes) -> dict[QuotaKey, float]:
         found = {_KEYS[key]: rate for key, rate in quotas.items()}
     except KeyError as error:
         raise RecordError(f"it has the quota {str(error)[:60]}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"its value is none of Weir's: {error}") from None
     if not found or not all(least(key) <= rate <= most(key) for key, rate in found.items()):
         raise RecordError("it has no rates, or one outside its bounds")
@@ -146,6 +146,9 @@ class Stored:
             self._quotas.pop(slot, None)
             return
         quotas = read_value(value)
+        misplaced = quotas.keys() - set(keys_of(slot.entity))
+        if misplaced:
+            raise RecordError(f"it has {min(key.value for key in misplaced)} for {slot.entity}"[:200])
         if slot not in self._quotas and len(self._quotas) >= ENTITIES_MAX:
             raise RecordError(f"there are {ENTITIES_MAX} entities already")
         self._quotas[slot] = quotas

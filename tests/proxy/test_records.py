@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.stores import records
 from proxy.stores.records import Record, RecordError, Slot, Stored, alteration, read_key, read_value, write
 from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Prefix
-from quotas.table import QuotaKey
+from quotas.table import QuotaKey, keys_of
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE = Entity(user="alice")
@@ -27,6 +27,17 @@ entities = st.one_of(
 )
 rates = st.floats(min_value=1, max_value=2**31 - 1)
 quotas = st.dictionaries(st.sampled_from(QuotaKey), rates, min_size=1)
+tables = st.builds(
+    lambda pairs: {(entity, key): rate for entity, keys in pairs for key, rate in keys.items()},
+    st.lists(
+        entities.flatmap(
+            lambda entity: st.tuples(
+                st.just(entity), st.dictionaries(st.sampled_from(keys_of(entity)), rates, min_size=1)
+            )
+        ),
+        max_size=6,
+    ),
+)
 
 
 def test_a_record_is_json_in_one_form() -> None:
@@ -78,6 +89,7 @@ def test_a_name_that_is_no_unicode_is_refused() -> None:
         b'{"entity":{"user":"a"}}',
         b'{"entity":{"user":5},"mode":"enforce"}',
         b"[" * 100_000,
+        b'{"entity":' + b'{"a":' * 100_000,
     ],
 )
 def test_a_key_that_is_not_weirs_is_refused(key: bytes | None) -> None:
@@ -96,6 +108,8 @@ def test_a_key_that_is_not_weirs_is_refused(key: bytes | None) -> None:
         (b'{"version":1,"quotas":{"producer_byte_rate":"5"}}', "none of Weir's"),
         (b'{"version":1,"quotas":{"producer_byte_rate":true}}', "none of Weir's"),
         (b'{"version":1,"quotas":{"producer_byte_rate":5},"more":1}', "none of Weir's"),
+        (b'{"more":' + b"[" * 100_000, "none of Weir's"),
+        (b'{"version":1,"quotas":' + b'{"a":' * 100_000, "none of Weir's"),
         (b'{"version":2,"limits":[]}', "version 2, this Weir knows 1"),
         (b'{"version":1,"quotas":{"byte_rate":5}}', "the quota 'byte_rate'"),
         (b'{"version":1,"quotas":{}}', "outside its bounds"),
@@ -145,6 +159,21 @@ def test_a_bad_record_leaves_what_was_there() -> None:
     assert stored.table() == QuotaTable({(ALICE, PRODUCE): 1.0})
 
 
+@pytest.mark.parametrize(
+    ("entity", "key"),
+    [
+        (ALICE, QuotaKey.CONNECTION_CREATION_RATE),
+        (Entity(ip="::1"), PRODUCE),
+        (Entity(topic="t"), QuotaKey.CONTROLLER_MUTATION_RATE),
+    ],
+)
+def test_a_quota_that_its_entity_cannot_have_is_refused(entity: Entity, key: QuotaKey) -> None:
+    stored = Stored()
+    with pytest.raises(RecordError, match=key.value):
+        stored.apply(*write(Slot(entity, shadow=False), {key: 5.0}))
+    assert stored.table() == QuotaTable()
+
+
 def test_entities_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "ENTITIES_MAX", 1)
     stored = Stored()
@@ -155,16 +184,21 @@ def test_entities_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stored.table() == QuotaTable({(ALICE, PRODUCE): 2.0})
 
 
+@settings(max_examples=30)
 @given(
-    st.dictionaries(st.tuples(entities, st.sampled_from(QuotaKey)), rates, max_size=6),
-    st.dictionaries(st.tuples(entities, st.sampled_from(QuotaKey)), st.one_of(st.none(), rates), max_size=6),
+    tables,
+    tables,
+    st.data(),
     st.booleans(),
 )
 def test_an_alteration_does_what_the_table_does(
     values: dict[tuple[Entity, QuotaKey], float],
-    changes: dict[tuple[Entity, QuotaKey], float | None],
+    others: dict[tuple[Entity, QuotaKey], float],
+    data: st.DataObject,
     shadow: bool,
 ) -> None:
+    wanted = st.fixed_dictionaries(dict.fromkeys([*values, *others], st.one_of(st.none(), rates)))
+    changes = data.draw(wanted)
     table = QuotaTable(values, values)
     stored = Stored()
     for mode in (False, True):
