@@ -48,7 +48,7 @@ def from_client(session: Session, data: bytearray, position: int, end: int) -> i
         if stop == position:
             break
         position = stop
-    if not session.raw and exchange.hidden:
+    if session.following and not (session.raw or session.blocked(session.now_ms)):
         _look_for_end(session, exchange, data, position, end)
     return position
 
@@ -120,9 +120,10 @@ def _look_for_end(session: Session, exchange: Exchange, data: bytearray, positio
     """
     while exchange.answers and end - position >= _LENGTH_AND_KEY.size:
         length, api_key = _LENGTH_AND_KEY.unpack_from(data, position)
-        if api_key != ApiKey.API_VERSIONS or length < REQUEST_LENGTH_MIN:
-            if api_key not in _SASL:
-                succeeded(session, exchange)
+        if length < REQUEST_LENGTH_MIN or api_key in _SASL:
+            return
+        if api_key != ApiKey.API_VERSIONS:
+            succeeded(session, exchange)
             return
         position += LENGTH_BYTES + length
 
