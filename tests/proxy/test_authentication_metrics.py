@@ -1,0 +1,66 @@
+"""Metrics of SASL exchanges, and the way of the operator's rules to the sessions."""
+
+from __future__ import annotations
+
+from prometheus_client.core import Metric
+
+from proxy.admin.authentication_metrics import families
+from proxy.config import load
+from proxy.counters import Counters
+from proxy.quota_book import QuotaBook
+from proxy.rules.identity import IdentityRules
+from proxy.server import Server
+from proxy.transport.reactor import Reactor
+from quotas import QuotaTable
+from tests.proxy.sasl import (
+    REFUSED,
+    UNSUPPORTED_MECHANISM,
+    authenticate,
+    authenticated,
+    handshake,
+    plain,
+    shaken,
+)
+from tests.proxy.wire import Wire, new_session
+
+
+def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
+    """Each sample by its name and the values of its labels."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in metrics
+        for sample in metric.samples
+    }
+
+
+def test_exchanges_are_counted_by_mechanism_and_result() -> None:
+    wire = Wire(new_session())
+    for mechanism, error_code in (("X" * 1000, UNSUPPORTED_MECHANISM), ("GSSAPI", 0), ("PLAIN", 0)):
+        wire.feed(0, client=handshake(mechanism))
+        wire.feed(0, broker=shaken(error_code))
+    for error_code in (REFUSED, 0):
+        wire.feed(0, client=authenticate(plain("alice")))
+        wire.feed(0, broker=authenticated(error_code=error_code))
+    counters = wire.session.counters
+    counters.names_hidden = 3
+    assert values(list(families(counters))) == {
+        ("weir_authentications_total", "PLAIN", "success"): 1,
+        ("weir_authentications_total", "PLAIN", "failure"): 1,
+        ("weir_authentications_total", "other", "failure"): 1,
+        ("weir_authentications_hidden_total",): 3,
+    }
+
+
+def test_without_sasl_nothing_is_counted() -> None:
+    assert values(list(families(Counters()))) == {("weir_authentications_hidden_total",): 0}
+
+
+def test_sessions_have_the_operators_rules() -> None:
+    reactor = Reactor(lambda: 0)
+    try:
+        config = load(None, {"upstream": "a:1", "gssapi_principal": "kerberos"})
+        server = Server(config, reactor, QuotaBook(QuotaTable()))
+        assert server.plans.identities.rules == IdentityRules(hidden="kerberos")
+        assert server.plans.for_broker({}).identities is server.plans.identities
+    finally:
+        reactor.close()
