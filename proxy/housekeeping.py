@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
@@ -12,7 +12,6 @@ from proxy.addresses import Address, AddressBook
 from proxy.cluster.access import Access
 from proxy.cluster.discovery import DiscoveryError, discover
 from proxy.config import Config, ConfigError
-from proxy.quota_book import QuotaBook
 
 log = structlog.get_logger("weir")
 
@@ -57,8 +56,9 @@ async def refresh_forever(config: Config, book: AddressBook) -> None:
             book.observe(node_id, address)
 
 
-async def expire_forever(quotas: QuotaBook, now_ms: Callable[[], int]) -> None:
-    """Forget budgets that were not used for long."""
+async def expire_forever(expiring: Iterable[Callable[[int], object]], now_ms: Callable[[], int]) -> None:
+    """Forget budgets that were not used for long; each call is told the time, in ms."""
     while True:
         await trio.sleep(EXPIRY_S)
-        quotas.expire(now_ms())
+        for expire in expiring:
+            expire(now_ms())

@@ -82,6 +82,10 @@ class Server:
         self._token = trio.lowlevel.current_trio_token()
         try:
             async with trio.open_nursery() as nursery:
+
+                def now_ms() -> int:
+                    return self._reactor.now_ms
+
                 tls_files = self.config.tls.files
                 for files in tls_files:
                     files.load()
@@ -90,8 +94,9 @@ class Server:
                 nursery.start_soon(self._listeners.accept_forever, self._establisher.establish)
                 nursery.start_soon(refresh_forever, self.config, self.book)
                 nursery.start_soon(look_forever, tls_files)
-                nursery.start_soon(expire_forever, self.quotas, lambda: self._reactor.now_ms)
-                nursery.start_soon(log_shadow_forever, self.quotas, lambda: self._reactor.now_ms)
+                expiring = (self.quotas.expire, self.gate.quotas.expire)
+                nursery.start_soon(expire_forever, expiring, now_ms)
+                nursery.start_soon(log_shadow_forever, self.quotas, self.gate.quotas, now_ms)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
             await self._drain()

@@ -6,17 +6,18 @@ that was since the last ones, and for how long it would have been waiting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import structlog
 import trio
 
 from proxy.quota_book import QuotaBook
-from quotas import Budget, ClientQuotas, MutationBudget, QuotaKey, Tags
+from quotas import Budget, MutationBudget, QuotaKey, Tags
 from quotas.budgets import UNLIMITED
+from quotas.connections import ConnectionBudget, ConnectionQuotas
 
 log = structlog.get_logger("weir.shadow")
 
@@ -26,7 +27,7 @@ LINES_MAX: Final = 20
 SLICE: Final = 1000
 """Budgets to look at in one go: less than a millisecond."""
 
-A = TypeVar("A", Budget, MutationBudget)
+Counted: TypeAlias = Budget | MutationBudget | ConnectionBudget
 Who: TypeAlias = tuple[QuotaKey, Tags]
 
 
@@ -41,7 +42,7 @@ class Held:
     rate: float = 0
     """At the broker where it is highest; of mutations, partitions are not a rate."""
 
-    def add(self, budget: Budget | MutationBudget, now_ms: int) -> None:
+    def add(self, budget: Counted, now_ms: int) -> None:
         """One more broker's budget."""
         self.throttled += budget.throttled
         self.throttle_ms += budget.throttle_ms_total
@@ -67,39 +68,47 @@ class Held:
 class ShadowLog:
     """Remembers what it has said."""
 
-    def __init__(self, book: QuotaBook) -> None:
+    def __init__(self, book: QuotaBook, connections: ConnectionQuotas) -> None:
         """Begin with nothing said."""
         self._book = book
+        self._connections = connections
         self._said: dict[Who, Held] = {}
 
     def look(self, now_ms: int) -> Iterator[None]:
         """Say what is new, in steps of a millisecond or so: each yield is a place to let others work."""
         found: dict[Who, Held] = {}
         for quotas in list(self._book.brokers.values()):
-            yield from _look(quotas.produce.shadow, found, now_ms)
-            yield from _look(quotas.fetch.shadow, found, now_ms)
-        yield from _look(self._book.mutations.shadow, found, now_ms)
+            for bytes_ in (quotas.produce, quotas.fetch):
+                yield from _look(bytes_.key, bytes_.shadow or (), found, now_ms)
+            for topics in quotas.topics or ():
+                yield from _look(topics.key, topics.budgets(shadow=True), found, now_ms)
+        mutations = self._book.mutations
+        yield from _look(mutations.key, mutations.shadow or (), found, now_ms)
+        for addresses in self._connections.shadows():
+            yield from _look(addresses.key, addresses, found, now_ms)
         new = {who: held.since(self._said.get(who)) for who, held in found.items()}
         self._said = found
         _say({who: held for who, held in new.items() if held.throttled})
 
 
-async def log_shadow_forever(book: QuotaBook, now_ms: Callable[[], int]) -> None:
+async def log_shadow_forever(
+    book: QuotaBook, connections: ConnectionQuotas, now_ms: Callable[[], int]
+) -> None:
     """Say now and then who would have been throttled."""
-    shadow_log = ShadowLog(book)
+    shadow_log = ShadowLog(book, connections)
     while True:
         await trio.sleep(PERIOD_S)
         for _step in shadow_log.look(now_ms()):
             await trio.lowlevel.checkpoint()
 
 
-def _look(kind: ClientQuotas[A] | None, found: dict[Who, Held], now_ms: int) -> Iterator[None]:
+def _look(key: QuotaKey, budgets: Iterable[Counted], found: dict[Who, Held], now_ms: int) -> Iterator[None]:
     """Add what the budgets of one quota have counted."""
-    budgets = iter([] if kind is None else list(kind))  # it may change between two steps
-    while kind is not None and (part := list(islice(budgets, SLICE))):
+    remaining = iter(list(budgets))  # they may change between two steps
+    while part := list(islice(remaining, SLICE)):
         for budget in part:
             if budget.throttled:
-                found.setdefault((kind.key, budget.tags), Held()).add(budget, now_ms)
+                found.setdefault((key, budget.tags), Held()).add(budget, now_ms)
         yield
 
 

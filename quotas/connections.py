@@ -25,10 +25,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from quotas.budgets import ClientQuotas
-from quotas.entities import Entity, Tags
+from quotas.entities import Tags
 from quotas.rate import Rate
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.table import Quota, QuotaKey, QuotaTable
+from quotas.table import QuotaKey, QuotaTable
 from quotas.throttle import throttle_ms
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
@@ -112,11 +112,11 @@ class ConnectionQuotas:
         self._total = self._made(NOBODY, total_rate, 0) if total_rate else None
         self._listeners: dict[int | None, ConnectionBudget] = {}
         self._ips: dict[int | None, ClientQuotas[ConnectionBudget]] = {}
-        self._table = _by_ip(table or QuotaTable())
+        self._table = table or QuotaTable()
 
     def update(self, table: QuotaTable) -> None:
         """Use the IP rates of `table` from now on."""
-        self._table = _by_ip(table)
+        self._table = table
         for quotas in self._ips.values():
             quotas.update(self._table)
 
@@ -130,7 +130,10 @@ class ConnectionQuotas:
         """An address wants a connection: 0 if it may, else for how many ms its socket is to be kept unread,
         and then closed. It does not count then.
         """
-        budget = self._of_listener(listener).budget("", ip, now_ms)
+        quotas = self._of_listener(listener)
+        if quotas.shadow is not None:
+            _charge(quotas.shadow.of_address(ip, now_ms), now_ms)
+        budget = quotas.of_address(ip, now_ms)
         wait_ms = budget.charge(now_ms) if budget is not None else 0
         if budget is None or not wait_ms:
             return 0
@@ -140,8 +143,12 @@ class ConnectionQuotas:
         return wait_ms
 
     def ips(self, listener: int | None) -> ClientQuotas[ConnectionBudget]:
-        """The budgets of the addresses at a listener, each address the client-id of its `tags`."""
+        """The budgets of the addresses at a listener, each with the address in its `tags`."""
         return self._of_listener(listener)
+
+    def shadows(self) -> Iterator[ClientQuotas[ConnectionBudget]]:
+        """The budgets of shadow entries, which turn nobody away: `throttled` is who would have been."""
+        return (quotas.shadow for quotas in self._ips.values() if quotas.shadow is not None)
 
     def listeners(self) -> Iterator[tuple[int | None, ConnectionBudget]]:
         """The budgets of listeners that have a limit and were used."""
@@ -173,6 +180,7 @@ class ConnectionQuotas:
         quotas = self._ips.get(listener)
         if quotas is None:
             quotas = self._ips[listener] = ClientQuotas(KEY, self._made)
+            quotas.shadow = ClientQuotas(KEY, self._made, is_shadow=True)
             quotas.update(self._table)
         return quotas
 
@@ -208,12 +216,7 @@ class ConnectionCounts:
         return self._open[ip]
 
 
-def _by_ip(table: QuotaTable) -> QuotaTable:
-    """The table's IP rates, with each address in the place of a client-id: what `ClientQuotas` looks up."""
-    return QuotaTable(dict(_ip_rates(table.values)))
-
-
-def _ip_rates(values: Mapping[Quota, float]) -> Iterator[tuple[Quota, float]]:
-    for (entity, key), value in values.items():
-        if entity.ip is not None and key is KEY:
-            yield (Entity(client_id=entity.ip), key), value
+def _charge(budget: ConnectionBudget | None, now_ms: int) -> None:
+    """Count a connection that is let in, whatever the budget says; above the limit as if it were not."""
+    if budget is not None and budget.charge(now_ms):
+        budget.take_back(now_ms)

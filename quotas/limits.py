@@ -86,8 +86,10 @@ class Limits:
     ) -> None:
         user, client_id = entity.user, entity.client_id
         if user is None and client_id is None:
-            alone = (_IP, entity.ip) if entity.topic is None else (_TOPIC, entity.topic)
-            self._alone[alone] = value, is_shadow
+            if entity.topic is not None:
+                self._alone[_TOPIC, entity.topic] = value, is_shadow
+            elif entity.ip is not None:
+                self._alone[_IP, entity.ip] = value, is_shadow
             return
         name = _plain(client_id)
         prefix_chars = len(name) if isinstance(client_id, Prefix) else 0
@@ -171,18 +173,14 @@ class Limits:
             return None if limit is None or limit.is_shadow != self._is_shadow else limit.value
         user, client_id, prefix, _topic, _ip = tags
         prefix_chars = len(prefix)
-        has_client_id = bool(client_id or prefix)
+        has_user, has_client_id = user != "", client_id != "" or prefix_chars > 0
         for rung in self._rungs:
-            if (
-                rung.per_user == bool(user)
-                and rung.per_client_id == has_client_id
-                and rung.prefix_chars == prefix_chars
-            ):
-                name = client_id if rung.names_client_id else prefix
-                key = (user if rung.names_user else "", name)
-                value = rung.values.get(key)
+            per_user, per_client_id, names_user, names_client_id, its_chars, values, shadows = rung
+            if per_user == has_user and per_client_id == has_client_id and its_chars == prefix_chars:
+                key = (user if names_user else "", client_id if names_client_id else prefix)
+                value = values.get(key)
                 if value is not None:
-                    return value if (key in rung.shadows) == self._is_shadow else None
+                    return value if (key in shadows) == self._is_shadow else None
         return None
 
     def same_as(self, other: Limits) -> bool:

@@ -13,7 +13,14 @@ from importlib.metadata import version
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
-from proxy.admin import authentication_metrics, connection_metrics, family, quota_metrics, store_metrics
+from proxy.admin import (
+    authentication_metrics,
+    connection_metrics,
+    family,
+    quota_metrics,
+    store_metrics,
+    topic_metrics,
+)
 from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
@@ -38,6 +45,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from store_metrics.families(sources.book, sources.store)
     for shadow in (False, True):
         yield from quota_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
+        yield from topic_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
     yield from connection_metrics.families(sources.server.gate.quotas)
     yield from authentication_metrics.families(sources.server.counters)
 

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from proxy.quota_book import QuotaBook
 from proxy.shadow_log import LINES_MAX, PERIOD_S, ShadowLog, log_shadow_forever
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from quotas.connections import ConnectionQuotas
 
 if TYPE_CHECKING:
     from trio import Nursery
@@ -43,7 +44,7 @@ def said(shadow_log: ShadowLog, now_ms: int = 0) -> list[dict[str, object]]:
 def test_it_is_said_once_what_is_new() -> None:
     """12,000 bytes at 1000 bytes/s, of which 10,000 pass at once; 3000 more after half a second."""
     book = book_of()
-    shadow_log = ShadowLog(book)
+    shadow_log = ShadowLog(book, ConnectionQuotas())
     assert said(shadow_log) == []
     shadow(book).charge(12_000, 0)
     line = {
@@ -62,14 +63,14 @@ def test_it_is_said_once_what_is_new() -> None:
 def test_within_the_quota_nothing_is_said() -> None:
     book = book_of()
     shadow(book).charge(10_000, 0)
-    assert said(ShadowLog(book)) == []
+    assert said(ShadowLog(book, ConnectionQuotas())) == []
 
 
 def test_an_entry_that_has_gone_meanwhile_has_no_limit() -> None:
     book = book_of()
     shadow(book).charge(12_000, 0)
     book.update(QuotaTable())
-    (line,) = said(ShadowLog(book))
+    (line,) = said(ShadowLog(book, ConnectionQuotas()))
     assert line["limit"] is None
 
 
@@ -77,7 +78,7 @@ def test_the_brokers_are_summed() -> None:
     book = book_of()
     shadow(book, node_id=1).charge(12_000, 0)
     shadow(book, node_id=2).charge(11_000, 0)
-    (line,) = said(ShadowLog(book))
+    (line,) = said(ShadowLog(book, ConnectionQuotas()))
     assert (line["count"], line["seconds"], line["rate"]) == (2, 3.0, 1200)
 
 
@@ -85,7 +86,7 @@ def test_the_longest_are_named_and_the_others_counted() -> None:
     book = book_of()
     for number in range(LINES_MAX + 3):
         shadow(book, f"app-{number:02}").charge(11_000 + 1000 * number, 0)
-    *named, others = said(ShadowLog(book))
+    *named, others = said(ShadowLog(book, ConnectionQuotas()))
     assert [line["client_id"] for line in named] == [f"app-{n:02}" for n in range(LINES_MAX + 2, 2, -1)]
     assert others == {
         "event": "would have throttled others",
@@ -105,7 +106,7 @@ def test_mutations_tell_what_would_have_been_refused() -> None:
     for _topic in range(4):
         charge.admit(12, 0)
     charge.finish(0)
-    assert said(ShadowLog(book)) == [
+    assert said(ShadowLog(book, ConnectionQuotas())) == [
         {
             "event": "would have throttled",
             "log_level": "info",
@@ -122,7 +123,7 @@ def test_mutations_tell_what_would_have_been_refused() -> None:
 
 def test_a_budget_that_began_anew_is_said_as_new() -> None:
     book = book_of()
-    shadow_log = ShadowLog(book)
+    shadow_log = ShadowLog(book, ConnectionQuotas())
     for _time in range(3):
         shadow(book).charge(12_000, 0)
     said(shadow_log)
@@ -136,7 +137,7 @@ def test_a_budget_that_began_anew_is_said_as_new() -> None:
 async def test_it_is_said_every_ten_seconds(nursery: Nursery, autojump_clock: MockClock) -> None:
 
     book = book_of()
-    nursery.start_soon(log_shadow_forever, book, lambda: 0)
+    nursery.start_soon(log_shadow_forever, book, ConnectionQuotas(), lambda: 0)
     with capture_logs() as lines:
         shadow(book).charge(12_000, 0)
         await trio.sleep(PERIOD_S - 1)
@@ -146,3 +147,24 @@ async def test_it_is_said_every_ten_seconds(nursery: Nursery, autojump_clock: Mo
         await trio.sleep(10 * PERIOD_S)
         assert len(lines) == 1
     nursery.cancel_scope.cancel()
+
+
+def test_topics_and_addresses_are_named_as_such() -> None:
+    book = QuotaBook(QuotaTable())
+    rates = {
+        (Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 10.0,
+        (Entity(ip="10.0.0.1"), QuotaKey.CONNECTION_CREATION_RATE): 1.0,
+    }
+    table = QuotaTable(None, rates)
+    book.update(table)
+    connections = ConnectionQuotas(table)
+    topics = book.of(1).topics
+    assert topics is not None
+    topics.produce.charge({b"orders": 5000}, 0)
+    for _ in range(15):
+        connections.admit(1, "10.0.0.1", 0)
+    lines = said(ShadowLog(book, connections))
+    assert [(line["quota"], line.get("topic"), line.get("ip"), line["count"]) for line in lines] == [
+        ("producer_byte_rate", "orders", None, 1),
+        ("connection_creation_rate", None, "10.0.0.1", 5),
+    ]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
 from quotas.connections import ConnectionCounts, ConnectionQuotas
 
 RATE = QuotaKey.CONNECTION_CREATION_RATE
@@ -32,7 +32,9 @@ def test_five_per_second_are_fifty_at_once_and_the_next_waits_200_ms() -> None:
 def test_who_is_not_admitted_does_not_count() -> None:
     quotas = ConnectionQuotas(table(default=5))
     assert admitted(quotas, "10.0.0.1", 1000, 0) == 50
-    assert quotas.ips(1).budget("", "10.0.0.1", 0).charged == 50  # type: ignore[union-attr]  # it was made
+    (budget,) = quotas.ips(1)
+    assert budget.tags == Tags("", "", ip="10.0.0.1")
+    assert budget.charged == 50
 
 
 def test_an_address_that_is_not_admitted_leaves_the_listener_to_others() -> None:
@@ -81,6 +83,34 @@ def test_a_changed_rate_counts_what_was_used() -> None:
     assert quotas.admit(1, "10.0.0.1", 0) == 1000  # 41 / 2 - 10 s, but a window at most
     quotas.update(QuotaTable())
     assert admitted(quotas, "10.0.0.1", 1000, 0) == 1000
+
+
+def test_shadow_rates_turn_nobody_away_and_count_who_would_have_been() -> None:
+    rates = table(default=5)
+    quotas = ConnectionQuotas(QuotaTable(None, rates.values))
+    assert admitted(quotas, "10.0.0.1", 80, 0) == 80
+    assert not list(quotas.ips(1))
+    ((budget,),) = quotas.shadows()
+    assert (budget.charged, budget.throttled) == (50, 30)
+
+
+def test_a_shadow_rate_lies_over_the_enforced_one_and_does_not_loosen_it() -> None:
+    enforced, shadow = table(default=5), table(_10_0_0_1=100)
+    quotas = ConnectionQuotas(QuotaTable(enforced.values, shadow.values))
+    assert admitted(quotas, "10.0.0.1", 80, 0) == 50
+    assert admitted(quotas, "10.0.0.2", 80, 0) == 50
+    ((budget,),) = quotas.shadows()
+    assert budget.tags.ip == "10.0.0.1"
+    assert budget.throttled == 0
+
+
+def test_there_is_no_more_than_a_bound_of_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quotas.budgets.BUDGETS_MAX", 3)
+    quotas = ConnectionQuotas(table(default=1))
+    for number in range(100):
+        quotas.admit(1, f"10.0.0.{number}", 0)
+    assert quotas.addresses == 4  # and that of all the others
+    assert quotas.admit(1, "10.9.9.9", 0) > 0
 
 
 def test_client_quotas_are_no_connection_quotas() -> None:

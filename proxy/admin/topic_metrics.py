@@ -1,0 +1,54 @@
+"""Metrics of per-topic rates: of enforced ones, and as `weir_shadow_topic_*` of those in shadow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import nlargest
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from proxy.admin import family
+from proxy.admin.entities import ENTITIES_MAX, broker_label
+from proxy.quota_book import QuotaBook
+from quotas import Budget
+
+LABELS: Final = ("broker", "quota", "topic")
+
+
+def families(book: QuotaBook, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
+    """Yield the metrics of the topics that were charged most."""
+    rows = nlargest(ENTITIES_MAX, _budgets(book, shadow=shadow), key=lambda row: row[1].charged)
+    prefix, says = ("weir_shadow_topic_", "Shadow rates, as if enforced: ") if shadow else ("weir_topic_", "")
+
+    def values(of: Callable[[Budget], float]) -> list[family.Row]:
+        return [(labels, of(budget)) for labels, budget in rows]
+
+    yield family.counters(
+        prefix + "bytes", says + "Bytes of records charged.", LABELS, values(lambda b: b.charged)
+    )
+    yield family.gauges(
+        prefix + "rate_bytes_per_second",
+        says + "What is compared with the limit.",
+        LABELS,
+        values(lambda b: b.rate(now_ms)),
+    )
+    yield family.gauges(
+        prefix + "limit_bytes_per_second", says + "The rate it may have.", LABELS, values(lambda b: b.limit)
+    )
+    yield family.counters(
+        prefix + "throttles", says + "Charges that made somebody wait.", LABELS, values(lambda b: b.throttled)
+    )
+    yield family.counters(
+        prefix + "throttle_seconds",
+        says + "Their throttle times.",
+        LABELS,
+        values(lambda b: b.throttle_ms_total / 1000),
+    )
+
+
+def _budgets(book: QuotaBook, *, shadow: bool) -> Iterator[tuple[tuple[str, str, str], Budget]]:
+    for node_id, quotas in book.brokers.items():
+        for rates in quotas.topics or ():
+            for budget in rates.budgets(shadow=shadow):
+                yield (broker_label(node_id), rates.key.value, budget.tags.topic), budget
