@@ -153,7 +153,7 @@ BAD = {
 
 @pytest.mark.parametrize("said", BAD.values(), ids=BAD)
 def test_bad_http_ends_its_own_connection_at_most(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "CONNECTION_S", 1.0)
+    monkeypatch.setattr(endpoint, "CONNECTION_S", 2.5)
 
     async def client(port: int) -> None:
         bad = await trio.open_tcp_stream(HOST, port)
