@@ -120,11 +120,11 @@ class Part(Enum):
     @classmethod
     def of(cls, name: Name | Prefix | None) -> Part:
         """The part that `name` is in its entity."""
+        if isinstance(name, str):
+            return cls.NAMED
         if name is None:
             return cls.ABSENT
-        if isinstance(name, Prefix):
-            return cls.PREFIX
-        return cls.DEFAULT if name is DEFAULT else cls.NAMED
+        return cls.DEFAULT if name is DEFAULT else cls.PREFIX
 
 
 class Level(NamedTuple):
@@ -132,11 +132,6 @@ class Level(NamedTuple):
 
     user: Part
     client_id: Part
-
-    @classmethod
-    def of(cls, entity: Entity) -> Level:
-        """The level of an entity of clients."""
-        return cls(Part.of(entity.user), Part.of(entity.client_id))
 
 
 LEVELS: Final = (
