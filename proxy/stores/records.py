@@ -137,28 +137,30 @@ class Stored:
 
     def __init__(self) -> None:
         """Begin with no record."""
-        self._quotas: dict[Slot, dict[QuotaKey, float]] = {}
+        self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
+        self._values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
+        """What is enforced, and what is only counted; kept as a table wants it, for there may be many."""
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Take one more record. Raises RecordError, and leaves everything as it was."""
         slot = read_key(key)
-        if value is None:
-            self._quotas.pop(slot, None)
-            return
-        quotas = read_value(value)
+        quotas = {} if value is None else read_value(value)
         misplaced = quotas.keys() - set(keys_of(slot.entity))
         if misplaced:
             raise RecordError(f"it has {min(key.value for key in misplaced)} for {slot.entity}"[:200])
-        if slot not in self._quotas and len(self._quotas) >= ENTITIES_MAX:
+        if quotas and slot not in self._keys and len(self._keys) >= ENTITIES_MAX:
             raise RecordError(f"there are {ENTITIES_MAX} entities already")
-        self._quotas[slot] = quotas
+        values = self._values[slot.shadow]
+        for quota_key in self._keys.pop(slot, ()):
+            del values[slot.entity, quota_key]
+        if quotas:
+            self._keys[slot] = tuple(quotas)
+        for quota_key, rate in quotas.items():
+            values[slot.entity, quota_key] = rate
 
     def table(self) -> QuotaTable:
         """All of it."""
-        values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
-        for slot, quotas in self._quotas.items():
-            values[slot.shadow].update({(slot.entity, key): rate for key, rate in quotas.items()})
-        return QuotaTable(*values)
+        return QuotaTable(*self._values)
 
 
 def alteration(table: QuotaTable, changes: Changes, *, shadow: bool = False) -> list[Record]:
