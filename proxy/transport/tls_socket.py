@@ -19,7 +19,7 @@ RECORD_BYTES: Final = 16 * 1024
 class TlsSocket:
     """A non-blocking TLS connection whose handshake is done. Its errors are OSErrors, as a socket's are."""
 
-    __slots__ = ("_ended", "_explain", "_peeked", "_sock", "wants_write")
+    __slots__ = ("_ended", "_explain", "_heard", "_peeked", "_sock", "wants_write")
 
     def __init__(self, sock: ssl.SSLSocket, explain: Callable[[ssl.SSLError], str]) -> None:
         """Take over what was made with suppress_ragged_eofs=False (else a reset would look like an end);
@@ -29,6 +29,8 @@ class TlsSocket:
         self._explain = explain
         self._peeked = b""
         self._ended = False
+        self._heard = False
+        """A TLS 1.3 server refuses a client's certificate when the client takes the handshake for done."""
         self.wants_write = False
         """Nothing can be read before something is sent (an answer to the peer's change of keys)."""
 
@@ -65,11 +67,14 @@ class TlsSocket:
             self.wants_write = True
         except ssl.SSLEOFError as error:
             if error.reason is None:  # OpenSSL 3 gives one for a mere end, which a plain socket has as well
-                raise ConnectionResetError("reset by peer") from None
+                said = "reset by peer" if self._heard else self._explain(error)
+                raise ConnectionResetError(said) from None
             self._ended = True
         except ssl.SSLError as error:
             raise ConnectionError(self._explain(error)) from None
-        if not count and not self._ended:
+        if count:
+            self._heard = True
+        elif not self._ended:
             raise BlockingIOError
         return count
 

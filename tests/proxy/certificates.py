@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,9 +20,13 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 
 
-@cache
 def authority(name: str = "tests") -> trustme.CA:
     """An authority; the same one for the same name."""
+    return _authority(name)
+
+
+@cache
+def _authority(name: str) -> trustme.CA:
     return trustme.CA(organization_name=name, key_type=trustme.KeyType.ECDSA)
 
 
@@ -51,3 +61,46 @@ def write_ca(directory: Path, ca: str = "tests") -> Path:
     path = directory / f"{ca}.pem"
     authority(ca).cert_pem.write_to_path(str(path))
     return path
+
+
+@cache
+def context_of(ca: str, name: str, unit: str | None = None) -> ssl.SSLContext:
+    """Of a client that shows a certificate with this common name, and trusts the server's authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    authority().configure_trust(context)
+    key = ec.generate_private_key(ec.SECP256R1())
+    parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    parts += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit)] if unit else []
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(pem_of(x509.Name(parts), ca, key) + key_pem(key))
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+def pem_of(subject: x509.Name, ca: str, key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A certificate for any subject, signed by an authority."""
+    signer = authority(ca)
+    issuer = x509.load_pem_x509_certificate(signer.cert_pem.bytes())
+    signing = serialization.load_pem_private_key(signer.private_key_pem.bytes(), None)
+    assert isinstance(signing, ec.EllipticCurvePrivateKey)
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(signing, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key, not encrypted."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import struct
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from protocol.values import Message
 
 HOST: Final = "127.0.0.1"
+FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
+"""Kafka's socket.request.max.bytes: of more it closes the connection, as if TLS had been meant."""
 
 
 @asynccontextmanager
@@ -56,6 +58,8 @@ class Connection:
             if not more:
                 return None
             self._received += more
+            if len(self._received) >= 4 and self._length() > FRAME_BYTES_MAX:
+                return None
         frame = bytes(self._received[: self._length()])
         del self._received[: len(frame)]
         return frame
@@ -101,8 +105,14 @@ class FakeCluster:
 
             async def session(plain: trio.SocketStream) -> None:
                 tls = self.tls
-                stream = plain if tls is None else trio.SSLStream(plain, tls, server_side=True)
-                await self._session(node_id, stream)
+                if tls is None:
+                    await self._session(node_id, plain)
+                    return
+                stream = trio.SSLStream(plain, tls, server_side=True, https_compatible=True)
+                async with _closing(stream):
+                    with suppress(trio.BrokenResourceError):
+                        await stream.do_handshake()
+                        await self._session(node_id, stream)
 
             await trio.serve_listeners(session, [listener])
 

@@ -24,7 +24,7 @@ from tests.proxy.frames import body_of, request, response
 
 METADATA = request(MetadataRequest(topics=None), 9)
 PING, PONG = request(HeartbeatRequest(), 4), response(HeartbeatResponse(), 4)
-LONG_S = 20
+LONG_S = 5
 """No step of a test may take so long."""
 
 

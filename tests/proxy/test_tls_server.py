@@ -1,0 +1,466 @@
+"""The server with TLS on either side: who gets in and as whom, which broker is meant, who is refused."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from contextlib import contextmanager, suppress
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from protocol.messages import MetadataResponse
+from proxy.addresses import Address
+from proxy.config import ConfigError
+from proxy.reasons import CloseReason
+from proxy.session.session import ANONYMOUS
+from proxy.tls import files, handshakes
+from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
+from tests.proxy.fake_broker import FakeCluster
+from tests.proxy.frames import body_of
+from tests.proxy.stage import METADATA, PING, PONG, Play, Stage, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DOMAIN = "kafka.test"
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> dict[str, Any]:
+    """Options of a TLS listener."""
+    cert, key = write_pair(tmp_path, HOST, f"*.{DOMAIN}")
+    return {"tls_cert": str(cert), "tls_key": str(key)}
+
+
+@pytest.fixture
+def mutual(listener: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """Options of one that wants certificates."""
+    return listener | {"tls_client_auth": "required", "tls_client_ca": str(write_ca(tmp_path, "clients"))}
+
+
+def users(stage: Stage) -> list[str]:
+    return [relay.session.user for relay in stage.server._relays]
+
+
+# Getting in
+
+
+def test_clients_are_served_over_tls_at_every_listener(play: Play, listener: dict[str, Any]) -> None:
+    async def script(stage: Stage) -> None:
+        bootstrap = await stage.connect_tls(client_context())
+        answer = await bootstrap.ask(METADATA)
+        assert answer is not None
+        told = {b.node_id: Address(b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
+        assert told == {0: stage.port(0), 1: stage.port(1)}
+        client = await stage.connect_tls(client_context(), node_id=1)
+        assert await client.ask(PING) == PONG
+        assert stage.cluster.asked[-1] == (1, PING)
+        assert users(stage) == [ANONYMOUS, ANONYMOUS]
+        await client.stream.aclose()
+        await stage.closed(CloseReason.CLIENT_CLOSED)
+
+    play(script, brokers=(0, 1), **listener)
+
+
+def test_the_oldest_version_is_tls_1_2(play: Play, listener: dict[str, Any]) -> None:
+    old = context_of("clients", "old")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    new = context_of("clients", "new")
+    new.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    async def script(stage: Stage) -> None:
+        client = await stage.connect_tls(new)
+        assert await client.ask(PING) == PONG
+        with capture_logs() as logged:
+            with pytest.raises(trio.BrokenResourceError):
+                await stage.connect_tls(old)
+            await stage.closed(CloseReason.CLIENT_HANDSHAKE_FAILED)
+        assert "TLS 1.2 is the oldest" in said(logged)
+
+    play(script, **listener)
+
+
+# As whom
+
+
+@pytest.mark.parametrize(
+    ("rules", "user"),
+    [("DEFAULT", "OU=Sales\\, east,CN=alice"), ("RULE:^.*CN=(.*)$/$1/U", "ALICE")],
+)
+def test_a_certificate_says_who_a_client_is(
+    play: Play, mutual: dict[str, Any], rules: str, user: str
+) -> None:
+    async def script(stage: Stage) -> None:
+        client = await stage.connect_tls(context_of("clients", "alice", unit="Sales, east"))
+        assert await client.ask(PING) == PONG
+        assert users(stage) == [user]
+
+    play(script, **mutual, ssl_principal_mapping_rules=rules)
+
+
+def test_without_a_certificate_a_client_is_anonymous_if_none_is_required(
+    play: Play, mutual: dict[str, Any]
+) -> None:
+    async def script(stage: Stage) -> None:
+        client = await stage.connect_tls(client_context())
+        assert await client.ask(PING) == PONG
+        assert users(stage) == [ANONYMOUS]
+
+    play(script, **mutual | {"tls_client_auth": "requested"})
+
+
+# Who is refused
+
+
+def said(logged: list[Any]) -> str:
+    """What the one line about it says."""
+    (line,) = [line for line in logged if line["event"] == "connection refused"]
+    return str(line["detail"])
+
+
+@pytest.mark.parametrize(
+    ("who", "reason", "detail"),
+    [
+        (None, CloseReason.CLIENT_CERTIFICATE_MISSING, "no certificate"),
+        ("strangers", CloseReason.CLIENT_CERTIFICATE_INVALID, "not trusted"),
+        ("clients", CloseReason.PRINCIPAL_UNMAPPED, "no rule of ssl_principal_mapping_rules"),
+    ],
+)
+def test_a_certificate_that_will_not_do_is_counted_and_said_once(
+    play: Play, mutual: dict[str, Any], who: str | None, reason: CloseReason, detail: str
+) -> None:
+    context = client_context() if who is None else context_of(who, "alice")
+
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            with suppress(trio.BrokenResourceError):  # TLS 1.3 tells a client after the handshake
+                client = await stage.connect_tls(context)
+                assert await client.ask(PING) is None
+            await stage.closed(reason)
+        assert detail in said(logged)
+        assert stage.cluster.asked == []
+        await until(lambda: stage.server.counters.sessions_open == 0)
+
+    play(script, **mutual, ssl_principal_mapping_rules="RULE:^CN=bob$/bob/")
+
+
+def test_a_client_that_does_not_trust_weir_is_counted(play: Play, listener: dict[str, Any]) -> None:
+    def connect(port: int) -> None:
+        with socket.create_connection((HOST, port)) as plain, pytest.raises(ssl.SSLCertVerificationError):
+            ssl.create_default_context().wrap_socket(plain, server_hostname=HOST)
+
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            await trio.to_thread.run_sync(connect, stage.first_port)
+            await stage.closed(CloseReason.CLIENT_HANDSHAKE_FAILED)
+        assert "does not accept the certificate of tls_cert" in said(logged)
+
+    play(script, **listener)
+
+
+def test_a_plain_client_is_told_apart(play: Play, listener: dict[str, Any]) -> None:
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            client = await stage.connect()
+            assert await client.ask(PING) is None
+            await stage.closed(CloseReason.PLAIN_ON_TLS_PORT)
+        assert "security.protocol=SSL" in said(logged)
+
+    play(script, **listener)
+
+
+def test_a_client_that_begins_a_handshake_and_no_more_is_refused_in_time(
+    play: Play, listener: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "TIMEOUT_S", 0.05)
+
+    async def script(stage: Stage) -> None:
+        for beginning in (b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"):
+            client = await stage.connect()
+            await client.stream.send_all(beginning)
+        await stage.closed(CloseReason.CLIENT_HANDSHAKE_TIMEOUT, 3)
+
+    play(script, **listener)
+
+
+def test_garbage_in_a_handshake_is_counted(play: Play, listener: dict[str, Any]) -> None:
+    async def script(stage: Stage) -> None:
+        client = await stage.connect()
+        await client.stream.send_all(b"\x16\x03\x01\x00\x05hello" + bytes(100))
+        await stage.closed(CloseReason.CLIENT_HANDSHAKE_FAILED)
+
+    play(script, **listener)
+
+
+def test_a_probe_that_only_connects_is_no_warning(play: Play, listener: dict[str, Any]) -> None:
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            socket.create_connection((HOST, stage.first_port)).close()
+            await stage.closed(CloseReason.CLIENT_CLOSED)
+        assert {line["log_level"] for line in logged} <= {"debug"}
+
+    play(script, **listener)
+
+
+def test_a_hundred_clients_shake_hands_at_once_while_others_are_served(
+    play: Play, listener: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "PLACES", 3)
+
+    async def script(stage: Stage) -> None:
+        first = await stage.connect_tls(client_context())
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(stage.connect_tls, client_context())
+            assert await first.ask(PING) == PONG
+        for client in stage.clients:
+            assert await client.ask(PING) == PONG
+
+    play(script, **listener)
+
+
+def test_stopping_closes_clients_in_the_middle_of_their_handshakes(
+    play: Play, listener: dict[str, Any]
+) -> None:
+    async def script(stage: Stage) -> None:
+        for beginning in (b"\x16", b"\x16\x03\x01\x02\x00\x01", b""):
+            client = await stage.connect()
+            await client.stream.send_all(beginning)
+        await until(lambda: stage.server.counters.sessions_open == 3)
+        stage.server.stop()
+        await stage.closed(CloseReason.STOPPED, 3)
+
+    play(script, **listener)
+
+
+# Certificates that change
+
+
+def swap(link: Path, target: Path) -> None:
+    """Let a link point elsewhere, in one step, as Kubernetes does."""
+    new = link.with_name("new")
+    new.symlink_to(target)
+    os.replace(new, link)  # noqa: PTH105  # of the link, not of what it points to
+
+
+async def fingerprint(stage: Stage) -> bytes:
+    """Of the certificate that a new client is shown."""
+    client = await stage.connect_tls(client_context())
+    assert isinstance(client.stream, trio.SSLStream)
+    found: bytes = client.stream.getpeercert(binary_form=True)
+    return found
+
+
+def test_a_changed_certificate_is_shown_to_new_clients_and_a_bad_one_is_not(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOOK_S", 0.01)
+    for name in ("first", "second", "bad"):
+        (tmp_path / name).mkdir()
+        write_pair(tmp_path / name, HOST)
+    (tmp_path / "bad" / "tls.key").write_bytes((tmp_path / "first" / "tls.key").read_bytes())
+    (tmp_path / "data").symlink_to("first")
+    mounted = {"tls_cert": str(tmp_path / "data" / "tls.crt"), "tls_key": str(tmp_path / "data" / "tls.key")}
+
+    async def script(stage: Stage) -> None:
+        (of_files,) = stage.server.config.tls.files
+        old = await stage.connect_tls(client_context())
+        before = await fingerprint(stage)
+        with capture_logs() as logged:
+            swap(tmp_path / "data", tmp_path / "bad")
+            await until(lambda: of_files.refused == 1)
+            assert await fingerprint(stage) == before
+            assert not of_files.last_was_good
+            swap(tmp_path / "data", tmp_path / "second")
+            await until(lambda: of_files.last_was_good)
+        assert await fingerprint(stage) != before
+        assert await old.ask(PING) == PONG
+        refused, taken = [line for line in logged if line["event"].startswith("changed TLS files")]
+        assert "the key is not that of the certificate" in refused["error"]
+        assert taken["log_level"] == "info"
+
+    play(script, **mounted)
+
+
+def test_files_that_cannot_be_used_stop_the_start(play: Play, tmp_path: Path) -> None:
+    cert, _ = write_pair(tmp_path, HOST)
+    with pytest.raises(ConfigError, match=r"tls_cert .*tls.crt with .*gone.key cannot be used: no such file"):
+        play(None, tls_cert=str(cert), tls_key=str(tmp_path / "gone.key"))
+
+
+# One port for all brokers
+
+
+def test_server_names_say_which_broker_is_meant(play: Play, listener: dict[str, Any]) -> None:
+    async def script(stage: Stage) -> None:
+        for name in (f"bootstrap.{DOMAIN}", HOST, f"weir.{DOMAIN}"):
+            client = await stage.connect_tls(client_context(), name)
+            answer = await client.ask(METADATA)
+            assert answer is not None
+            told = {b.node_id: (b.host, b.port) for b in body_of(answer, MetadataResponse, 9).brokers}
+            assert told == {n: (f"broker-{n}.{DOMAIN}", stage.first_port) for n in (0, 1, 5)}
+        for node_id in (5, 0, 1):
+            client = await stage.connect_tls(client_context(), f"Broker-{node_id}.{DOMAIN}")
+            assert await client.ask(PING) == PONG
+            assert stage.cluster.asked[-1] == (node_id, PING)
+
+    play(script, brokers=(0, 1, 5), **listener, sni_domain=f"{DOMAIN}.", broker_ports="")
+
+
+def test_a_broker_that_nobody_knows_is_refused(play: Play, listener: dict[str, Any]) -> None:
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            client = await stage.connect_tls(client_context(), f"broker-7.{DOMAIN}")
+            assert await client.ask(PING) is None
+            await stage.closed(CloseReason.SERVER_NAME_UNKNOWN)
+        assert said(logged) == "no broker 7 is known"
+
+    play(script, **listener, sni_domain=DOMAIN, broker_ports="")
+
+
+def test_a_broker_that_comes_later_has_its_name_at_once(play: Play, listener: dict[str, Any]) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.nursery.start(stage.cluster.serve, 3)
+        client = await stage.connect_tls(client_context(), f"bootstrap.{DOMAIN}")
+        assert await client.ask(METADATA) is not None
+        client = await stage.connect_tls(client_context(), f"broker-3.{DOMAIN}")
+        assert await client.ask(PING) == PONG
+        assert stage.cluster.asked[-1] == (3, PING)
+
+    play(script, **listener, sni_domain=DOMAIN, broker_ports="")
+
+
+# Towards brokers
+
+
+@pytest.fixture
+def brokers_ca(tmp_path: Path) -> str:
+    """The authority of the brokers' certificates."""
+    return str(write_ca(tmp_path, "brokers"))
+
+
+def broker_context(*names: str, mutual: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority("brokers").issue_cert(*names).configure_cert(context)
+    if mutual:
+        context.verify_mode = ssl.CERT_REQUIRED
+        authority("clients").configure_trust(context)
+    return context
+
+
+def test_brokers_are_reached_by_tls(play: Play, brokers_ca: str) -> None:
+    async def script(stage: Stage) -> None:
+        client = await stage.connect(0)
+        assert await client.ask(PING) == PONG
+        await client.stream.aclose()
+        await stage.closed(CloseReason.CLIENT_CLOSED)
+
+    cluster = FakeCluster(tls=broker_context(HOST))
+    play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
+
+
+def test_both_sides_at_once_and_a_certificate_for_the_brokers(
+    play: Play, mutual: dict[str, Any], brokers_ca: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own").mkdir()
+    cert, key = write_pair(tmp_path / "own", "weir", ca="clients")
+
+    async def script(stage: Stage) -> None:
+        client = await stage.connect_tls(context_of("clients", "alice"), node_id=0)
+        assert await client.ask(PING) == PONG
+        assert users(stage) == ["CN=alice"]
+
+    play(
+        script,
+        cluster=FakeCluster(tls=broker_context(HOST, mutual=True)),
+        **mutual,
+        upstream_tls=True,
+        upstream_ca=brokers_ca,
+        upstream_cert=str(cert),
+        upstream_key=str(key),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tls", "options", "text"),
+    [
+        (("elsewhere.test",), {}, "its certificate is for other names"),
+        ((HOST,), {"upstream_ca": ""}, "its certificate is not trusted: .*: set upstream_ca"),
+        ((), {}, "it does not speak TLS|it closed the connection during the TLS handshake"),
+    ],
+    ids=["another name", "another authority", "plain"],
+)
+def test_brokers_that_will_not_do_stop_the_start_with_what_to_set(
+    play: Play, brokers_ca: str, tls: tuple[str, ...], options: dict[str, Any], text: str
+) -> None:
+    cluster = FakeCluster(tls=broker_context(*tls) if tls else None, garbage=b"" if tls else b"\0\0\0\1?")
+    with pytest.raises(ConfigError, match=text):
+        play(None, cluster=cluster, **{"upstream_tls": True, "upstream_ca": brokers_ca} | options)
+
+
+def test_names_need_not_be_checked(play: Play, brokers_ca: str) -> None:
+    async def script(stage: Stage) -> None:
+        client = await stage.connect(0)
+        assert await client.ask(PING) == PONG
+
+    cluster = FakeCluster(tls=broker_context("elsewhere.test"))
+    play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca, upstream_verify_host=False)
+
+
+def test_a_broker_that_wants_a_certificate_says_so_to_the_operator(play: Play, brokers_ca: str) -> None:
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            client = await stage.connect()
+            assert await client.ask(PING) is None
+            await stage.closed(CloseReason.BROKER_RESET)
+        (line,) = [line for line in logged if line["event"] == "session ended"]
+        assert "set upstream_cert" in line["detail"]
+
+    with refusing_server(broker_context(HOST, mutual=True)) as port:
+        cluster = FakeCluster(nodes={0: Address(HOST, port)})
+        play(script, brokers=(), cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
+
+
+@contextmanager
+def refusing_server(context: ssl.SSLContext) -> Iterator[int]:
+    """Tries to shake hands with every client, and tells it by an alert why it will not; yields its port."""
+
+    def serve() -> None:
+        while True:
+            plain, _ = listening.accept()
+            with plain, suppress(OSError):
+                plain.settimeout(5)
+                context.wrap_socket(plain, server_side=True).close()
+                return
+
+    with socket.create_server((HOST, 0)) as listening:
+        thread = Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1]
+        welcome = context_of("clients", "the last one")
+        authority("brokers").configure_trust(welcome)
+        with socket.create_connection(listening.getsockname()) as plain:
+            welcome.wrap_socket(plain, server_hostname=HOST).close()
+        thread.join()
+
+
+def test_a_broker_whose_certificate_changes_for_the_worse_is_refused(play: Play, brokers_ca: str) -> None:
+    cluster = FakeCluster(tls=broker_context(HOST))
+
+    async def script(stage: Stage) -> None:
+        cluster.tls = broker_context("elsewhere.test")
+        with capture_logs() as logged:
+            client = await stage.connect(0)
+            assert await client.ask(PING) is None
+            await stage.closed(CloseReason.BROKER_HANDSHAKE_FAILED)
+        assert "its certificate is for other names" in said(logged)
+
+    play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
