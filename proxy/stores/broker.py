@@ -32,7 +32,7 @@ from proxy.cluster.connection import ClosedError, Connection, QuestionError, dec
 from proxy.cluster.discovery import METADATA_VERSION
 from proxy.rules.api_versions import ranges
 from proxy.rules.management import Changes
-from proxy.stores.store import StoreError, UnfitError
+from proxy.stores.store import StoreError, UnfitError, ready
 from proxy.stores.wire_quotas import as_request, imported
 from quotas import QuotaTable
 from quotas.imported import Skipped
@@ -230,7 +230,7 @@ def _read(frame: bytes) -> tuple[QuotaTable, Sequence[Skipped]]:
     if answer.error_code != ErrorCode.NONE:
         raise StoreError(f"a broker does not tell: {_said(answer.error_code, answer.error_message)}")
     found = imported(answer)
-    return found.table, found.skipped
+    return ready(found.table), found.skipped
 
 
 def _said(error_code: int, message: str | None) -> str:

@@ -25,7 +25,7 @@ from proxy.rules.management import Changes
 from proxy.stores.librdkafka import properties
 from proxy.stores.log import Batch, Log, LogReader
 from proxy.stores.records import Record, RecordError, Stored, alteration
-from proxy.stores.store import StoreError
+from proxy.stores.store import StoreError, ready
 from quotas import QuotaTable
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class _Reading:
                 heard_s = trio.current_time()
             elif trio.current_time() - heard_s >= SILENT_S:
                 await trio.to_thread.run_sync(self._reader.probe)
-        return await trio.to_thread.run_sync(self._stored.table)
+        return await trio.to_thread.run_sync(self._table)
 
     async def next(self) -> QuotaTable:
         """Return the table when there is another one. Raises StoreError."""
@@ -215,7 +215,10 @@ class _Reading:
             if trio.current_time() - probed_s >= PROBE_EVERY_S:
                 await trio.to_thread.run_sync(self._reader.probe)
                 probed_s = trio.current_time()
-        return await trio.to_thread.run_sync(self._stored.table)
+        return await trio.to_thread.run_sync(self._table)
+
+    def _table(self) -> QuotaTable:
+        return ready(self._stored.table())
 
     async def _read(self) -> Batch:
         batch, errors = await trio.to_thread.run_sync(self._read_blocking)
