@@ -12,13 +12,18 @@ from typing import NamedTuple, Protocol
 from proxy.stores.records import Record
 
 
+class Found(NamedTuple):
+    """A record of the log, which anybody may have written."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
 class Batch(NamedTuple):
     """What was read."""
 
-    records: Sequence[tuple[bytes | None, bytes | None]]
-    """(key, value)."""
-    offset: int
-    """Of the last of them; -1 without any."""
+    records: Sequence[Found]
     at_end: bool
     """The end of the log was met behind them."""
 

@@ -77,6 +77,7 @@ class TopicStore:
         self._altering = trio.Lock()
         self.skipped = 0
         """Records that were none of Weir's, or of another version."""
+        self._skipped_to = -1
 
     async def load(self) -> QuotaTable:
         """Make the topic if it is missing, and read it to its end. Raises StoreError."""
@@ -151,11 +152,17 @@ class TopicStore:
         moved.set()
 
     def _skip(self, offset: int, error: RecordError) -> None:
-        self.skipped += 1
-        if self.skipped == 1:
-            log.warning(
-                "record of the quota topic skipped, as will be others", offset=offset, reason=str(error)
-            )
+        """Count a record that is not used; the same one is met again in another pass."""
+        if offset > self._skipped_to:
+            self._skipped_to = offset
+            self.skipped += 1
+            if str(self.skipped).strip("0") == "1":  # the 1st, the 10th, the 100th
+                log.warning(
+                    "records of the quota topic skipped",
+                    count=self.skipped,
+                    offset=offset,
+                    reason=str(error),
+                )
 
     async def _newest(self) -> QuotaTable:
         """Raises StoreError."""
@@ -222,19 +229,20 @@ class _Reading:
 
     async def _read(self) -> Batch:
         batch, errors = await trio.to_thread.run_sync(self._read_blocking)
-        for error in errors:
-            self._skip(batch.offset, error)
-        self.offset = max(self.offset, batch.offset)
+        for offset, error in errors:
+            self._skip(offset, error)
+        if batch.records:
+            self.offset = batch.records[-1].offset
         return batch
 
-    def _read_blocking(self) -> tuple[Batch, list[RecordError]]:
+    def _read_blocking(self) -> tuple[Batch, list[tuple[int, RecordError]]]:
         batch = self._reader.read(POLL_S)
         errors = []
-        for key, value in batch.records:
+        for offset, key, value in batch.records:
             try:
                 self._stored.apply(key, value)
             except RecordError as error:
-                errors.append(error)
+                errors.append((offset, error))
         return batch, errors
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource  # the types of both are only declared here
 from confluent_kafka.cimpl import NewTopic
 
-from proxy.stores.log import Batch
+from proxy.stores.log import Batch, Found
 from proxy.stores.store import StoreError, UnfitError
 
 if TYPE_CHECKING:
@@ -116,13 +116,14 @@ class TopicReader:
             for message in messages:
                 error = message.error()
                 if error is None:
-                    records.append((_bytes(message.key()), _bytes(message.value())))
-                    self._next = (message.offset() or 0) + 1
+                    found = Found(message.offset() or 0, _bytes(message.key()), _bytes(message.value()))
+                    records.append(found)
+                    self._next = found.offset + 1
                 elif error.code() == PARTITION_EOF:
                     at_end = True
                 elif error.code() not in OF_GROUPS:
                     raise KafkaException(error)
-            return Batch(records, self._next - 1 if records else -1, at_end)
+            return Batch(records, at_end)
 
     def probe(self) -> None:
         """Ask the partition's leader for its offsets."""

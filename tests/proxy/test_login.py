@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -21,13 +22,15 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from proxy.addresses import Address
+from proxy.addresses import Address, AddressBook
 from proxy.cluster.connection import Connection, LoginError, QuestionError
 from proxy.cluster.login import log_in
-from proxy.config import ConfigError, Settings
+from proxy.config import ConfigError, Settings, load
 from proxy.credentials import Credentials, credentials_of
+from proxy.housekeeping import first_brokers
 from proxy.run import _single
 from tests.proxy.fake_broker import Connection as Peer
+from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.frames import framed, head_of, request_body_of, response
 
 if TYPE_CHECKING:
@@ -248,6 +251,33 @@ def test_a_broker_that_closes_on_the_handshake_has_not_refused_the_user() -> Non
     with pytest.raises(QuestionError, match="closed the connection") as failure:
         play(broker, "PLAIN")
     assert not isinstance(failure.value, LoginError)
+
+
+@pytest.mark.trio
+async def test_a_weir_whose_login_is_refused_does_not_start() -> None:
+    """It would learn of no broker that comes or moves."""
+    versions = [
+        ApiVersionsResponse.ApiVersion(api_key=key, max_version=most) for key, (_, most) in MODERN.items()
+    ]
+    cluster = FakeCluster(
+        answers={
+            ApiKey.API_VERSIONS: ApiVersionsResponse(api_keys=versions),
+            ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"]),
+        }
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.serve, 0)
+        address = cluster.nodes[0]
+        config = msgspec.structs.replace(
+            load(None, {"upstream": str(address)}), credentials=Credentials("PLAIN", "weir", PASSWORD)
+        )
+        with pytest.raises(ConfigError) as refusal:
+            await first_brokers(config, AddressBook(config.ports, lambda *_: None))
+        nursery.cancel_scope.cancel()
+    assert str(refusal.value) == (
+        f"cannot log in to the brokers: {address}: it has not enabled PLAIN, but GSSAPI: "
+        "set upstream_sasl_mechanism"
+    )
 
 
 # Configuration

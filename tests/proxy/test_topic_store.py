@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from proxy.config import ConfigError, load
 from proxy.stores import topic
-from proxy.stores.log import Batch
+from proxy.stores.log import Batch, Found
 from proxy.stores.records import Record, alteration
 from proxy.stores.store import StoreError
 from proxy.stores.topic import ClusterFacts, TopicStore, topic_store
@@ -85,10 +85,11 @@ class FakeReader:
             if self.next == len(self.log.records) and self.told_end:
                 self.log.changed.wait(0.01)
             self.log.check()
-            found = self.log.records[self.next : self.next + 2]
+            some = self.log.records[self.next : self.next + 2]
+            found = [Found(offset, *record) for offset, record in enumerate(some, self.next)]
             self.next += len(found)
             self.told_end = self.next == len(self.log.records) and not self.log.endless
-            return Batch(found, self.next - 1 if found else -1, self.told_end)
+            return Batch(found, self.told_end)
 
     def probe(self) -> None:
         self.log.check()
@@ -207,13 +208,16 @@ def test_records_of_others_are_skipped_counted_and_said_once() -> None:
     log.append([(b"\xff", b"x"), (None, None), good, (good.key, b'{"version":2}'), (b"", None)])
     store = store_on(log)
     with capture_logs() as logs:
-        assert trio.run(store.load) == QuotaTable({(ALICE, PRODUCE): 1.0})
+        for _again in range(2):
+            assert trio.run(store.load) == QuotaTable({(ALICE, PRODUCE): 1.0})
     assert store.skipped == 4
     (line,) = logs
-    assert (line["event"], line["log_level"]) == (
-        "record of the quota topic skipped, as will be others",
-        "warning",
-    )
+    assert (line["event"], line["log_level"]) == ("records of the quota topic skipped", "warning")
+    log.append([(b"\xff", b"x")] * 20)
+    with capture_logs() as logs:
+        trio.run(store.load)
+    assert store.skipped == 24
+    assert [line["count"] for line in logs] == [10], "then at the tenth, the hundredth"
 
 
 # Altering without a follower, as the command line does
