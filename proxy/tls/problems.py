@@ -25,8 +25,8 @@ NOTHING_IN_COMMON: Final = frozenset(
 OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 """Parts of alerts by which a peer refuses the certificate that it was shown, or wants one."""
 BROKER_CLOSED: Final = (
-    "it closed the connection during the TLS handshake: is its listener plain (leave out upstream_tls), "
-    "or does it want another certificate (upstream_cert)?"
+    "it closed the connection during the TLS handshake, or right after: is its listener plain (leave out "
+    "upstream_tls), or does it want another certificate (upstream_cert)?"
 )
 
 

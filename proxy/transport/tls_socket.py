@@ -54,9 +54,20 @@ class TlsSocket:
             buffer[:1] = self._peeked
             self._peeked = b""
             count = 1
+        count += self._take(buffer[count:room])
+        if count:
+            self._heard = True
+            return count
+        if self._ended:
+            return 0
+        raise BlockingIOError
+
+    def _take(self, buffer: memoryview) -> int:
+        """Read what is here; nothing at the end, either. Raises OSError."""
+        count = 0
         try:
-            while count < room and not self._ended:
-                got = self._sock.recv_into(buffer[count:room])
+            while count < len(buffer) and not self._ended:
+                got = self._sock.recv_into(buffer[count:])
                 count += got
                 self._ended = not got
                 if got < RECORD_BYTES:  # a short record is the last one for now, or the next poll tells
@@ -67,15 +78,10 @@ class TlsSocket:
             self.wants_write = True
         except ssl.SSLEOFError as error:
             if error.reason is None:  # OpenSSL 3 gives one for a mere end, which a plain socket has as well
-                said = "reset by peer" if self._heard else self._explain(error)
-                raise ConnectionResetError(said) from None
+                raise self._reset(error) from None
             self._ended = True
         except ssl.SSLError as error:
             raise ConnectionError(self._explain(error)) from None
-        if count:
-            self._heard = True
-        elif not self._ended:
-            raise BlockingIOError
         return count
 
     def recv(self, _bufsize: int, _flags: int, /) -> bytes:
@@ -102,11 +108,14 @@ class TlsSocket:
         except ssl.SSLWantWriteError:
             if not sent:
                 raise BlockingIOError from None
-        except ssl.SSLEOFError:
-            raise ConnectionResetError("reset by peer") from None
+        except ssl.SSLEOFError as error:
+            raise self._reset(error) from None
         except ssl.SSLError as error:
             raise ConnectionError(self._explain(error)) from None
         return sent
+
+    def _reset(self, error: ssl.SSLError) -> ConnectionResetError:
+        return ConnectionResetError("reset by peer" if self._heard else self._explain(error))
 
     def sendmsg(self, buffers: Sequence[memoryview | bytes], /) -> int:
         """Send all of these as `send` does: small ones share a record."""
