@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from cli.exits import DONE
+from cli.main import weir
 from protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
 from proxy.cluster.access import Access
 from proxy.cluster.discovery import DiscoveryError, discover
@@ -173,6 +176,10 @@ def test_weirs_own_connections_log_in(
             trio.run(nodes, configured(mechanism, wrong))
         assert refusal.value.refused
         assert "nonsense" not in str(refusal.value)
+    login = ["--upstream-sasl-mechanism", "PLAIN", "--upstream-sasl-username", WEIR.name]
+    login += ["--upstream-sasl-password-file", str(password)]
+    shown = CliRunner().invoke(weir, ["versions", "--upstream", cluster.sasl_bootstrap, *login])
+    assert (shown.exit_code, "SaslHandshake" in shown.output) == (DONE, True), shown.output
     changes: dict[tuple[Entity, QuotaKey], float | None] = {(Entity(user="alice"), PRODUCE): 5.0}
     expected = QuotaTable({(Entity(user="alice"), PRODUCE): 5.0})
     assert trio.run(topic_store(configured("SCRAM-SHA-256")).alter, changes) == expected
