@@ -29,6 +29,7 @@ audit = audit_logger("weir.audit")
 
 WAITING_MAX: Final = 100
 """Alterations that wait for their turn."""
+FOLLOW_AGAIN_S: Final = 30
 T = TypeVar("T")
 
 
@@ -61,6 +62,8 @@ class Keeper:
         self._state = state
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
+        self._reading = trio.Lock()
+        self._reread_asked = False
         self._queue, self._alterations = trio.open_memory_channel[_Alteration](WAITING_MAX)
 
     # What sessions see of it; they call from outside of Trio, on its thread
@@ -90,8 +93,10 @@ class Keeper:
         self._soon(partial(self._start, work, done))
 
     def altered_at_broker(self) -> None:
-        """Look at once what the brokers store now."""
-        self._soon(partial(self._start_soon, self.reload))
+        """Look at once what the brokers store now; once for all who alter meanwhile."""
+        if not self._reread_asked:
+            self._reread_asked = True
+            self._soon(partial(self._start_soon, self._reread))
 
     # What the process does with it
 
@@ -100,7 +105,7 @@ class Keeper:
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._store.follow, self._changed, self._failed)
+            nursery.start_soon(self._follow)
             nursery.start_soon(self._alter_forever)
             task_status.started()
             try:
@@ -122,6 +127,24 @@ class Keeper:
         self._store.stop()
 
     # Following
+
+    async def _follow(self) -> None:
+        """Follow the store; a bug there, or a system without file watches to spare, costs no traffic."""
+        while True:
+            try:
+                await self._store.follow(self._changed, self._failed)
+            except Exception:
+                log.exception("the quota store is not followed, trying again", seconds=FOLLOW_AGAIN_S)
+                self._state.note(good=False)
+            else:
+                return
+            await trio.sleep(FOLLOW_AGAIN_S)
+            await self.reload()
+
+    async def _reread(self) -> None:
+        async with self._reading:
+            self._reread_asked = False
+            await self.reload()
 
     def _changed(self, table: QuotaTable) -> None:
         self._state.note(good=True)
@@ -152,11 +175,11 @@ class Keeper:
         try:
             self._queue.send_nowait(alteration)
         except trio.WouldBlock:
-            alteration.done(f"{WAITING_MAX} alterations of quotas are waiting already: try again")
+            _tell(alteration.done, f"{WAITING_MAX} alterations of quotas are waiting already: try again")
 
     async def _alter_forever(self) -> None:
         async for alteration in self._alterations:
-            alteration.done(await self._alter(alteration))
+            _tell(alteration.done, await self._alter(alteration))
 
     async def _alter(self, alteration: _Alteration) -> str | None:
         """Store it and put it in force; return why not, if not."""
@@ -197,7 +220,15 @@ async def _compute(work: Callable[[], T], done: Callable[[T | None], None]) -> N
         result = await trio.to_thread.run_sync(work)
     except Exception:
         log.exception("internal error while quotas were described")
-    done(result)
+    _tell(done, result)
+
+
+def _tell(done: Callable[[T], None], result: T) -> None:
+    """A bug of the session's that waits for this is not the end of all others."""
+    try:
+        done(result)
+    except Exception:
+        log.exception("internal error while an answer about quotas was given")
 
 
 def _write_audit(

@@ -10,7 +10,7 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from proxy.quota_book import QuotaBook
-from proxy.stores.keeper import WAITING_MAX, Keeper
+from proxy.stores.keeper import FOLLOW_AGAIN_S, WAITING_MAX, Keeper
 from proxy.stores.store import StoreError
 from proxy.stores.store_state import StoreState
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -39,9 +39,12 @@ class Store:
         self.changed: Callable[[QuotaTable], None] | None = None
         self.failed: Callable[[StoreError], None] | None = None
         self.stopped = False
+        self.loads = 0
+        self.follow_failure: Exception | None = None
 
     async def load(self) -> QuotaTable:
         """All of it."""
+        self.loads += 1
         if self.failure is not None:
             raise self.failure
         return self.table
@@ -58,6 +61,8 @@ class Store:
         self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
     ) -> None:
         """For the test to call."""
+        if self.follow_failure is not None:
+            raise self.follow_failure
         self.changed, self.failed = changed, failed
 
     def stop(self) -> None:
@@ -99,6 +104,11 @@ def play(script: Callable[[Scene], Awaitable[None]]) -> None:
             nursery.cancel_scope.cancel()
 
     trio.run(main)
+
+
+def seen(scene: Scene) -> tuple[bool, QuotaTable]:
+    """Whether the store is to be had, and what is in force."""
+    return scene.state.last_was_good, scene.book.table
 
 
 def audited(logged: list[dict[str, object]]) -> list[tuple[object, ...]]:
@@ -251,6 +261,57 @@ def test_an_alteration_at_the_broker_is_read_at_once() -> None:
         scene.keeper.altered_at_broker()
         await scene.settle()
         assert scene.book.table == scene.store.table
+
+    play(script)
+
+
+def test_many_alterations_at_the_broker_are_read_once_or_twice() -> None:
+    """Whoever may not alter there causes it as well."""
+
+    async def script(scene: Scene) -> None:
+        for _ in range(1000):
+            scene.keeper.altered_at_broker()
+        await scene.settle()
+        assert scene.store.loads == 1
+        scene.keeper.altered_at_broker()
+        await scene.settle()
+        assert scene.store.loads == 2
+
+    play(script)
+
+
+def test_a_store_that_cannot_be_followed_is_tried_again() -> None:
+    async def main() -> None:
+        scene = Scene()
+        scene.store.follow_failure = OSError("no watches left")
+        with capture_logs() as logged:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(scene.keeper.run)
+                await trio.sleep(1)
+                assert seen(scene) == (False, FIRST)
+                scene.store.follow_failure = None
+                scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
+                await trio.sleep(FOLLOW_AGAIN_S)
+                assert seen(scene) == (True, scene.store.table)
+                assert scene.store.changed is not None
+                nursery.cancel_scope.cancel()
+        assert [line["log_level"] for line in logged] == ["error", "info"]
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_an_answer_that_fails_is_one_sessions_trouble() -> None:
+    async def script(scene: Scene) -> None:
+        scene.store.may_go.release()
+        scene.store.may_go.release()
+        with capture_logs() as logged:
+            scene.keeper.alter({(ALICE, PRODUCE): 5.0}, "admin", PEER, lambda _reason: [].pop())
+            scene.alter({(ALICE, PRODUCE): 6.0})
+            await scene.settle()
+        assert scene.answers == [None]
+        assert [line["event"] for line in logged if line["log_level"] == "error"] == [
+            "internal error while an answer about quotas was given"
+        ]
 
     play(script)
 
