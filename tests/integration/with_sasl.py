@@ -69,7 +69,7 @@ class Front:
         found: dict[Sharer, dict[str, float]] = defaultdict(dict)
         for labels, value in self.admin.metrics().rows("weir_entity_bytes_total").items():
             of = dict(labels)
-            found[Sharer(of["user"], of["client_id"])][of["quota"]] = value
+            found[Sharer(of.get("user", ""), of.get("client_id", ""))][of["quota"]] = value
         return dict(found)
 
 

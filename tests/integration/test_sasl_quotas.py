@@ -1,0 +1,195 @@
+"""Quotas of users, held as closely as those of client-ids; no client-id, no number of connections and no new
+authentication is a way around them.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.clients import Librdkafka, create_topic, sasl
+from tests.clients.sasl import Login
+from tests.clients.test_clients import some_messages
+from tests.integration.with_sasl import PRODUCED, Front, Sharer, assert_untold
+from tests.kafka.sasl import ALICE, BOB, ODD, PLAIN, REAUTHENTICATE_MS, SCRAM_256, SCRAM_512, WEIR
+from tests.raw import NEW, Behaviour, RawClient, drive, produce
+from tests.raw.sasl import SaslConnection, entrance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.integration.conftest import StartWeir
+    from tests.kafka.fixtures import StartCluster
+    from tests.kafka.sasl import User
+    from tests.proxy.test_metrics import Page
+
+pytestmark = [pytest.mark.broker]
+
+VERSION = "3.9.1"
+QUOTA = 300_000
+"""bytes/s"""
+WINDOW_S = 3
+WINDOW = ("--quota-window-num", str(WINDOW_S))
+BURST = WINDOW_S * QUOTA
+"""What may be spent at once from cold."""
+UNTIL_S = 12.0
+SIZE, SMALL = 3_000, 1_500
+TOLERANCE = 0.2
+CONNECTIONS = 50
+CROWD = 1000
+QUOTAS = "".join(
+    f"[[quota]]\n{entity}\nproducer_byte_rate = {rate}\n"
+    for entity, rate in {
+        'user = "alice"': QUOTA,
+        'user = "bob"': QUOTA,
+        f'user = "{ODD.name}"': QUOTA,
+        'client_id = "twin"': QUOTA,
+        'client_id = "twins"': QUOTA,
+        'client_id = "vip"': 100 * QUOTA,
+        'user = "bob"\nclient_id = "vip"': 100 * QUOTA,
+    }.items()
+)
+
+
+def test_users_are_held_as_closely_as_client_ids(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    """Each has a twin that does the same at the same time, under a client-id's quota.
+
+    Alice comes with three client-ids, one of which has a quota of its own, and one with bob: as vip she waits
+    for nobody and keeps three requests under way. The one with the odd name has 50 connections.
+    """
+    cluster = kafka_cluster(VERSION, with_sasl=True)
+    create_topic(cluster.bootstrap, topic)
+    front = Front(start_weir, cluster, tmp_path, QUOTAS, *WINDOW)
+
+    def client(user: User, mechanism: str, client_id: str, size: int, behaviour: Behaviour) -> RawClient:
+        request = produce(NEW, client_id, topic, size)
+        enter = entrance(mechanism, *user)
+        return RawClient(client_id, front.broker, request, behaviour, enter=enter)
+
+    ways = (Behaviour(), Behaviour(), Behaviour(obeys=False, depth=3))
+    ids = ("one", "two", "vip")
+    alice = [client(ALICE, PLAIN, name, SIZE, way) for name, way in zip(ids, ways, strict=True)]
+    twin = [client(WEIR, PLAIN, "twin", SIZE, way) for way in ways]
+    many = Behaviour(connections=CONNECTIONS)
+    odd = [client(ODD, SCRAM_256, "crowd", SMALL, many)]
+    twins = [client(WEIR, SCRAM_256, "twins", SMALL, many)]
+    drive([*alice, *twin, *odd, *twins], UNTIL_S)
+    for user, likeness in ((alice, twin), (odd, twins)):
+        assert spent(user) == pytest.approx(spent(likeness), rel=TOLERANCE)
+        assert spent(user) < BURST + QUOTA * UNTIL_S * (1 + TOLERANCE)
+        assert spent(user) > QUOTA * UNTIL_S / 2, "it gets what it may have, too"
+    assert set(front.charged()) == {
+        *((user.name, "") for user in (ALICE, ODD)),
+        *(("", client_id) for client_id in ("twin", "twins")),
+    }
+    assert_untold(front, [])
+
+
+def spent(clients: Sequence[RawClient]) -> float:
+    """Bytes of all that was answered."""
+    return sum(answer.charged_bytes for client in clients for answer in client.answers)
+
+
+def test_authenticating_anew_brings_no_new_budget_and_stops_nothing(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    """KIP-368 under traffic: bob's connection stays the same one. A library does it as well.
+
+    What is in flight when the session's lifetime ends costs librdkafka its connection, as it does at a broker
+    with quotas of its own.
+    """
+    cluster = kafka_cluster(VERSION, with_sasl=True)
+    of_library = f"{topic}-library"
+    for name in (topic, of_library):
+        create_topic(cluster.bootstrap, name)
+    front = Front(start_weir, cluster, tmp_path, QUOTAS, *WINDOW)
+    before = front.admin.metrics()
+    with ThreadPoolExecutor() as pool:
+        library = pool.submit(library_writes, front, of_library)
+        with SaslConnection(front.broker, "bob's") as connection:
+            charges, times = write_and_renew(connection, topic)
+        messages, seconds = library.result()
+    assert times >= 3
+    assert QUOTA * UNTIL_S / 2 < sum(charges) < BURST + QUOTA * UNTIL_S * (1 + TOLERANCE)
+    steady_s = (len(messages) * SIZE - BURST) / QUOTA
+    assert steady_s * (1 - TOLERANCE) < seconds < 2 * steady_s
+    after = front.admin.metrics()
+    opened = after["weir_sessions_opened_total"] - before["weir_sessions_opened_total"]
+    assert opened + times < logins(after) + 1, "librdkafka has renewed its own, too"
+    charged = front.charged()
+    assert set(charged) == {(BOB.name, ""), (ODD.name, "")}
+    assert charged[Sharer(BOB.name, "")][PRODUCED] == sum(charges)
+    assert Librdkafka().consume(cluster.bootstrap, of_library, len(messages)).values == messages
+    assert_untold(front, [])
+
+
+def write_and_renew(connection: SaslConnection, topic: str) -> tuple[list[int], int]:
+    """Produce as bob, wait as told, and authenticate anew in time, in every shape. Returns what each request
+    cost, and how often it did.
+    """
+    request = produce(NEW, "bob's", topic, SIZE)
+    connection.log_in(SCRAM_512, *BOB)
+    began = renewed = time.monotonic()
+    charges, times = list[int](), 0
+    while (now := time.monotonic()) < began + UNTIL_S:
+        if now > renewed + REAUTHENTICATE_MS / 2000:
+            connection.log_in(SCRAM_512, *BOB, version=(None, 0, 1, 2)[times % 4])
+            renewed, times = time.monotonic(), times + 1
+        connection.send(request.frame)
+        outcome = request.outcome(connection.receive())
+        charges.append(outcome.charged_bytes)
+        time.sleep(outcome.throttle_ms / 1000)  # as clients do since KIP-219
+    return charges, times
+
+
+def library_writes(front: Front, topic: str) -> tuple[list[bytes], float]:
+    """librdkafka writes as the one with the odd name. Returns what, and in which time."""
+    messages = some_messages(int((BURST + QUOTA * UNTIL_S) / SIZE), SIZE)
+    options = sasl.librdkafka(Login(SCRAM_512, ODD)) | {"batch.num.messages": 10, "max.in.flight": 1}
+    done = Librdkafka().produce(front.bootstrap, topic, messages, config=options)
+    return messages, done.seconds
+
+
+def logins(page: Page) -> float:
+    """How often somebody has authenticated with SCRAM-SHA-512, for the first time or anew."""
+    label = ("mechanism", SCRAM_512), ("result", "success")
+    return page.rows("weir_authentications_total").get(frozenset(label), 0)
+
+
+def test_a_thousand_connections_of_a_user_have_one_budget(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    """Each with a client-id of its own; their requests come when all of them are open."""
+    cluster = kafka_cluster(VERSION, with_sasl=True)
+    create_topic(cluster.bootstrap, topic)
+    front = Front(start_weir, cluster, tmp_path, QUOTAS, *WINDOW)
+    requests = [produce(NEW, f"app-{number}", topic, SIZE) for number in range(CROWD)]
+    with ExitStack() as stack:
+        with ThreadPoolExecutor(8) as pool:
+            opened = pool.map(partial(logged_in, front), range(CROWD))
+            connections = [stack.enter_context(connection) for connection in opened]
+        pairs = list(zip(connections, requests, strict=True))
+        for connection, request in pairs:
+            connection.send(request.frame)
+        told = [request.outcome(connection.receive()) for connection, request in pairs]
+    charged = sum(answer.charged_bytes for answer in told)
+    page = front.admin.metrics()
+    assert len(page.rows("weir_entity_bytes_total")) == 1
+    alice = {"broker": "0", "quota": PRODUCED, "user": "alice", "client_id": ""}
+    assert page.value("weir_entity_bytes_total", **alice) == charged
+    # Kafka's throttle time is (rate - quota) / quota * window: what was charged in it / quota - window.
+    longest_s = max(answer.throttle_ms for answer in told) / 1000
+    assert longest_s == pytest.approx(charged / QUOTA - WINDOW_S, abs=WINDOW_S)
+
+
+def logged_in(front: Front, number: int) -> SaslConnection:
+    """A connection of alice's."""
+    return SaslConnection(front.broker, f"app-{number}").log_in(PLAIN, *ALICE)
