@@ -14,6 +14,8 @@ from typing import Final
 
 RECORD_BYTES: Final = 16 * 1024
 """The most that one TLS record holds, and so the most that one read of the library returns."""
+LONELY_BYTES: Final = 1024
+"""A shorter record is mostly a whole request: to look for a next one costs more than to be told by the poll."""
 
 
 class TlsSocket:
@@ -70,7 +72,7 @@ class TlsSocket:
                 got = self._sock.recv_into(buffer[count:])
                 count += got
                 self._ended = not got
-                if got < RECORD_BYTES:  # a short record is the last one for now, or the next poll tells
+                if got < LONELY_BYTES:
                     break
         except ssl.SSLWantReadError:
             pass

@@ -20,6 +20,8 @@ class FarEnd:
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self.tls = sock
         self._abrupt = False
+        self._begun = 0
+        """How long the record is that could not be sent: it must be tried again before anything else."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tls, name)
@@ -27,10 +29,15 @@ class FarEnd:
     def send(self, data: bytes) -> int:
         """Send in records as small as the kernel's buffer may be."""
         sent = 0
+        if len(data) < self._begun:
+            raise BlockingIOError
         try:
             while sent < len(data):
-                sent += self.tls.send(data[sent : sent + RECORD_BYTES])
+                record = data[sent : sent + RECORD_BYTES]
+                sent += self.tls.send(record)
+                self._begun = 0
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            self._begun = len(record)
             if not sent:
                 raise BlockingIOError from None
         return sent

@@ -1,0 +1,250 @@
+"""TLS relays under every kind of chunking: what arrives is what a plain relay delivers, and in its order.
+
+(All tests of relays run over TLS as well: `new_rig`.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.transport.poll import READ, WRITE
+from proxy.transport.reactor import BUFFER_BYTES
+from proxy.transport.tls_socket import RECORD_BYTES, TlsSocket
+from tests.proxy.rigs import Rig, tcp_pair, unix_pair
+from tests.proxy.talk import large, ping, pong, produce, produced
+from tests.proxy.tls_rigs import secured
+from tests.proxy.wire import quota_table
+
+SIDES: Final = [("client",), ("broker",), ("client", "broker")]
+DAY_MS: Final = 86_400_000
+
+
+def small_pair() -> tuple[socket.socket, socket.socket]:
+    """A pair whose kernel buffers hold little more than a record."""
+    pair = unix_pair()
+    for sock in pair:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    return pair
+
+
+class Conversation:
+    """Produce requests through a relay, some larger than every buffer, and the answer to each once it is
+    here.
+    """
+
+    def __init__(self, rig: Rig, sizes: list[int]) -> None:
+        self.rig = rig
+        frames = [produce(number, size) for number, size in enumerate(sizes)]
+        self.asked = b"".join(frames)
+        self.answers = [produced(number) for number in range(len(sizes))]
+        self.ends = list(itertools.accumulate(map(len, frames)))
+        self.requests, self.responses = self.asked, b""
+        """What is still to be sent."""
+        self.answered = 0
+        self.at_broker, self.at_client = bytearray(), bytearray()
+
+    def send(self, what: str, count: int | None = None) -> None:
+        """Send so many bytes of `requests` or `responses`."""
+        data: bytes = getattr(self, what)
+        count = len(data) if count is None else count
+        sock = self.rig.client if what == "requests" else self.rig.broker
+        if data:
+            setattr(self, what, self.rig.send(sock, data[:count]) + data[count:])
+
+    def read_at_broker(self) -> None:
+        """What is whole is answered."""
+        self.at_broker += self.rig.take(self.rig.broker)
+        while self.answered < len(self.ends) and self.ends[self.answered] <= len(self.at_broker):
+            self.responses += self.answers[self.answered]
+            self.answered += 1
+
+    def read_at_client(self) -> None:
+        """It may be slow."""
+        self.at_client += self.rig.take(self.rig.client)
+
+    def step(self, what: str, count: int) -> None:
+        """Do one of the things that may happen in any order."""
+        if what in ("requests", "responses"):
+            self.send(what, count)
+        elif what == "turn":
+            self.rig.turn(count % 4)
+        else:
+            getattr(self, what)()
+
+    def finish(self) -> None:
+        """Let everything arrive. Time passes in large steps once nothing moves any more: mutes end."""
+        idle = 0
+        while idle < 30:
+            before = self._state()
+            self.send("requests")
+            self.rig.turn()
+            self.read_at_broker()
+            self.send("responses")
+            self.rig.turn()
+            self.read_at_client()
+            idle = 0 if self._state() != before else idle + 1
+            if idle and idle % 10 == 0:
+                self.rig.until(self.rig.clock.now_ms + DAY_MS)
+
+    def _state(self) -> tuple[int, ...]:
+        return len(self.requests), len(self.responses), len(self.at_broker), len(self.at_client)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["requests", "responses", "read_at_broker", "read_at_client", "turn"]),
+        st.sampled_from([1, 5, 100, 4096, RECORD_BYTES, RECORD_BYTES + 1, 100_000, 600_000]),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("sides", SIDES, ids="+".join)
+@given(
+    sizes=st.lists(
+        st.sampled_from([100, 1000, RECORD_BYTES, 70_000, BUFFER_BYTES, BUFFER_BYTES + 5, 600_000]),
+        min_size=1,
+        max_size=5,
+    ),
+    steps=STEPS,
+    small=st.booleans(),
+    muted=st.booleans(),
+)
+@settings(max_examples=25)
+def test_every_byte_arrives_in_order_as_over_plain_sockets(
+    sides: tuple[str, ...], sizes: list[int], steps: list[tuple[str, int]], small: bool, muted: bool
+) -> None:
+    table = quota_table(produce=1000) if muted else None
+    delivered = []
+    for tls in ((), sides):
+        rig = Rig(table, pair=small_pair if small else unix_pair, tls=tls)
+        talk = Conversation(rig, sizes)
+        try:
+            for step in steps:
+                talk.step(*step)
+            talk.finish()
+            assert rig.ends == []
+        finally:
+            rig.close()
+        assert talk.at_broker == talk.asked
+        delivered.append(unthrottled(bytes(talk.at_client)))
+    assert delivered[0] == delivered[1] == b"".join(talk.answers)
+
+
+def unthrottled(answers: bytes) -> bytes:
+    """Without the throttle times, which depend on when a request was whole."""
+    length = len(produced())
+    return b"".join(
+        answers[start : start + length - 4] + bytes(4) for start in range(0, len(answers), length)
+    )
+
+
+def test_what_is_decrypted_but_not_read_is_read_without_another_poll() -> None:
+    """One record holds a request and half of another; a mute begins between them."""
+    rig = Rig(quota_table(produce=1000), pair=tcp_pair, tls=("client",))
+    rig.client.tls.send(produce(1)[:-50])
+    rig.turn(2)
+    rig.session.mute(5000)
+    rig.relay._settle()
+    rig.client.tls.send(produce(1)[-50:] + ping(2))
+    rig.turn(5)
+    assert rig.take(rig.broker) == produce(1)
+    assert not rig.relay._client.interest & READ
+    rig.until(DAY_MS)
+    assert rig.take(rig.broker) == ping(2)
+    assert rig.reactor.timeout_s() is None
+    rig.close()
+
+
+def test_one_turn_fills_the_buffer_from_many_records() -> None:
+    rig = Rig(tls=("broker",), pair=lambda: roomy(tcp_pair()))
+    rig.pass_on(ping(1), rig.client, rig.broker)
+    assert not rig.send(rig.broker, large(pong(1), 150_000))
+    before = rig.relay.received_bytes[1]
+    rig.turn()
+    assert rig.relay.received_bytes[1] - before == len(large(pong(1), 150_000))
+    rig.close()
+
+
+def roomy(pair: tuple[socket.socket, socket.socket]) -> tuple[socket.socket, socket.socket]:
+    for sock in pair:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 400_000)
+    return pair
+
+
+def test_an_end_that_was_read_along_with_data_is_not_forgotten() -> None:
+    """A full record, then close_notify, and no FIN: nothing is left for a poll to report."""
+    far, near = secured(roomy(tcp_pair()), server=True)
+    far.tls.send(b"x" * RECORD_BYTES)
+    far.shutdown(socket.SHUT_WR)
+    view = memoryview(bytearray(BUFFER_BYTES))
+    assert near.recv_into(view) == RECORD_BYTES
+    assert near.waiting()
+    assert near.recv_into(view) == 0
+    far.close()
+    near.close()
+
+
+def test_a_byte_that_was_looked_at_is_read_later() -> None:
+    far, near = secured(unix_pair(), server=True)
+    with pytest.raises(BlockingIOError):
+        near.recv(1, socket.MSG_PEEK)
+    far.send(b"abc")
+    assert near.recv(1, socket.MSG_PEEK) == near.recv(1, socket.MSG_PEEK) == b"a"
+    assert near.waiting()
+    view = memoryview(bytearray(10))
+    assert near.recv_into(view, 2) == 2
+    assert near.recv_into(view[2:]) == 1
+    assert bytes(view[:3]) == b"abc"
+    far.close()
+    assert near.recv(1, socket.MSG_PEEK) == b""
+    near.close()
+
+
+class Stalling(TlsSocket):
+    """Reading needs to send first, until `room` is there."""
+
+    stalled = True
+    reads = 0
+
+    def recv_into(self, buffer: memoryview, nbytes: int = 0, /) -> int:
+        self.reads += 1
+        if self.stalled:
+            self.wants_write = True
+            raise BlockingIOError
+        return super().recv_into(buffer, nbytes)
+
+
+def test_a_read_that_must_send_first_waits_for_room_to_send() -> None:
+    rig = Rig(tls=("client",))
+    (entry,) = rig.relay._tls_sides  # type: ignore[attr-defined]  # it is a TlsRelay
+    side, sock = entry
+    stalling = Stalling(sock._sock, str)
+    side.sock, side.recv_into = stalling, stalling.recv_into
+    rig.relay._tls_sides = [(side, stalling)]  # type: ignore[attr-defined]  # likewise
+    rig.send(rig.client, ping(1))
+    rig.reactor.turn(0)
+    assert side.interest == WRITE
+    rig.turn(5)
+    assert stalling.reads == 1, "the session tickets fill the small buffer: nothing can be sent"
+    stalling.stalled = False
+    rig.take(rig.client)
+    rig.turn(2)
+    assert rig.take(rig.broker) == ping(1)
+    assert side.interest == READ
+    rig.close()
+
+
+def test_a_send_that_cannot_be_finished_ends_with_an_error_in_words() -> None:
+    far, near = secured(unix_pair(), server=True)
+    far.tls.close()
+    with pytest.raises(OSError, match=r"EOF|pipe|reset"):
+        near.send(b"x")
+    near.close()
