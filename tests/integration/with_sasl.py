@@ -92,5 +92,6 @@ def _secrets(token: bytes) -> set[bytes]:
     if b"\1auth=" in token:
         jwt = token.partition(b"\1auth=")[2].strip(b"\1").partition(b" ")[2]
         return {token, jwt, jwt.split(b".")[1]} if b"." in jwt else {token, jwt}
-    proof = token.rpartition(b",p=")[2]
-    return {proof} if b",p=" in token else set()
+    if b",r=" in token:  # SCRAM: the first message has nothing secret, the last one the proof
+        return {token.rpartition(b",p=")[2]} if b",p=" in token else set()
+    return {token} if len(token) > 1 else set()

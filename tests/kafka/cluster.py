@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from confluent_kafka.admin import AdminClient
+
 from tests.kafka import jars, ports, sasl, wire, zookeeper
 from tests.kafka.java import java_command
 from tests.kafka.processes import Processes
@@ -260,7 +262,7 @@ class Cluster:
             self._start_broker(node_id)
         self.wait_until_ready()
         if self._with_sasl and self._topology.kraft:
-            sasl.upsert_scram(self.bootstrap)
+            sasl.upsert_scram(AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2}))
 
     def _properties(self, node_id: int) -> Path:
         return self._children.data / f"server-{node_id}.properties"

@@ -136,9 +136,8 @@ def _stored(user: User, digest: str, salt: bytes) -> str:
     return ",".join([*encoded, f"iterations={ITERATIONS}"])
 
 
-def upsert_scram(bootstrap: str, users: Sequence[User] = USERS) -> None:
+def upsert_scram(admin: AdminClient, users: Sequence[User] = USERS) -> None:
     """Tell a cluster of 2.7 or newer the SCRAM credentials of users (KIP-554). Raises KafkaException."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         kind = ScramCredentialInfo(mechanism, ITERATIONS)  # librdkafka takes each user once per request
         wanted: list[UserScramCredentialAlteration] = [
