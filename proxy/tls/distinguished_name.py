@@ -113,5 +113,7 @@ def _number(content: bytes) -> str:
         if byte < 0x80:
             arcs.append(arc)
             arc = 0
+    if not arcs:
+        raise ValueError("a certificate's name has a type without number")
     first = min(arcs[0] // 40, 2)
     return ".".join(map(str, [first, arcs[0] - 40 * first, *arcs[1:]]))

@@ -95,7 +95,7 @@ def of_files(error: ssl.SSLError) -> str:
     reason = _reason(error)
     if reason == "KEY_VALUES_MISMATCH":
         return "the key is not that of the certificate"
-    if reason in ("NO_START_LINE", "PEM_LIB", "PEM lib", "NO_CERTIFICATE_OR_CRL_FOUND", "BAD_BASE64_DECODE"):
+    if "PEM" in reason or reason in ("NO_START_LINE", "NO_CERTIFICATE_OR_CRL_FOUND", "BAD_BASE64_DECODE"):
         return "it is not PEM, or the wrong kind: certificates and keys begin with -----BEGIN"
     return _words(reason)
 

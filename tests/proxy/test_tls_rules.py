@@ -1,0 +1,128 @@
+"""Settings about TLS: what does not fit together stops the start, in one line; files are read later."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proxy import config
+from proxy.addresses import ServerNames
+from proxy.config import ConfigError
+from proxy.tls.contexts import Pair, server_context
+from tests.proxy.certificates import HOST, write_ca, write_pair
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CERT = {"tls_cert": "tls.pem"}
+
+
+def load(**options: Any) -> config.Config:
+    return config.load(None, {"upstream": "kafka:9092", **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"tls_key": "k"}, "tls_key is set without tls_cert"),
+        ({"tls_client_ca": "ca"}, "tls_client_ca is set, but listeners speak TLS only with tls_cert"),
+        ({"sni_domain": "d"}, "sni_domain is set, but listeners speak TLS only with tls_cert"),
+        ({"tls_client_auth": "required"}, "tls_client_auth is set, but"),
+        (CERT | {"tls_client_auth": "required"}, "tls_client_auth requested or required goes with"),
+        (CERT | {"tls_client_ca": "ca"}, "tls_client_auth requested or required goes with"),
+        (CERT | {"ssl_principal_mapping_rules": "RULE:x"}, "ssl_principal_mapping_rules"),
+        (CERT | {"sni_domain": "a_b"}, "sni_domain is 'a_b', must be a domain"),
+        (CERT | {"sni_domain": "-a.b"}, "must be a domain"),
+        (CERT | {"sni_domain": "d", "broker_ports": "1-2"}, "broker_ports and sni_domain are two ways"),
+        (CERT | {"sni_domain": "d", "advertised_host": "h"}, "advertised_host and sni_domain are two ways"),
+        (
+            {"upstream_ca": "ca"},
+            "upstream_ca is set, but brokers are spoken to in TLS only with upstream_tls",
+        ),
+        ({"upstream_tls": True, "upstream_key": "k"}, "upstream_key is set without upstream_cert"),
+    ],
+)
+def test_what_does_not_fit_together_stops_the_start(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^[^\n]*{text}[^\n]*$"):
+        load(**options)
+
+
+def test_files_are_not_read_before_they_are_needed() -> None:
+    rules = load(**CERT, sni_domain="Kafka.Example.org.", upstream_tls=True, listen=":9093").tls
+    assert rules.listener is not None
+    assert rules.listener.names == ServerNames("kafka.example.org", 9093)
+    assert len(rules.files) == 2
+    with pytest.raises(ConfigError, match=r"tls_cert tls.pem cannot be used: no such file"):
+        rules.listener.files.load()
+
+
+def test_the_port_of_admin_may_be_any_other_when_brokers_share_one() -> None:
+    loaded = load(**CERT, sni_domain="d", listen=":9093", admin=":9094")
+    assert loaded.places.port(7) == 9093
+    assert loaded.places.host(7, "anything") == "broker-7.d"
+
+
+@pytest.mark.parametrize(
+    ("name", "node_id"),
+    [
+        ("broker-0.d.org", 0),
+        ("BROKER-12.D.ORG", 12),
+        ("broker-12.d.org.", 12),
+        ("bootstrap.d.org", None),
+        ("broker-1.other.org", None),
+        ("broker-01.d.org", None),
+        ("broker--1.d.org", None),
+        ("broker-1", None),
+        ("broker-1.x.d.org", None),
+        ("broker-\u0661.d.org", None),
+        ("broker-99999999999.d.org", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_name_means_a_broker_or_bootstrap(name: str | None, node_id: int | None) -> None:
+    assert ServerNames("d.org", 9093).node_id(name) == node_id
+
+
+def test_files_that_openssl_does_not_take_are_said_in_words(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    (tmp_path / "other").mkdir()
+    _, other = write_pair(tmp_path / "other", HOST)
+    empty = tmp_path / "empty"
+    empty.touch()
+    for pair, text in (
+        ((cert, other), "the key is not that of the certificate"),
+        ((cert, cert), "not PEM, or the wrong kind"),
+        ((empty, key), "not PEM, or the wrong kind"),
+        ((cert, tmp_path), "directory"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            server_context(Pair(*pair, "tls_cert"), ssl.CERT_NONE, None)
+    with pytest.raises(ConfigError, match=r"tls_client_ca .*empty cannot be used: "):
+        server_context(Pair(cert, key, "tls_cert"), ssl.CERT_REQUIRED, empty)
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    cert, key = write_pair(tmp_path, HOST)
+    private = serialization.load_pem_private_key(key.read_bytes(), None)
+    key.write_bytes(
+        private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(ConfigError, match="the key is encrypted"):
+        server_context(Pair(cert, key, "tls_cert"), ssl.CERT_NONE, None)
+
+
+def test_contexts_are_as_strict_as_documented(tmp_path: Path) -> None:
+    cert, key = write_pair(tmp_path, HOST)
+    context = server_context(Pair(cert, key, "tls_cert"), ssl.CERT_REQUIRED, write_ca(tmp_path))
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.options & ssl.OP_NO_RENEGOTIATION
