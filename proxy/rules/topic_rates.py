@@ -95,7 +95,7 @@ def plan_fetch(plan: Plan) -> None:
             if until_ms > caller.now_ms:
                 caller.postpone(until_ms)
                 return LATER
-        return METERED_FETCH
+        return METERED_FETCH if topics.fetch.enforces else admission._replace(charged=True)
 
     def meter(caller: Caller) -> Meter | None:
         topics = caller.quotas.topics

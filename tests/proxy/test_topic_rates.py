@@ -169,6 +169,15 @@ def test_rates_in_shadow_close_nothing_and_make_nobody_wait() -> None:
     assert (charged(session, "produce", "a"), charged(session, "fetch", "a")) == (9000, 9000)
 
 
+def test_rates_in_shadow_do_not_hold_back_pipelined_fetches() -> None:
+    session = new_session(QuotaTable(None, {(A, FETCH): 100}))
+    wire = Wire(session)
+    wire.feed(0, client=fetch(1, "a") + fetch(2, "a"))
+    assert bytes(wire.to_broker) == fetch(1, "a") + fetch(2, "a")
+    wire.feed(0, broker=fetched(1, a=2000) + fetched(2, a=2000))
+    assert charged(session, "fetch", "a") == 4000
+
+
 def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() -> None:
     session = new_session(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)
