@@ -6,16 +6,13 @@ import ssl
 import tempfile
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOST = "127.0.0.1"
 
@@ -69,14 +66,19 @@ def context_of(ca: str, name: str, unit: str | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     authority().configure_trust(context)
+    with tempfile.TemporaryDirectory() as directory:
+        context.load_cert_chain(write_client(Path(directory), ca, name, unit))
+    return context
+
+
+def write_client(directory: Path, ca: str, name: str, unit: str | None = None) -> Path:
+    """Write a certificate with this common name (and unit: CN=name,OU=unit for Java) and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
-    parts += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit)] if unit else []
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-        file.write(pem_of(x509.Name(parts), ca, key) + key_pem(key))
-        file.flush()
-        context.load_cert_chain(file.name)
-    return context
+    parts[:0] = [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit)] if unit else []
+    path = directory / "client.pem"
+    path.write_bytes(pem_of(x509.Name(parts), ca, key) + key_pem(key))
+    return path
 
 
 def pem_of(subject: x509.Name, ca: str, key: ec.EllipticCurvePrivateKey) -> bytes:
