@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Final, Literal, get_args
+from typing import Final, get_args
 
 import msgspec
 
@@ -21,229 +21,13 @@ from proxy.connection_gate import ConnectionRules, connection_rules
 from proxy.credentials import Credentials, credentials_of
 from proxy.principals import broker_principals, parse_principals
 from proxy.rules.identity import IdentityRules, identity_rules
+from proxy.settings import FILES, IN_TABLES
+from proxy.settings import Settings as Settings
 from proxy.tls.rules import TlsRules, tls_rules
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 BROKER_PORTS = 100
 """How many ports brokers are given when --broker-ports does not say."""
 
-
-def _key(description: str) -> msgspec.Meta:
-    return msgspec.Meta(description=description)
-
-
-class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The keys of the configuration file, as written there; `weir run` makes its options from them."""
-
-    upstream: Annotated[str, _key("Kafka's bootstrap brokers, HOST:PORT[,HOST:PORT...].")] = ""
-    listen: Annotated[
-        str, _key("Where clients bootstrap, HOST:PORT; an empty host is every interface, IPv4 and IPv6.")
-    ] = "127.0.0.1:19092"
-    quotas: Annotated[
-        str, _key("Quota file (TOML), reloaded when it changes; in a configuration file, relative to it.")
-    ] = ""
-    advertised_host: Annotated[
-        str, _key("The host that clients are told for every broker; empty: the address they connected to.")
-    ] = ""
-    broker_ports: Annotated[
-        str,
-        _key(
-            "FIRST-LAST; the broker with the first node id listens at FIRST; empty: 100 ports after listen."
-        ),
-    ] = ""
-    first_node_id: Annotated[int, _key("The smallest node id of the cluster.")] = 0
-    admin: Annotated[str, _key("HOST:PORT of /metrics, /healthz and /readyz; empty: off.")] = ""
-    throttle_mode: Annotated[
-        Literal["mute", "hold"],
-        _key("mute: answer, then do not read (KIP-219); hold: delay the answer, as brokers before 2.0."),
-    ] = "mute"
-    quota_window_num: Annotated[int, _key("Samples a rate is measured over (quota.window.num).")] = (
-        NUM_SAMPLES_DEFAULT
-    )
-    quota_window_size_seconds: Annotated[int, _key("Seconds of each sample (quota.window.size.seconds).")] = (
-        WINDOW_S_DEFAULT
-    )
-    controller_quota_samples: Annotated[
-        int, _key("The burst of mutations is rate * samples * seconds (controller.quota.window.num).")
-    ] = NUM_SAMPLES_DEFAULT
-    controller_quota_window_seconds: Annotated[
-        int, _key("Seconds of each sample (controller.quota.window.size.seconds).")
-    ] = WINDOW_S_DEFAULT
-    auto_creation: Annotated[
-        Literal["permissive", "strict"],
-        _key(
-            "What an automatic topic creation over the mutation quota meets: permissive charges and mutes, "
-            "strict takes the permission to create out of Metadata requests."
-        ),
-    ] = "permissive"
-    uplift: Annotated[
-        bool,
-        _key("Offer clients newer versions than old brokers have, and translate, where nothing is lost."),
-    ] = True
-    admins: Annotated[
-        str,
-        _key(
-            "Principals that may describe and alter quotas over Kafka's protocol, User:NAME[;User:NAME...]; "
-            "empty: nobody."
-        ),
-    ] = ""
-    quota_store: Annotated[
-        Literal["file", "topic", "broker"],
-        _key(
-            "Where quotas live: file: the quota file; topic: a compacted topic of the cluster; "
-            "broker: what the brokers themselves store."
-        ),
-    ] = "file"
-    quota_topic: Annotated[str, _key("The topic of quota_store = topic; made if it is missing.")] = (
-        "__weir_quotas"
-    )
-    quota_snapshot: Annotated[
-        str,
-        _key("File that keeps the last known quotas of a topic or broker store, for starts without it."),
-    ] = ""
-    quota_mode: Annotated[
-        Literal["enforce", "shadow"],
-        _key("shadow: compute, count and log what would be throttled, but delay and refuse nothing."),
-    ] = "enforce"
-    empty_client_id: Annotated[
-        Literal["unlimited", "default"],
-        _key(
-            "Whether default client-id quotas apply to clients without a client-id; unlimited is Kafka's way."
-        ),
-    ] = "unlimited"
-    sasl_oauthbearer_sub_claim_name: Annotated[
-        str, _key("The claim of an OAUTHBEARER token that is the principal's name.")
-    ] = "sub"
-    gssapi_principal: Annotated[
-        str, _key("The principal's name of GSSAPI sessions, whose own cannot be seen.")
-    ] = "ANONYMOUS"
-    delegation_token_principal: Annotated[
-        str, _key("The principal's name of sessions with a delegation token of an unknown owner.")
-    ] = "ANONYMOUS"  # noqa: S105  # a name
-    super_users: Annotated[
-        str, _key("The brokers' own principals, User:NAME[;User:NAME...]; see inter_broker.")
-    ] = ""
-    inter_broker: Annotated[
-        bool,
-        _key("Brokers reach each other through this Weir: what super_users fetch as replicas is exempt."),
-    ] = False
-    tls_cert: Annotated[
-        str,
-        _key("Certificate chain (PEM) of the listeners; with it they speak TLS. Reloaded when it changes."),
-    ] = ""
-    tls_key: Annotated[str, _key("Private key (PEM) of tls_cert; empty: it is in the same file.")] = ""
-    tls_client_auth: Annotated[
-        Literal["none", "requested", "required"],
-        _key("Whether clients must show a certificate (ssl.client.auth)."),
-    ] = "none"
-    tls_client_ca: Annotated[str, _key("Certificates (PEM) that clients' certificates are checked with.")] = (
-        ""
-    )
-    ssl_principal_mapping_rules: Annotated[
-        str, _key("How a client certificate's subject becomes a principal's name, in Kafka's syntax.")
-    ] = "DEFAULT"
-    sni_domain: Annotated[
-        str,
-        _key(
-            "Serve all brokers at the port of listen, as broker-ID.DOMAIN, told apart by TLS server names; "
-            "empty: a port per broker."
-        ),
-    ] = ""
-    upstream_tls: Annotated[bool, _key("Speak TLS with brokers.")] = False
-    upstream_ca: Annotated[
-        str, _key("Certificates (PEM) that brokers' are checked with; empty: the system's.")
-    ] = ""
-    upstream_cert: Annotated[str, _key("Certificate chain (PEM) that Weir shows to brokers.")] = ""
-    upstream_key: Annotated[
-        str, _key("Private key (PEM) of upstream_cert; empty: it is in the same file.")
-    ] = ""
-    upstream_verify_host: Annotated[
-        bool,
-        _key("Check that a broker's certificate names its host (ssl.endpoint.identification.algorithm)."),
-    ] = True
-    upstream_sasl_mechanism: Annotated[
-        Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
-        _key("How Weir's own connections to brokers authenticate; clients' do it themselves. Empty: not."),
-    ] = ""
-    upstream_sasl_username: Annotated[str, _key("The user of Weir's own connections to brokers.")] = ""
-    upstream_sasl_password_file: Annotated[str, _key("File with that user's password, and nothing else.")] = (
-        ""
-    )
-    max_connection_creation_rate: Annotated[
-        int, _key("Connections per second that all listeners together accept (KIP-612); 0: no limit.")
-    ] = 0
-    listener_max_connection_creation_rate: Annotated[
-        int, _key("Connections per second that each listener accepts; 0: no limit.")
-    ] = 0
-    max_connections_per_ip: Annotated[
-        int, _key("Client connections from one IP address at a time; 0: no limit.")
-    ] = 0
-    max_connections_per_ip_overrides: Annotated[
-        str, _key("Other numbers for some addresses, IP:NUMBER[,[IPV6]:NUMBER...].")
-    ] = ""
-    connections_max: Annotated[int, _key("Client connections at a time; each uses two descriptors.")] = 20_000
-    frame_bytes_max: Annotated[int, _key("The largest request in bytes (socket.request.max.bytes).")] = (
-        100 * 1024 * 1024
-    )
-    in_flight_max: Annotated[int, _key("Unanswered requests per connection; more wait in its socket.")] = 1000
-    connect_timeout_s: Annotated[float, _key("Seconds to connect to a broker.")] = 10.0
-    drain_timeout_s: Annotated[float, _key("Seconds that requests under way have left at SIGTERM.")] = 10.0
-    refresh_s: Annotated[float, _key("Seconds between questions for the cluster's brokers.")] = 30.0
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Least level to log.")] = "info"
-    log_format: Annotated[
-        Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")
-    ] = "auto"
-
-
-IN_TABLES: Final = {
-    "quotas.file": "quotas",
-    "quotas.mode": "quota_mode",
-    "quotas.store": "quota_store",
-    "quotas.topic": "quota_topic",
-    "quotas.snapshot": "quota_snapshot",
-    "quotas.admins": "admins",
-    "quotas.empty_client_id": "empty_client_id",
-    "quotas.controller.samples": "controller_quota_samples",
-    "quotas.controller.window_seconds": "controller_quota_window_seconds",
-    "identity.sasl_oauthbearer_sub_claim_name": "sasl_oauthbearer_sub_claim_name",
-    "identity.gssapi_principal": "gssapi_principal",
-    "identity.delegation_token_principal": "delegation_token_principal",
-    "identity.ssl_principal_mapping_rules": "ssl_principal_mapping_rules",
-    "identity.super_users": "super_users",
-    "identity.inter_broker": "inter_broker",
-    "tls.cert": "tls_cert",
-    "tls.key": "tls_key",
-    "tls.client_auth": "tls_client_auth",
-    "tls.client_ca": "tls_client_ca",
-    "tls.sni_domain": "sni_domain",
-    "brokers.tls": "upstream_tls",
-    "brokers.ca": "upstream_ca",
-    "brokers.cert": "upstream_cert",
-    "brokers.key": "upstream_key",
-    "brokers.verify_host": "upstream_verify_host",
-    "brokers.sasl_mechanism": "upstream_sasl_mechanism",
-    "brokers.sasl_username": "upstream_sasl_username",
-    "brokers.sasl_password_file": "upstream_sasl_password_file",
-    "connections.max": "connections_max",
-    "connections.max_creation_rate": "max_connection_creation_rate",
-    "connections.listener_max_creation_rate": "listener_max_connection_creation_rate",
-    "connections.max_per_ip": "max_connections_per_ip",
-    "connections.max_per_ip_overrides": "max_connections_per_ip_overrides",
-}
-"""Where keys may stand as well: in tables of the configuration file, such as `[quotas]` and `[tls]`."""
-
-FILES: Final = (
-    "quotas",
-    "quota_snapshot",
-    "tls_cert",
-    "tls_key",
-    "tls_client_ca",
-    "upstream_ca",
-    "upstream_cert",
-    "upstream_key",
-    "upstream_sasl_password_file",
-)
-"""Keys whose values are paths: relative to the configuration file that they stand in."""
 
 _TABLES: Final = frozenset(place.rpartition(".")[0] for place in IN_TABLES)
 
@@ -271,6 +55,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Where brokers are placed: a port each, or at listen's if clients name them."""
         names = self.tls.listener.names if self.tls.listener is not None else None
         return names or self.ports
+
     identity: IdentityRules
 
 

@@ -18,7 +18,7 @@ from quotas import QuotaTable
 from quotas.connections import ConnectionCounts, ConnectionQuotas
 
 if TYPE_CHECKING:
-    from proxy.config import Settings
+    from proxy.settings import Settings
 
 _OVERRIDE = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<count>\d{1,9})")
 

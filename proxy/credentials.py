@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.config_error import ConfigError
 
 if TYPE_CHECKING:
-    from proxy.config import Settings
+    from proxy.settings import Settings
 
 PASSWORD_BYTES_MAX: Final = 64 * 1024
 

@@ -11,7 +11,7 @@ from proxy.config_error import ConfigError
 from proxy.principals import parse_principals
 
 if TYPE_CHECKING:
-    from proxy.config import Settings
+    from proxy.settings import Settings
 
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal name of a connection that has not authenticated."""

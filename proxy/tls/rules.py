@@ -16,7 +16,7 @@ from proxy.tls.principal_mapping import PrincipalMapping
 
 if TYPE_CHECKING:
     from proxy.addresses import Address
-    from proxy.config import Settings
+    from proxy.settings import Settings
 
 VERIFY: Final = {
     "none": ssl.CERT_NONE,
