@@ -15,7 +15,7 @@ from tests.clients.java_records import Exchange, JavaRecords
 from tests.clients.sasl import Login
 from tests.clients.test_clients import some_messages
 from tests.integration.test_records import assert_no_complaint
-from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer
+from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
 from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256, SCRAM_512, User, mechanisms
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.broker]
 
 VERSIONS = ["0.10.2.2", "2.8.2", "3.9.1", "4.2.0"]
 COUNT, SIZE = 20, 500
+SECRET = {"sasl.password", "sasl_plain_password", "sasl_oauth_token"}
 COMES_WITH = {
     PLAIN: ALICE,
     SCRAM_256: ODD,
@@ -69,6 +70,7 @@ class Scene:
     def __init__(self, cluster: Cluster, front: Front, topic: str) -> None:
         self.expected: set[Sharer] = set()
         self.messages = some_messages(COUNT, SIZE)
+        self.secrets: list[bytes] = []
         self._cluster, self._front, self._topic = cluster, front, topic
 
     def visit(self, client: Client, mechanism: str) -> None:
@@ -77,6 +79,7 @@ class Scene:
         name = self._meet(client.name, login)
         rd = isinstance(client, Librdkafka)
         options: dict[str, Any] = sasl.librdkafka(login) if rd else sasl.python(login)
+        self.secrets += [str(options[key]).encode() for key in options if key in SECRET]
         bootstrap, client_id = self._front.bootstrap, name.removeprefix(f"{self._topic}-")
         client.produce(bootstrap, name, self.messages, client_id=client_id, config=options)
         read = client.consume(bootstrap, name, COUNT, client_id=client_id, config=options)
@@ -123,3 +126,4 @@ def test_records_arrive_and_the_right_user_is_charged(
     assert too_little == {}
     assert front.weir.stop() == 0
     assert_no_complaint(front.weir.log)
+    assert_untold(front, scene.secrets)

@@ -36,6 +36,20 @@ class Sharer(NamedTuple):
     client_id: str
 
 
+class RememberedAdmin(Admin):
+    """An admin port, and everything that it has answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bytes] = []
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """See Admin."""
+        status, text = super().get(path)
+        self.told.append(text)
+        return status, text
+
+
 class Front:
     """Weir, and its admin port."""
 
@@ -44,7 +58,7 @@ class Front:
     ) -> None:
         password = directory / "password"
         password.write_text(WEIR.password)
-        self.admin = Admin()
+        self.admin = RememberedAdmin()
         login = (
             *("--upstream-sasl-mechanism", SCRAM_256, "--upstream-sasl-username", WEIR.name),
             *("--upstream-sasl-password-file", str(password)),
@@ -74,24 +88,35 @@ class Front:
 
 
 def assert_untold(front: Front, said: Iterable[bytes]) -> None:
-    """Nothing that Weir has written has a password of `USERS`, or a secret of clients' SASL tokens `said`:
-    PLAIN tokens, proofs and bearer tokens; neither as they are nor in base64.
+    """Nothing that Weir has written, its debug log and metrics among it, has a password of `USERS`, or a
+    secret of clients' SASL tokens `said`: passwords, proofs, bearer tokens; as they are, in base64, in hex.
     """
     secrets = {user.password.encode() for user in USERS}
     for token in said:
         secrets |= _secrets(token)
-    encoded = {base64.b64encode(secret).rstrip(b"=") for secret in secrets}
-    written = front.weir.written()
-    found = [path for path, text in written.items() if any(secret in text for secret in secrets | encoded)]
-    assert found == []
+    forms = {form for secret in secrets for form in _forms(secret)}
+    written = {str(path): text for path, text in front.weir.written().items()}
+    written |= {f"answer {number}": text for number, text in enumerate(front.admin.told)}
+    assert any(b'"authenticated"' in text for text in written.values()), "the log tells of what it may"
+    assert [where for where, text in written.items() if any(form in text for form in forms)] == []
 
 
 def _secrets(token: bytes) -> set[bytes]:
+    """What of a token must not be told; all of it where it is none that is known."""
     if token.count(b"\0") == 2:
-        return {token, token.rpartition(b"\0")[2]}
+        return {token.rpartition(b"\0")[2]}
     if b"\1auth=" in token:
-        jwt = token.partition(b"\1auth=")[2].strip(b"\1").partition(b" ")[2]
-        return {token, jwt, jwt.split(b".")[1]} if b"." in jwt else {token, jwt}
+        bearer = token.partition(b"\1auth=")[2].partition(b" ")[2].strip(b" ").partition(b"\1")[0]
+        return {bearer, bearer.split(b".")[1]} if b"." in bearer else {bearer}
     if b",r=" in token:  # SCRAM: the first message has nothing secret, the last one the proof
         return {token.rpartition(b",p=")[2]} if b",p=" in token else set()
     return {token} if len(token) > 1 else set()
+
+
+def _forms(secret: bytes) -> set[bytes]:
+    """As it may be written; in base64 it looks different in each of three places."""
+    forms = {secret, secret.hex().encode()}
+    for before, unlike in ((0, 0), (1, 2), (2, 3)):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            forms.add(encode(bytes(before) + secret)[unlike:-4])
+    return forms
