@@ -4,7 +4,13 @@ need.
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("protocol", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "protocol",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of ours
+)
 settings.load_profile("protocol")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from proxy.run import _single
 from proxy.transport.drivers import monotonic_ms, run_hosting_trio
@@ -17,7 +17,13 @@ from tests.proxy.stage import Script, set_stage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-settings.register_profile("proxy", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "proxy",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of ours
+)
 settings.load_profile("proxy")
 
 
