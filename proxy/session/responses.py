@@ -160,11 +160,13 @@ class Responses:
             elif plan.rewrite is not None:
                 session.report_ms = max(self._report_ms, 0)
                 splice = plan.rewrite(session, data, body, end, complete)
+            if isinstance(splice, Wait):
+                return self._wait(complete)
+            if self._meter is not None:
+                self._measure_first(self._meter, data, body, end, complete)
         except ProtocolError as error:
             session.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
-        if isinstance(splice, Wait):
-            return self._wait(complete)
         self._report_ms = INCOMPLETE
         return splice
 
@@ -206,7 +208,7 @@ class Responses:
     def _measured(
         self, plan: Plan, data: bytearray, body: int, end: int, complete: bool, length: int
     ) -> bool:
-        """Have the response at hand measured: now, if all of it will be here at once, else as it goes by.
+        """Have the response at hand measured: now, if all of it is here at once, else as it goes by.
 
         False if more bytes are needed.
         """
@@ -216,12 +218,21 @@ class Responses:
             return True
         if not complete and LENGTH_BYTES + length <= session.limits.stream_above_bytes:
             return False
-        meter.feed(data, body, end)
         if complete:
+            meter.feed(data, body, end)
             self._measured_until_ms = self._charge_measured(meter)
         else:
             self._meter = meter
         return True
+
+    def _measure_first(self, meter: Meter, data: bytearray, body: int, end: int, complete: bool) -> None:
+        """Begin to measure a response that goes on in parts, once its first part does: not each time that is
+        presented. Raises ProtocolError.
+        """
+        meter.feed(data, body, end)
+        if complete:  # it was in parts before it waited
+            self._meter = None
+            self._charge_measured(meter)
 
     def _charge_measured(self, meter: Meter) -> int:
         """Charge what was measured; return when the wait for it ends, in ms, 0 if there is none."""

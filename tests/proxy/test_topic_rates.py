@@ -137,6 +137,21 @@ def test_a_response_larger_than_the_buffer_mutes_its_client_at_its_end() -> None
     assert session.muted_until_ms == 20_000
 
 
+@pytest.mark.parametrize("first", range(1, 24))
+def test_a_response_in_pieces_is_counted_and_told_of_the_clients_wait(first: int) -> None:
+    session = new_session(QuotaTable({(A, FETCH): 10**9, (APP, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
+    wire = Wire(session)
+    answer = fetched(1, a=30_000, b=50_000)
+    wire.feed(0, client=fetch(1, "a"))
+    wire.feed(0, broker=answer[:first])
+    for start in range(first, len(answer), 1000):
+        wire.feed(0, broker=answer[start : start + 1000])
+    assert session.violation is None
+    assert charged(session, "fetch", "a") == 30_000
+    cost = len(answer) - 5  # without the length, and the tags of the header
+    assert bytes(wire.to_client) == fetched(1, throttle_ms=cost - 10_000, a=30_000, b=50_000)
+
+
 def test_a_new_connection_waits_for_the_topic_it_names() -> None:
     table = QuotaTable({(A, FETCH): 100})
     first = new_session(table)
