@@ -162,8 +162,7 @@ class Responses:
                 splice = plan.rewrite(session, data, body, end, complete)
             if isinstance(splice, Wait):
                 return self._wait(complete)
-            if self._meter is not None:
-                self._measure_first(self._meter, data, body, end, complete)
+            self._measure_first(data, body, end, complete)
         except ProtocolError as error:
             session.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
@@ -225,10 +224,13 @@ class Responses:
             self._meter = meter
         return True
 
-    def _measure_first(self, meter: Meter, data: bytearray, body: int, end: int, complete: bool) -> None:
+    def _measure_first(self, data: bytearray, body: int, end: int, complete: bool) -> None:
         """Begin to measure a response that goes on in parts, once its first part does: not each time that is
         presented. Raises ProtocolError.
         """
+        meter = self._meter
+        if meter is None:
+            return
         meter.feed(data, body, end)
         if complete:  # it was in parts before it waited
             self._meter = None
