@@ -19,6 +19,7 @@ from proxy.admin import (
     family,
     quota_metrics,
     store_metrics,
+    tls_metrics,
     topic_metrics,
 )
 from proxy.quota_book import QuotaBook
@@ -48,6 +49,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
         yield from topic_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
     yield from connection_metrics.families(sources.server.gate.quotas)
     yield from authentication_metrics.families(sources.server.counters)
+    yield from tls_metrics.families(sources.server.config.tls.files)
 
 
 def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:

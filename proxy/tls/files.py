@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -30,9 +29,18 @@ Stamp: TypeAlias = tuple[int, int, int] | None
 class ContextOfFiles:
     """The present context; used on one thread."""
 
-    def __init__(self, name: str, paths: Sequence[Path], make: Callable[[], ssl.SSLContext]) -> None:
-        """`make` reads the files of these paths, and raises ConfigError; `name` is for the log."""
-        self._name = name
+    def __init__(
+        self,
+        name: str,
+        paths: Sequence[Path],
+        make: Callable[[], ssl.SSLContext],
+        cert: Path | None = None,
+    ) -> None:
+        """`make` reads the files of these paths, and raises ConfigError; `name` is for the log, `cert` the
+        one of them that will expire.
+        """
+        self.name = name
+        self._cert = cert
         self._paths = tuple(paths)
         self._make = make
         self._context: ssl.SSLContext | None = None
@@ -42,11 +50,17 @@ class ContextOfFiles:
         """False while the files in place cannot be used, and older ones are in force."""
         self.refused = 0
         """How often changed files could not be used."""
+        self.expires_s = 0.0
+        """When the certificate in force ends, in seconds since 1970; 0 if there is none, or nobody knows."""
 
     def load(self) -> None:
         """Read the files now. Raises ConfigError."""
         self._seen = self._in_force = self._stamps()  # before they are read
-        self._context = self._make()
+        self._put_in_force(self._make())
+
+    def _put_in_force(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self.expires_s = expiry_s(self._cert) if self._cert is not None else 0.0
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -64,16 +78,16 @@ class ContextOfFiles:
             return
         self._in_force = found
         try:
-            self._context = self._make()
+            self._put_in_force(self._make())
         except ConfigError as error:
             self.refused += 1
             self.last_was_good = False
             log.error(
-                "changed TLS files refused, the old ones stay in force", files=self._name, error=str(error)
+                "changed TLS files refused, the old ones stay in force", files=self.name, error=str(error)
             )
         else:
             self.last_was_good = True
-            log.info("changed TLS files in force for new connections", files=self._name)
+            log.info("changed TLS files in force for new connections", files=self.name)
 
     def _stamps(self) -> tuple[Stamp, ...]:
         return tuple(map(_stamp, self._paths))
@@ -96,12 +110,11 @@ async def look_forever(all_files: Sequence[ContextOfFiles]) -> None:
 
 
 def expiry_s(path: Path) -> float:
-    """Return when the first certificate of a PEM file ends, in seconds since 1970.
-
-    Raises OSError, ValueError.
-    """
+    """Return when the first certificate of a file ends, in seconds since 1970; 0 if that cannot be read."""
     from cryptography import x509  # takes a while to import, and a plain Weir does not need it
 
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
-    ends: datetime = certificate.not_valid_after_utc.astimezone(UTC)
-    return ends.timestamp()
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):  # OpenSSL has taken it: it is of use even so
+        return 0.0
+    return certificate.not_valid_after_utc.timestamp()

@@ -85,7 +85,7 @@ def _listener(settings: Settings, listen: Address) -> ListenerRules | None:
     paths = [*dict.fromkeys([pair.cert, pair.key]), *([ca] if ca else [])]
     names = _names(settings, listen)
     files = ContextOfFiles(
-        "tls_cert", paths, lambda: server_context(pair, verify, ca, by_name=names is not None)
+        "tls_cert", paths, lambda: server_context(pair, verify, ca, by_name=names is not None), pair.cert
     )
     return ListenerRules(pair, files, mapping, names)
 
@@ -102,7 +102,12 @@ def _upstream(settings: Settings) -> UpstreamRules | None:
     ca = Path(settings.upstream_ca) if settings.upstream_ca else None
     verify_host = settings.upstream_verify_host
     paths = [*dict.fromkeys([pair.cert, pair.key] if pair else []), *([ca] if ca else [])]
-    files = ContextOfFiles("upstream_tls", paths, lambda: client_context(ca, pair, verify_host=verify_host))
+    files = ContextOfFiles(
+        "upstream_tls",
+        paths,
+        lambda: client_context(ca, pair, verify_host=verify_host),
+        pair.cert if pair else None,
+    )
     return UpstreamRules(pair, files)
 
 

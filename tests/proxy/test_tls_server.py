@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import time
 from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -279,6 +280,7 @@ def test_a_changed_certificate_is_shown_to_new_clients_and_a_bad_one_is_not(
             await until(lambda: of_files.refused == 1)
             assert await fingerprint(stage) == before
             assert not of_files.last_was_good
+            assert of_files.expires_s > time.time()
             swap(tmp_path / "data", tmp_path / "second")
             await until(lambda: of_files.last_was_good)
         assert await fingerprint(stage) != before
