@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from protocol.errors import ProtocolError
 from protocol.places import MessageLike, layout
+from protocol.topic_names import NAME_BYTES_MAX, is_topic_name
 from protocol.walk import Bytes, Source, Stream, compiled, length_width
 
 if TYPE_CHECKING:
@@ -33,14 +34,13 @@ class TopicBytes:
             raise ValueError(f"{layout(message, version).name} v{version} does not name its topics")
         self.complete = False
         """Whether all records have been fed, to their last byte."""
-        counted = self._counted = Counter[bytes]()
+        self._counted = Counter[bytes]()
 
-        def count(topic: bytearray, size: int) -> None:
+        def known(topic: bytearray) -> bytes | None:
             name = bytes(topic)
-            if name in wanted:
-                counted[name] += size
+            return name if name in wanted else None
 
-        self._walk = _counter(layout(message, version))(count)
+        self._walk = _counter(layout(message, version))(known, self._counted)
         next(self._walk)
         self._fed = 0
 
@@ -74,7 +74,7 @@ def names_topics(message: MessageLike, version: int) -> bool:
 def _names_topics(found: Layout) -> bool:
     slots = [slot for slot in found.fields if slot.struct is not None and slot.is_array]
     return any(
-        (any(map(_is_topic, inner.fields)) and _has_records(inner)) or _names_topics(inner)
+        (any(map(is_topic_name, inner.fields)) and _has_records(inner)) or _names_topics(inner)
         for slot in slots
         if (inner := slot.struct) is not None
     )
@@ -87,15 +87,14 @@ def _has_records(found: Layout) -> bool:
     )
 
 
-def _is_topic(slot: Slot) -> bool:
-    return slot.field.entity_type == "topicName" and slot.type == "string" and not slot.is_array
-
-
 class _CountingSource(Source):
-    """The source of a walk that keeps the latest topic's name, and calls `count` at its records."""
+    """The source of a walk that asks once for each topic whether it is `known`, and counts its records then.
+
+    Only the name at hand is kept, and no more of it than a name may have.
+    """
 
     def _variable(self, slot: Slot, path: str) -> None:
-        if _is_topic(slot):
+        if is_topic_name(slot):
             self.flush()
             self._keep_topic(slot, path)
         elif slot.type == "records" and not slot.is_array:
@@ -109,12 +108,14 @@ class _CountingSource(Source):
         self._length(width, path, nullable=slot.nullable)
         if width == 1:
             self.line("n -= 1")
-        self.line("topic = bytearray()")
-        with self.block("while len(topic) < n:"):
+        self._refuse(f"n > {NAME_BYTES_MAX}", f"{path} is longer than a name can be")
+        self.line("name = bytearray()")
+        with self.block("while len(name) < n:"):
             self.need()
-            self.line("stop = min(end, position + n - len(topic))")
-            self.line("topic += data[position:stop]")
+            self.line("stop = min(end, position + n - len(name))")
+            self.line("name += data[position:stop]")
             self.line("position = stop")
+        self.line("topic = known(name)")
 
     def _count_records(self, slot: Slot, path: str) -> None:
         width = length_width(slot)
@@ -122,19 +123,23 @@ class _CountingSource(Source):
         if width == 1:
             self.line("n -= 1")
         with self.block("if n > 0:"):
-            self.line("count(topic, n)")
             self.line("position += n")
+            with self.block("if topic is not None:"):
+                self.line("counted[topic] += n")
 
 
 @cache
-def _counter(found: Layout) -> Callable[[Callable[[bytearray, int], None]], Stream]:
+def _counter(found: Layout) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
     source = _CountingSource(when_short=None)
-    with source.block("def stream(count):"):
+    with source.block("def stream(known, counted):"):
         source.line("body = position = end = 0")
-        source.line("topic = b''")
+        source.line("topic = None")
         source.fields(found.fields, found.name)
         source.flush()
         with source.block("while position > end:"):
             source.next_chunk()
         source.line("return position - body")
-    return cast("Callable[[Callable[[bytearray, int], None]], Stream]", compiled(source, found, "stream"))
+    return cast(
+        "Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]",
+        compiled(source, found, "stream"),
+    )

@@ -17,14 +17,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from protocol.api import ApiKey
-from protocol.codec import codec
-from protocol.heads import request_body
+from protocol.heads import INCOMPLETE, request_body
 from protocol.messages import FetchRequest, FetchResponse, Message, ProduceRequest
 from protocol.topic_bytes import TopicBytes, names_topics
+from protocol.topic_names import topics_in
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.reasons import CloseReason
-from proxy.rules.errand import whole_request
 from proxy.rules.plan import LATER, WAIT, Admission, Caller, Meter, Plan, Wait
 from quotas.topics import TopicRates
 
@@ -78,20 +77,21 @@ def plan_fetch(plan: Plan) -> None:
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
     named = names_topics(FetchResponse, version)
-    codec_ = codec(FetchRequest, version)
+    topics_of = topics_in(FetchRequest, version, "topics") if named else None
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
         admission = inner(caller, data, frame, end, complete)
         topics = caller.quotas.topics
         if topics is None or not topics.fetch.names or caller.is_broker or isinstance(admission, Wait):
             return admission
-        if not named:
+        if topics_of is None:
             return _unnamed(caller, plan, topics.fetch) or admission
         if topics.fetch.throttled_until_ms() > caller.now_ms:
-            request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-            if request is None:
+            body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
+            if body == INCOMPLETE:
                 return WAIT
-            until_ms = topics.fetch.throttled_until_ms(topic.topic for topic in request.topics)
+            asked = topics_of(data, body, end, topics.fetch.names)
+            until_ms = topics.fetch.throttled_until_ms(name.decode() for name in asked)
             if until_ms > caller.now_ms:
                 caller.postpone(until_ms)
                 return LATER

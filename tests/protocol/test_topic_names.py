@@ -1,0 +1,106 @@
+"""The topics that a fetch names, found without decoding it; names that no topic can have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.codec import codec
+from protocol.errors import ProtocolError
+from protocol.messages import FetchRequest, ProduceRequest
+from protocol.topic_bytes import TopicBytes
+from protocol.topic_names import NAME_BYTES_MAX, topics_in
+from protocol.values import schema_of
+from tests.protocol.generate import messages, modest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAMING = [version for version in schema_of(FetchRequest).versions if version < 13]
+"""Newer versions have topics' ids."""
+
+
+class Asked:
+    """Wanted topics that count how often they are asked for."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __contains__(self, _name: object) -> bool:
+        self.times += 1
+        return False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def body(message: FetchRequest | ProduceRequest, version: int) -> bytes:
+    return codec(type(message), version).encode(message)
+
+
+@pytest.mark.parametrize("version", NAMING)
+@modest(30)
+@given(data=st.data())
+def test_it_finds_what_decoding_finds(version: int, data: st.DataObject) -> None:
+    message: Any = data.draw(messages(FetchRequest, version))
+    names = {topic.topic.encode() for topic in message.topics} - {b""}
+    wanted = names | {b"another"} if data.draw(st.booleans()) else {b"another"}
+    encoded = body(message, version)
+    found = topics_in(FetchRequest, version, "topics")(b"x" + encoded, 1, 1 + len(encoded), wanted)
+    assert found == names & wanted
+
+
+@pytest.mark.parametrize("version", NAMING)
+def test_what_is_forgotten_is_not_asked_for(version: int) -> None:
+    message = FetchRequest(
+        topics=[FetchRequest.FetchTopic(topic="a")],
+        forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="b")] if version >= 7 else [],
+    )
+    encoded = body(message, version)
+    found = topics_in(FetchRequest, version, "topics")(encoded, 0, len(encoded), {b"a", b"b"})
+    assert found == {b"a"}
+
+
+@pytest.mark.parametrize("version", NAMING)
+def test_what_is_cut_is_an_error_and_reads_nothing_behind(version: int) -> None:
+    encoded = body(FetchRequest(topics=[FetchRequest.FetchTopic(topic="topic")]), version)
+    find = topics_in(FetchRequest, version, "topics")
+    with pytest.raises(ProtocolError):
+        find(encoded, 0, encoded.index(b"topic") + 3, {b"topic"})
+
+
+def test_an_array_that_is_not_there_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="FetchRequest v4 has no forgotten_topics_data"):
+        topics_in(FetchRequest, 4, "forgotten_topics_data")
+
+
+def test_a_name_longer_than_a_string_of_kafkas_is_not_kept() -> None:
+    """A varint may claim 2 GB: what comes of it would have been kept, up to a frame's 100 MB."""
+    name = "t" * (NAME_BYTES_MAX + 1)
+    short = ProduceRequest(topic_data=[ProduceRequest.TopicProduceData(name=name[1:], partition_data=[])])
+    encoded = bytearray(body(short, 9))
+    at = encoded.index(b"t" * NAME_BYTES_MAX)
+    assert encoded[at - 3 : at] == b"\x80\x80\x02"  # one more than it is long
+    TopicBytes(ProduceRequest, 9, frozenset()).feed(bytes(encoded), 0, len(encoded))
+    encoded[at - 3] += 1
+    counting = TopicBytes(ProduceRequest, 9, frozenset())
+    with pytest.raises(ProtocolError, match=r"topic_data\.name is longer than a name can be"):
+        counting.feed(bytes(encoded), 0, at)
+
+
+def test_a_name_is_looked_at_once_however_many_partitions_have_records() -> None:
+    """32 KB, and 30,000 partitions of one byte, took 0.6 s on the loop."""
+    partitions = [ProduceRequest.PartitionProduceData(records=b"r")] * 1000
+    topic = ProduceRequest.TopicProduceData(name="t" * 1000, partition_data=partitions)
+    encoded = body(ProduceRequest(topic_data=[topic, topic]), 9)
+    asked = Asked()
+    counting = TopicBytes(ProduceRequest, 9, asked)
+    counting.feed(encoded, 0, len(encoded))
+    assert counting.complete
+    assert asked.times == 2
