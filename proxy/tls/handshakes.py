@@ -62,9 +62,12 @@ class Handshakes:
         """Shake hands with a client, who takes over its socket. Raises HandshakeError."""
         await self._hello(sock)
         async with self._places:
-            secured = context.wrap_socket(
-                sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
-            )
+            try:
+                secured = context.wrap_socket(
+                    sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
+                )
+            except OSError as error:  # it has gone since it was looked at
+                raise HandshakeError(CloseReason.CLIENT_RESET, str(error), sock) from None
             try:
                 with trio.fail_after(TIMEOUT_S):
                     await _shake(secured, self._threads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import struct
 import time
 from contextlib import contextmanager, suppress
 from threading import Thread
@@ -238,6 +239,21 @@ def test_stopping_closes_clients_in_the_middle_of_their_handshakes(
         await until(lambda: stage.server.counters.sessions_open == 3)
         stage.server.stop()
         await stage.closed(CloseReason.STOPPED, 3)
+
+    play(script, **listener)
+
+
+def test_a_client_that_breaks_off_before_its_handshake_is_no_warning(
+    play: Play, listener: dict[str, Any]
+) -> None:
+    async def script(stage: Stage) -> None:
+        with capture_logs() as logged:
+            with socket.create_connection((HOST, stage.first_port)) as plain:
+                plain.send(b"\x16\x03\x01")
+                plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await until(lambda: sum(stage.server.counters.closed.values()) == 1)
+        assert stage.server.counters.closed[CloseReason.CLIENT_RESET] == 1
+        assert {line["log_level"] for line in logged} <= {"debug"}
 
     play(script, **listener)
 
