@@ -191,13 +191,16 @@ def _rewrite(path: Path, changes: Changes, *, shadow: bool) -> Found | None:
     if table == stored:
         return Found(stored, seen)
     try:
-        return Found(table, stamp(path)) if _replace(path, before, after) else None
+        written = _replace(path, before, after)
     except OSError as error:
         raise StoreError(f"{path}: cannot write the quota file: {error.strerror}") from None
+    return None if written is None else Found(table, written)
 
 
-def _replace(path: Path, before: bytes, after: bytes) -> bool:
-    """Put `after` in the place of `before`, or return False if that is not there any more. Raises OSError."""
+def _replace(path: Path, before: bytes, after: bytes) -> Stamp:
+    """Put `after` in the place of `before`; return its stamp, None if `before` is not there any more. Raises
+    OSError.
+    """
     status = path.stat()
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
@@ -207,13 +210,14 @@ def _replace(path: Path, before: bytes, after: bytes) -> bool:
             _be_like(new.fileno(), status)
             os.fsync(new.fileno())
         if path.read_bytes() != before:
-            return False
+            return None
+        written = stamp(Path(name))  # not that of `path`, which somebody may replace in turn
         Path(name).replace(path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             Path(name).unlink()
     _sync_directory(path.parent)
-    return True
+    return written
 
 
 def _be_like(fd: int, status: os.stat_result) -> None:

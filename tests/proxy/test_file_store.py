@@ -257,6 +257,25 @@ def test_a_change_of_its_own_is_not_read_again(path: Path, monkeypatch: pytest.M
     trio.run(main)
 
 
+def test_an_edit_right_after_its_own_change_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody replaces the file while its directory is still being made durable."""
+    sync = file_module._sync_directory
+
+    def edited_meanwhile(directory: Path) -> None:
+        (directory / "edited").write_text(TEXT)
+        (directory / "edited").replace(path)
+        sync(directory)
+
+    async def main() -> None:
+        watched = Watched(path, monkeypatch)
+        monkeypatch.setattr(file_module, "_sync_directory", edited_meanwhile)
+        await watched.store.alter({(ALICE, PRODUCE): 2.0})
+        await watched.look()
+        assert watched.seen == [watched.first]
+
+    trio.run(main)
+
+
 def test_a_mistake_is_told_once_and_its_correction_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         watched = Watched(path, monkeypatch)
