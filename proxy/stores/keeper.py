@@ -114,11 +114,14 @@ class Keeper:
                 self._nursery = None
 
     async def reload(self) -> None:
-        """Read the store, whether it has changed or not."""
+        """Read the store, whether it has changed or not; never raises."""
         try:
             table = await self._store.load()
         except StoreError as error:
             self._failed(error)
+        except Exception:
+            log.exception("internal error while quotas were read, the last known stay in force")
+            self._state.note(good=False)
         else:
             self._changed(table)
 

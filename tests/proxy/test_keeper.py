@@ -300,6 +300,22 @@ def test_a_store_that_cannot_be_followed_is_tried_again() -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
+def test_a_mistake_in_reading_the_store_costs_no_traffic_either() -> None:
+    async def script(scene: Scene) -> None:
+        scene.store.failure = RuntimeError("a bug")
+        with capture_logs() as logged:
+            scene.keeper.altered_at_broker()
+            await scene.settle()
+            await scene.keeper.reload()
+        assert seen(scene) == (False, FIRST)
+        assert [line["log_level"] for line in logged] == ["error", "error"]
+        scene.store.failure = None
+        await scene.keeper.reload()
+        assert seen(scene) == (True, FIRST)
+
+    play(script)
+
+
 def test_an_answer_that_fails_is_one_sessions_trouble() -> None:
     async def script(scene: Scene) -> None:
         scene.store.may_go.release()
