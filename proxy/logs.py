@@ -18,13 +18,26 @@ def audit_logger(name: str) -> structlog.types.FilteringBoundLogger:
     return logger
 
 
+def _escape(
+    _logger: structlog.types.WrappedLogger, _method: str, event: structlog.types.EventDict
+) -> structlog.types.EventDict:
+    """Clients choose names, and a terminal obeys what it is sent. (JSON escapes by itself.)"""
+    return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
     """Set up structlog for the process; `form` auto is console on a terminal, else JSON."""
     on_terminal = sys.stderr.isatty()
     console = form == "console" or (form == "auto" and on_terminal)
     plain = structlog.dev.plain_traceback  # rich's shows variables, so clients' data, and takes seconds
     renderers: list[structlog.types.Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=plain)]
+        [_escape, structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=plain)]
         if console
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from proxy.config_error import ConfigError
 from proxy.tls import problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SERVER_NAME: Final = "weir_server_name"
 """An attribute that an SSLSocket gets."""
@@ -33,6 +37,7 @@ def server_context(
     context.verify_mode = client_auth
     if by_name:
         context.sni_callback = _note_server_name
+        _hush_server_names()
     return context
 
 
@@ -62,6 +67,27 @@ def _note_server_name(
 ) -> None:
     """Runs within the handshake, on its thread."""
     setattr(sock, _SERVER_NAME, name)
+
+
+def _hush_server_names() -> None:
+    """Print nothing about server names that are no ASCII.
+
+    Python decodes them before any code of ours, ends the handshake if it cannot (which is counted), and has a
+    traceback printed each time: clients could fill the log.
+    """
+    if not isinstance(sys.unraisablehook, _HushedHook):
+        sys.unraisablehook = _HushedHook(sys.unraisablehook)
+
+
+class _HushedHook:
+    """An unraisable hook that passes on everything else."""
+
+    def __init__(self, others: Callable[[sys.UnraisableHookArgs], object]) -> None:
+        self._others = others
+
+    def __call__(self, unraisable: sys.UnraisableHookArgs, /) -> object:
+        is_server_name = isinstance(unraisable.object, bytes) and unraisable.exc_type is UnicodeDecodeError
+        return None if is_server_name else self._others(unraisable)
 
 
 def _plain(context: ssl.SSLContext) -> ssl.SSLContext:

@@ -179,7 +179,10 @@ class Relay:
     def _failed(self, error: Exception) -> None:
         """A bug of ours, met in this session's bytes: the others must not suffer from it."""
         log.exception("internal error, the session is closed; please report this", exc_info=error)
-        self.close(CloseReason.INTERNAL_ERROR, repr(error))
+        detail = (
+            f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's has all that was decoded
+        )
+        self.close(CloseReason.INTERNAL_ERROR, detail)
 
     def _read(self, side: Side) -> None:
         """Read once, judge, send."""

@@ -55,3 +55,17 @@ def test_the_audit_log_is_written_at_whatever_level(capsys: pytest.CaptureFixtur
         "after": 5,
         "timestamp": "",
     }
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_names_that_clients_choose_do_nothing_to_a_terminal(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They may clear it, rename its window, or look like further lines."""
+    logs.configure("info", form)  # type: ignore[arg-type]  # parametrized
+    structlog.get_logger().info(
+        "would have throttled", client_id="app\x1b[2J\x9b1A\n[info] quota altered", user="\x1b]0;x\x07\u202e"
+    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()
+    assert "would have throttled" in line

@@ -196,7 +196,7 @@ def test_a_bug_in_a_plan_ends_only_its_session(new_rig: Callable[..., Rig]) -> N
     rig = new_rig(session=session)
     with capture_logs() as logged:
         rig.pass_on(ping(), rig.client, rig.broker)
-    assert rig.ends == [(CloseReason.INTERNAL_ERROR, "ZeroDivisionError('a bug')")]
+    assert rig.ends == [(CloseReason.INTERNAL_ERROR, "ZeroDivisionError: a bug")]
     assert ["please report this" in line["event"] for line in logged] == [True]
 
 
