@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
-from protocol.codec import codec
+from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.heads import REQUEST_HEAD
@@ -32,6 +32,7 @@ from proxy.rules.errand import Errand, ask, response_frame, whole_request
 from proxy.rules.plan import WAIT, Admission, Caller, Plan, Splice, Wait
 from quotas import QuotaTable
 
+M = TypeVar("M", bound=Message)
 _Framing: TypeAlias = Callable[[Message], bytes]
 
 AT_ONCE_MAX: Final = 200
@@ -50,12 +51,10 @@ def plan_describe(plan: Plan) -> None:
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        denial = caller.management.denial(caller.user, caller.peer)
-        if denial is not None and _too_large(caller, data, frame):
+        asked = _asked(caller, plan, codec_, data, frame, end, complete)
+        if asked is None:
             return WAIT
-        request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-        if request is None:
-            return WAIT
+        request, denial = asked
         framed, table = _framing(plan, data, frame), caller.management.table
         try:
             _check_allowed(denial)
@@ -82,12 +81,10 @@ def plan_alter(plan: Plan) -> None:
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        denial = caller.management.denial(caller.user, caller.peer)
-        if denial is not None and _too_large(caller, data, frame):
+        asked = _asked(caller, plan, codec_, data, frame, end, complete)
+        if asked is None:
             return WAIT
-        request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-        if request is None:
-            return WAIT
+        request, denial = asked
         framed = _framing(plan, data, frame)
         try:
             _check_allowed(denial)
@@ -120,14 +117,25 @@ def plan_pass_alter(plan: Plan) -> None:
     plan.rewrite = rewrite
 
 
-def _too_large(caller: Caller, data: bytearray, frame: int) -> bool:
-    """Whether one who is denied asks for more than is worth reading; the session is closed then."""
+def _asked(
+    caller: Caller, plan: Plan, codec_: Codec[M], data: bytearray, frame: int, end: int, complete: bool
+) -> tuple[M, str | None] | None:
+    """Return the request, once it is here as a whole, and why it is denied, if it is; None until then.
+
+    Who is denied is denied, and counted, once. Whoever asks for more than is worth reading then is closed.
+    """
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
-    if length <= DENIED_BYTES_MAX:
-        return False
-    detail = f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
-    caller.violate(CloseReason.REQUEST_TOO_LARGE, detail)
-    return True
+    if not complete and length <= DENIED_BYTES_MAX:
+        return None
+    denial = caller.management.denial(caller.user, caller.peer)
+    if denial is not None and length > DENIED_BYTES_MAX:
+        detail = (
+            f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
+        )
+        caller.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+        return None
+    request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
+    return None if request is None else (request, denial)
 
 
 def _be_vouched_for(caller: Caller) -> Errand:

@@ -95,12 +95,14 @@ class Managed:
         self.waiting: list[Callable[[str | None], None]] = []
         self.computing: list[Callable[[], None]] = []
         self.broker_alterations = 0
+        self.denials = 0
         self._denies = denies
         self._answers = answers
 
     def denial(self, user: str, peer: str) -> str | None:
         """Why not."""
         assert peer
+        self.denials += self._denies is not None
         return None if self._denies is None else self._denies.format(user)
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
@@ -696,6 +698,17 @@ def test_who_is_denied_is_not_read_at_length(api_key: int) -> None:
     with Playbook(session=session_of(Managed(denies="no"))) as play:
         play.client(header_of(api_key, DENIED_BYTES_MAX + 1))
         play.violation(CloseReason.REQUEST_TOO_LARGE)
+
+
+@pytest.mark.parametrize("message", [describe(), alter(entry({"user": "u"}, {"producer_byte_rate": 1.0}))])
+def test_who_is_denied_is_denied_once_however_the_request_comes(message: Message) -> None:
+    management = Managed(denies="no")
+    wire = Wire(session_of(management))
+    frame = request(message, 1)
+    for position in range(len(frame)):
+        wire.feed(0, client=frame[position : position + 1])
+    assert len(split(bytes(wire.to_client))) == 1
+    assert management.denials == 1
 
 
 def header_of(api_key: int, length: int) -> bytes:
