@@ -10,7 +10,6 @@ import json
 import re
 import socket
 import struct
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -27,6 +26,7 @@ from protocol.messages import (
 from quotas import Entity, QuotaKey, QuotaTable, parse
 from tests.clients.config_tool import Said, kafka_configs
 from tests.clients.sasl import Login, java
+from tests.integration.traffic import until
 from tests.integration.with_sasl import Front
 from tests.kafka.sasl import ALICE, PLAIN, WEIR
 from tests.proxy.frames import body_of, request
@@ -358,7 +358,12 @@ def test_requests_are_answered_as_by_a_broker(cluster: Cluster, weir: Weir) -> N
             for change in (SET_UP, *REQUESTS):
                 expected = altered(own, change, version)
                 assert altered(through, change, version) == expected, change
-        time.sleep(1)  # a broker describes what it has heard of the controller
+
+        def heard() -> bool:
+            """A broker describes what it has heard of the controller."""
+            return described(own, describe(), 1) == described(through, describe(), 1)
+
+        until(heard, lambda: "the broker to describe what it has stored")
         for version in (0, 1):
             asked = [message for message, _count in FILTERS.values()]
             asked += [message for message, *_rest in BAD_FILTERS]
