@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import document, entities, record, render, report
+from bench import document, entities, record, render, report, sasl, tls
 from bench.broker import BrokerError
 from bench.document import DocumentError
 from bench.load import LoadError
@@ -94,12 +94,17 @@ def main(
 ) -> None:
     if page is not None:
         document.check(page)
-    others = [other_tree(path.resolve()) for path in tree]
+    trees = [path.resolve() for path in tree]
+    others = [other_tree(path) for path in trees]
     if len({target.name for target in others}) < len(others):
         raise click.BadParameter("two directories of the same name", param_hint="--tree")
-    load = Results(_chosen(rows, ROWS, "--rows"), [*_chosen(targets, TARGETS, "--targets"), *others])
-    table = entities.IN_A_HURRY if hurry else entities.TARGETS
-    outcome = report.Outcome(load, Results(entities.rows(), table))
+    loads, proxies = _chosen(rows, ROWS, "--rows"), _chosen(targets, TARGETS, "--targets")
+    outcome = report.Outcome(
+        Results(loads, [*proxies, *others]),
+        Results(entities.rows(), entities.IN_A_HURRY if hurry else entities.TARGETS),
+        Results(tls.rows(loads), tls.targets(proxies, trees)),
+        Results(sasl.rows(loads), sasl.TARGETS),
+    )
     plan = Plan(_parts(parts), behind, seconds, rounds, connections, hurry)
     with _progress(total_steps(plan, outcome)) as say:
         run(plan, outcome, say)

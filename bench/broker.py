@@ -10,7 +10,8 @@ from uuid import UUID
 import msgspec
 
 from bench import frames
-from bench.frames import Request, frame_end
+from bench.entry import PLAIN, Entry, open_connection, receive_frame
+from bench.frames import Request
 from bench.rows import FETCH_BYTES, SMALL_BYTES, Topics
 from protocol import ErrorCode, Message
 from protocol.messages import MetadataResponse
@@ -57,8 +58,8 @@ _NOT_READY: Final = frozenset(
 
 
 def cluster() -> Cluster:
-    """A broker, not yet started; it says nothing."""
-    return Cluster(VERSION, settings=SETTINGS, heap=HEAP, say=lambda _text: None)
+    """A broker, not yet started, with a listener for SASL beside the plain one; it says nothing."""
+    return Cluster(VERSION, settings=SETTINGS, with_sasl=True, heap=HEAP, say=lambda _text: None)
 
 
 def prepare(port: int) -> Topics:
@@ -77,9 +78,9 @@ def _topic_id(port: int, name: str) -> UUID:
     return answer.topics[0].topic_id
 
 
-def ask(port: int, request: Request) -> Message:
+def ask(port: int, request: Request, entry: Entry = PLAIN) -> Message:
     """Send one request, return its response. Raises BrokerError if there is an error code in it, OSError."""
-    with connect(port) as connection:
+    with connect(port, entry) as connection:
         answer = request.response(exchange(connection, request))
     codes = _error_codes(msgspec.to_builtins(answer))
     if codes:
@@ -101,25 +102,15 @@ def ask_until_ready(port: int, request: Request, timeout_s: float = READY_S) -> 
         time.sleep(_AGAIN_S)
 
 
-def connect(port: int) -> socket.socket:
+def connect(port: int, entry: Entry = PLAIN) -> socket.socket:
     """A connection to the broker or to a target. Raises OSError."""
-    return socket.create_connection((HOST, port), ANSWER_S)
+    return open_connection(HOST, port, entry, ANSWER_S)
 
 
 def exchange(connection: socket.socket, request: Request) -> bytes:
-    """Send one request, return the frame that answers it. Raises BrokerError, OSError."""
+    """Send one request, return the frame that answers it. Raises OSError."""
     connection.sendall(request.frame)
-    return _receive_frame(connection)
-
-
-def _receive_frame(connection: socket.socket) -> bytes:
-    received = bytearray()
-    while (end := frame_end(received)) is None or len(received) < end:
-        more = connection.recv(1 << 18)
-        if not more:
-            raise BrokerError("the connection was closed instead of an answer")
-        received += more
-    return bytes(received)
+    return receive_frame(connection)
 
 
 def _error_codes(value: object) -> set[int]:

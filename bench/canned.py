@@ -34,6 +34,8 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
     ProduceResponse,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
 )
 from tests.kafka.settings import HOST
 
@@ -43,7 +45,9 @@ VERSIONS: Final = {
     ApiKey.PRODUCE: (3, 11),
     ApiKey.FETCH: (4, 17),
     ApiKey.METADATA: (0, 12),
+    ApiKey.SASL_HANDSHAKE: (0, 1),
     ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
 }
 """Those of Kafka 3.9, of the APIs that the loads and the proxies use."""
 BUFFER_BYTES: Final = 1 << 20
@@ -85,14 +89,14 @@ class Answers:
         return tags + codec(response_type(api_key), version).encode(body)
 
     def _body(self, api_key: ApiKey, version: int, request: bytes) -> Message:
-        if api_key is ApiKey.PRODUCE:
-            return _produced()
+        if (made := _THE_SAME.get(api_key)) is not None:
+            return made()
         asked = _decode(api_key, version, request)
         if isinstance(asked, MetadataRequest):
             return self._metadata(asked)
         if isinstance(asked, FetchRequest):
             return self._fetched(asked)
-        return _api_versions()
+        raise ValueError(f"no answer to {api_key.name}")
 
     def _metadata(self, asked: MetadataRequest) -> MetadataResponse:
         named = [topic.name for topic in asked.topics or [] if topic.name is not None]
@@ -140,6 +144,19 @@ def _api_versions() -> ApiVersionsResponse:
             entry(api_key=key, min_version=low, max_version=high) for key, (low, high) in VERSIONS.items()
         ]
     )
+
+
+def _known() -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(mechanisms=["PLAIN"])
+
+
+_THE_SAME: Final[dict[ApiKey, Callable[[], Message]]] = {
+    ApiKey.PRODUCE: _produced,
+    ApiKey.SASL_HANDSHAKE: _known,
+    ApiKey.API_VERSIONS: _api_versions,
+    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse,
+}
+"""What is answered whatever was asked; anybody may come."""
 
 
 class Conversation:

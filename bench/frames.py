@@ -19,13 +19,15 @@ from protocol import (
     response_header_version,
     response_type,
 )
-from protocol.heads import LENGTH, LENGTH_BYTES, response_body
+from protocol.heads import LENGTH, response_body
 from protocol.messages import (
     CreateTopicsRequest,
     FetchRequest,
     MetadataRequest,
     ProduceRequest,
     RequestHeader,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
 )
 
 CLIENT_ID: Final = "weir-bench-000000"
@@ -34,6 +36,8 @@ CREATE_TOPICS_VERSION: Final = 5
 FETCH_VERSION: Final = 17
 METADATA_VERSION: Final = 12
 PRODUCE_VERSION: Final = 11
+SASL_VERSION: Final = 1
+"""Of both requests: what has come with frames of Kafka's (KIP-152), and no tagged fields yet."""
 
 _CRC32C_POLYNOMIAL: Final = 0x82F63B78
 _BATCH_HEAD: Final = Struct(">qiibI")
@@ -124,6 +128,16 @@ def create_topic(name: str, configs: dict[str, str]) -> Request:
     return request(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, body)
 
 
+def sasl_plain(user: str, password: str) -> tuple[Request, Request]:
+    """What a client authenticates with: PLAIN (RFC 4616)."""
+    token = f"\0{user}\0{password}".encode()
+    handshake = SaslHandshakeRequest(mechanism="PLAIN")
+    return (
+        request(ApiKey.SASL_HANDSHAKE, SASL_VERSION, handshake),
+        request(ApiKey.SASL_AUTHENTICATE, SASL_VERSION, SaslAuthenticateRequest(auth_bytes=token)),
+    )
+
+
 def record_batch(value: bytes) -> bytes:
     """One record without key or headers in a batch of format 2, not compressed; timestamp 0."""
     record = b"\0\0\0\x01" + _varint(len(value)) + value + b"\0"  # attributes, deltas, key -1, …, no headers
@@ -156,11 +170,3 @@ def _crc_entry(value: int) -> int:
 
 
 _CRC_TABLE: Final = [_crc_entry(index) for index in range(256)]
-
-
-def frame_end(data: bytes | bytearray) -> int | None:
-    """Where the first frame of `data` ends; None while its length is not here."""
-    if len(data) < LENGTH_BYTES:
-        return None
-    end: int = LENGTH_BYTES + LENGTH.unpack_from(data)[0]
-    return end

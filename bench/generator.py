@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import select
-import socket
+import ssl
 import sys
 import time
 from collections import deque
@@ -19,8 +19,10 @@ from struct import Struct
 from typing import Final
 
 from bench.cpu import cpu_s, rss_bytes
+from bench.entry import open_connection
 from bench.load import SILENCE_S, Counted, Load, LoadError, Order
 from bench.stats import histogram
+from bench.tls_stream import TlsStream
 
 BUFFER_BYTES: Final = 1 << 20
 _LENGTH: Final = Struct(">i")
@@ -90,10 +92,9 @@ class Connection:
     )
 
     def __init__(self, load: Load, ring: Ring, first: int, buffer: bytearray, poll: select.epoll) -> None:
-        """Connect; begin with the ring's frame `first`. Raises OSError."""
-        self.sock = socket.create_connection((load.host, load.port), SILENCE_S)
+        """Connect and do what comes first; begin with the ring's frame `first`. Raises OSError."""
+        self.sock = open_connection(load.host, load.port, load.entry, SILENCE_S, one_cipher=True)
         self.sock.setblocking(False)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.fd = self.sock.fileno()
         self.sent_at: deque[int] = deque()
         """When each unanswered request was sent, in ns."""
@@ -103,18 +104,22 @@ class Connection:
         self._unsent = ring.take(0, 0)
         self._owed = 0
         self._poll = poll
-        self._recv_into, self._send = self.sock.recv_into, self.sock.send
+        stream = TlsStream(self.sock) if isinstance(self.sock, ssl.SSLSocket) else self.sock
+        self._recv_into, self._send = stream.recv_into, stream.send
         poll.register(self.fd, select.EPOLLIN)
 
     def receive(self) -> int:
         """Read once; return how many responses that ended."""
         splitter = self._splitter
         kept = len(splitter.kept)
-        if kept:
-            self._buffer[:kept] = splitter.kept
-            count = self._recv_into(self._view[kept:])
-        else:
-            count = self._recv_into(self._buffer)
+        try:
+            if kept:
+                self._buffer[:kept] = splitter.kept
+                count = self._recv_into(self._view[kept:])
+            else:
+                count = self._recv_into(self._buffer)
+        except BlockingIOError:  # TLS may have things of its own to say
+            return 0
         if not count:
             raise LoadError("the target closed a connection")
         return splitter.ends(self._buffer, kept + count)

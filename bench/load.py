@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Self
 
+from bench.entry import PLAIN, Entry
 from bench.stats import percentile
 
 SILENCE_S: Final = 20.0
 """How long a target may answer nothing at all before the run has failed."""
 START_S: Final = 0.3
 """Within this time the processes have connected; they then warm up together."""
+
+
+_OPENSSL_CONF: Final = Path(__file__).parent / "openssl.cnf"
 
 
 class LoadError(Exception):
@@ -35,6 +41,8 @@ class Load:
     seconds: float
     pid: int | None
     """The process whose CPU time and memory are wanted."""
+    entry: Entry = PLAIN
+    """What each connection does before the load begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,8 @@ class Order:
     def parse(cls, text: bytes) -> Self:
         """What `json.dumps(asdict(order))` wrote."""
         values = json.loads(text)
-        return cls(Load(**values.pop("load")), **values)
+        load = values.pop("load")
+        return cls(Load(entry=Entry(**load.pop("entry")), **load), **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +149,13 @@ def generate(load: Load, frames: Sequence[bytes], processes: int = 1) -> Measure
 
 def _start() -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-m", "bench.generator"], stdin=pipe, stdout=pipe, stderr=pipe)
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench.generator"],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env=os.environ | {"OPENSSL_CONF": str(_OPENSSL_CONF)},
+    )
 
 
 def _share(load: Load, index: int, processes: int) -> Load:

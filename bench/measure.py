@@ -57,14 +57,16 @@ class Upstream:
     topics: Topics
     check: Callable[[], None]
     """Raises ClusterError if it has failed."""
+    sasl_port: int
+    """Where clients authenticate."""
 
 
 @contextmanager
 def upstream() -> Iterator[Upstream]:
     """A broker with its topics, gone at the end. Raises BrokerError and what `tests.kafka` raises."""
     with broker.cluster() as cluster:
-        port = next(iter(cluster.ports.values()))
-        yield Upstream(port, broker.prepare(port), cluster.check)
+        ((port,), (sasl_port,)) = cluster.ports.values(), cluster.sasl_ports.values()
+        yield Upstream(port, broker.prepare(port), cluster.check, sasl_port)
 
 
 def measure(
@@ -74,7 +76,7 @@ def measure(
 
     Raises BrokerError, TargetError, LoadError, ClusterError.
     """
-    with _all_running(results, behind.port) as running:
+    with _all_running(results, behind) as running:
         warmest_s = HURRY_S if hurry else math.inf
         processes = {
             row.name: _warm_up(row, results, behind, running, warmest_s, say) for row in results.rows
@@ -100,19 +102,19 @@ def canned_upstream() -> Iterator[Upstream]:
     try:
         port = free_range(1)
         start_process(Surroundings(port, processes), "canned", canned.command(port), port)
-        yield Upstream(port, canned.TOPICS, lambda: None)
+        yield Upstream(port, canned.TOPICS, lambda: None, port)
     finally:
         processes.close()
 
 
 @contextmanager
-def _all_running(results: Results, broker_port: int) -> Iterator[Mapping[str, Running]]:
+def _all_running(results: Results, behind: Upstream) -> Iterator[Mapping[str, Running]]:
     processes = Processes("weir-bench-")
     try:
         results.missing.update(
             {target.name: reason for target in results.targets if (reason := target.missing()) is not None}
         )
-        surroundings = Surroundings(broker_port, processes)
+        surroundings = Surroundings(behind.port, processes, behind.sasl_port)
         yield {target.name: target.start(surroundings) for target in results.present}
     finally:
         processes.close()
@@ -133,8 +135,9 @@ def _warm_up(
     busiest = 0.0
     for target in results.present:
         say(f"warming up: {row.title}: {target.title}")
-        broker.ask(running[target.name].port, row.request(behind.topics))
-        load = _load(row, running[target.name], 0.0, min(target.warm_up_s, at_most_s))
+        through = running[target.name]
+        broker.ask(through.port, row.request(behind.topics), through.entry)
+        load = _load(row, through, 0.0, min(target.warm_up_s, at_most_s))
         measured = generate(load, row.frames(behind.topics))
         if measured.cpu_s is not None:
             busiest = max(busiest, measured.generator_busy)
@@ -154,4 +157,4 @@ def turns(rows: Sequence[Row], targets: Sequence[Target], number: int) -> Iterat
 
 
 def _load(row: Row, target: Running, warm_up_s: float, seconds: float) -> Load:
-    return Load(HOST, target.port, row.connections, row.depth, warm_up_s, seconds, target.pid)
+    return Load(HOST, target.port, row.connections, row.depth, warm_up_s, seconds, target.pid, target.entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import ssl
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -29,6 +30,8 @@ def as_json(outcome: Outcome, options: Mapping[str, object]) -> dict[str, object
         "options": dict(options),
         "missing": outcome.load.missing,
         "cells": _cells(outcome.load),
+        "tls": _cells(outcome.tls),
+        "sasl": _cells(outcome.sasl),
         "entities": _cells(outcome.entities),
         "idle": {
             name: asdict(idle) | {"connection_bytes": idle.connection_bytes}
@@ -72,20 +75,23 @@ def _cpu_model() -> str | None:
 
 
 def versions(results: Results) -> dict[str, str | None]:
-    """Of Weir (its commit), of Python and of all that was measured beside it."""
-    found = {target.name: target.version() for target in results.present}
+    """Of Weir (its commit), of Python and its OpenSSL, and of all that was measured beside it."""
+    found = {target.name: target.version() for target in results.present if target.missing() is None}
     told = {name: version for name, version in found.items() if version is not None}
-    return {"weir": commit(), "python": platform.python_version(), "kafka": broker.VERSION, **told}
+    ours = {"weir": commit(), "python": platform.python_version(), "openssl": ssl.OPENSSL_VERSION}
+    return {**ours, "kafka": broker.VERSION, **told}
 
 
 def summary(outcome: Outcome, options: Mapping[str, object]) -> str:
     """One sentence: when, where, how thoroughly, which versions."""
     where, found = machine(), versions(outcome.load)
     kernel = ".".join(platform.release().split(".")[:2])
-    told = "; ".join(f"{name} {version}" for name, version in found.items() if name != "python")
+    told = "; ".join(
+        f"{name} {version}" for name, version in found.items() if name not in ("python", "openssl")
+    )
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {where['cores']} cores ({where['cpu'] or where['architecture']}), "
-        f"Linux {kernel}, Python {found['python']}, {options['rounds']} rounds of "
+        f"Linux {kernel}, Python {found['python']} ({found['openssl']}), {options['rounds']} rounds of "
         f"{options['seconds']} s in front of {options['upstream']}. Versions: {told}."
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from bench import sasl
 from bench.idle import Idle
 from bench.load import Measured
 from bench.measure import BUSY, Results
@@ -37,6 +38,8 @@ class Outcome:
 
     load: Results
     entities: Results
+    tls: Results = field(default_factory=lambda: Results([], []))
+    sasl: Results = field(default_factory=lambda: Results([], []))
     idle: dict[str, Idle] = field(default_factory=dict)
     """By a target's name."""
     load_average: float = field(default_factory=lambda: os.getloadavg()[0])
@@ -51,6 +54,13 @@ def tables(outcome: Outcome) -> list[Table]:
     found: list[Table] = []
     if outcome.load.cells:
         found += _load_tables(outcome.load)
+    if outcome.tls.cells:
+        found += [
+            replace(table, title=f"Clients speak TLS to the proxy: {table.title}")
+            for table in _load_tables(outcome.tls)
+        ]
+    if outcome.sasl.cells:
+        found.append(_sasl_table(outcome.sasl))
     if outcome.entities.cells:
         found += _entity_tables(outcome.entities)
     if outcome.idle:
@@ -84,6 +94,20 @@ def _load_tables(results: Results) -> Iterable[Table]:
     busiest = [_busiest(results, row) for row in results.rows]
     lines = [[*line, busy] for line, busy in zip(rates.lines, busiest, strict=True)]
     yield Table(rates.title, [*rates.head, "load generator's share of a core, with / without a proxy"], lines)
+
+
+def _sasl_table(results: Results) -> Table:
+    lines = [
+        [
+            row.title,
+            *(_spread(_cpu_us(results, row, target)) for target in sasl.TARGETS),
+            _ratio(results, row, sasl.SASL, sasl.PLAIN),
+            _busiest(results, row).partition(" / ")[0],
+        ]
+        for row in results.rows
+    ]
+    head = ["load", *(target.title for target in sasl.TARGETS), "ratio", "load generator's share of a core"]
+    return Table("CPU µs per request of Weir, quotas on, median (least to most) over rounds", head, lines)
 
 
 def _entity_tables(results: Results) -> Iterable[Table]:
@@ -198,14 +222,24 @@ def _memory(cells: Sequence[Measured]) -> str:
 
 def notes(outcome: Outcome) -> list[str]:
     """What a reader of the tables has to know."""
-    results = outcome.load
-    titles = {target.name: target.title for target in results.targets}
-    found = [f"{titles[name]} was not measured: {reason}" for name, reason in results.missing.items()]
+    found: list[str] = []
+    for results in (outcome.load, outcome.tls):
+        titles = {target.name: target.title for target in results.targets}
+        found += [f"{titles[name]} was not measured: {reason}" for name, reason in results.missing.items()]
+    found = list(dict.fromkeys(found))
     if outcome.load_average > QUIET:
         found.append(
             f"The machine was not quiet: load average {outcome.load_average:.1f} before it began. "
             "Ratios count, other figures do not."
         )
+    found += _busy(outcome.load, "")
+    found += _busy(outcome.tls, " with TLS")
+    found += _busy(outcome.sasl, " with SASL")
+    return found
+
+
+def _busy(results: Results, how: str) -> Iterable[str]:
+    """Rows whose load generator was at its limit."""
     for row in results.rows:
         busy = [
             f"{target.title} {most:.0%}"
@@ -213,5 +247,4 @@ def notes(outcome: Outcome) -> list[str]:
             if (most := max((cell.generator_busy for cell in results.of(row, target)), default=0)) > BUSY
         ]
         if busy:
-            found.append(f"{row.title}: the load generator was busy ({', '.join(busy)} of a core)")
-    return found
+            yield f"{row.title}{how}: the load generator was busy ({', '.join(busy)} of a core)"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import idle
-from bench.measure import Say, Upstream, canned_upstream, measure, steps, upstream
+from bench.measure import Results, Say, Upstream, canned_upstream, measure, steps, upstream
 from bench.report import Outcome
 
-PARTS: Final = ("rows", "entities", "idle")
+PARTS: Final = ("rows", "tls", "sasl", "entities", "idle")
 UPSTREAMS: Final[Mapping[str, Callable[[], AbstractContextManager[Upstream]]]] = {
     "kafka": upstream,
     "canned": canned_upstream,
@@ -38,9 +38,14 @@ def run(plan: Plan, outcome: Outcome, say: Say) -> None:
     with UPSTREAMS[plan.upstream]() as behind:
         if "idle" in plan.parts:
             _measure_idle(plan, outcome, behind, connections, say)
-        for part, results in (("rows", outcome.load), ("entities", outcome.entities)):
-            if part in plan.parts:
+        for part, results in measured(outcome).items():
+            if part in plan.parts and results.rows and results.targets:
                 measure(results, behind, seconds=plan.seconds, rounds=plan.rounds, hurry=plan.hurry, say=say)
+
+
+def measured(outcome: Outcome) -> dict[str, Results]:
+    """The parts that are rows at targets."""
+    return {"rows": outcome.load, "tls": outcome.tls, "sasl": outcome.sasl, "entities": outcome.entities}
 
 
 def _measure_idle(plan: Plan, outcome: Outcome, behind: Upstream, connections: int, say: Say) -> None:
@@ -53,10 +58,9 @@ def _measure_idle(plan: Plan, outcome: Outcome, behind: Upstream, connections: i
 
 def total_steps(plan: Plan, outcome: Outcome) -> int:
     """How often `run` calls `say`, if no target is missing."""
-    load, table = outcome.load, outcome.entities
     by_part = {
-        "rows": steps(len(load.rows), len(load.targets), plan.rounds),
-        "entities": steps(len(table.rows), len(table.targets), plan.rounds),
-        "idle": len(load.targets),
+        part: steps(len(results.rows), len(results.targets), plan.rounds)
+        for part, results in measured(outcome).items()
     }
+    by_part["idle"] = len(outcome.load.targets)
     return sum(by_part[part] for part in plan.parts)

@@ -7,10 +7,12 @@ The compiler is a jar too (ecj), so that a Java runtime is enough.
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bench import jars
+from bench import certificate, jars
+from bench.entry import PLAIN, Entry
 from bench.targets.target import Running, Surroundings, Target, TargetError, start_process
 from tests.kafka.java import java_command, java_version
 from tests.kafka.ports import free_range
@@ -33,12 +35,27 @@ virtualClusters:
         portIdentifiesNode:
           bootstrapAddress: {host}:{port}
 """
+_TLS: Final = """\
+        tls:
+          key:
+            privateKeyFile: {key}
+            certificateFile: {chain}
+"""
 
 
 def _start(surroundings: Surroundings) -> Running:
+    return _start_with(surroundings, "", PLAIN)
+
+
+def _start_tls(surroundings: Surroundings) -> Running:
+    made = certificate.make(surroundings.directory / "kroxylicious-tls")
+    return _start_with(surroundings, _TLS.format(key=made.key, chain=made.chain), Entry(ca=str(made.ca)))
+
+
+def _start_with(surroundings: Surroundings, tls: str, entry: Entry) -> Running:
     port = free_range(1 + NODE_IDS)
     config = surroundings.directory / "kroxylicious.yaml"
-    config.write_text(_CONFIG.format(host=HOST, port=port, broker_port=surroundings.broker_port))
+    config.write_text(_CONFIG.format(host=HOST, port=port, broker_port=surroundings.broker_port) + tls)
     classes = surroundings.directory / "kroxylicious"
     path = [*jars.classpath("kroxylicious"), classes]
     _compile(path, classes)
@@ -46,7 +63,7 @@ def _start(surroundings: Surroundings) -> Running:
         *(java_command(), f"-Xmx{HEAP}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
         *("-cp", ":".join(map(str, path)), SOURCE.stem, str(config)),
     ]
-    return start_process(surroundings, "kroxylicious", command, port)
+    return start_process(surroundings, "kroxylicious", command, port, entry)
 
 
 def _compile(path: list[Path], classes: Path) -> None:
@@ -76,3 +93,4 @@ def version() -> str:
 KROXYLICIOUS: Final = Target(
     "kroxylicious", "Kroxylicious (JVM)", _start, warm_up_s=WARM_UP_S, version=version
 )
+KROXYLICIOUS_TLS: Final = replace(KROXYLICIOUS, start=_start_tls)

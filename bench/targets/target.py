@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.entry import PLAIN, Entry
 from tests.kafka.processes import Processes
 from tests.kafka.settings import HOST
 
@@ -30,6 +31,8 @@ class Surroundings:
     broker_port: int
     processes: Processes
     """Start yours with these: they end with the benchmark, however that ends."""
+    sasl_port: int = 0
+    """The broker's for those who authenticate; 0 where nobody does."""
 
     @property
     def directory(self) -> Path:
@@ -44,6 +47,8 @@ class Running:
     port: int
     pid: int | None
     """Whose CPU time counts; None for the broker itself."""
+    entry: Entry = PLAIN
+    """What its clients begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,9 @@ class Target:
     """Of the proxy that is installed here."""
 
 
-def start_process(surroundings: Surroundings, name: str, command: Sequence[str], port: int) -> Running:
+def start_process(
+    surroundings: Surroundings, name: str, command: Sequence[str], port: int, entry: Entry = PLAIN
+) -> Running:
     """Start a process and return once it accepts connections. Raises TargetError."""
     processes = surroundings.processes
     processes.start(name, command)
@@ -74,7 +81,7 @@ def start_process(surroundings: Surroundings, name: str, command: Sequence[str],
         if time.monotonic() > deadline_s:
             raise TargetError(f"{name} accepts no connection after {START_S:.0f} s: {_tail(processes, name)}")
         time.sleep(_POLL_S)
-    return Running(port, processes.pid(name))
+    return Running(port, processes.pid(name), entry)
 
 
 def output_of(*command: str) -> str | None:

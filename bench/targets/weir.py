@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 import bench
+from bench import certificate
+from bench.entry import PLAIN, Entry
 from bench.frames import CLIENT_ID, client_ids
 from bench.targets.target import Running, Surroundings, Target, start_process
 from quotas import DEFAULT, Entity
@@ -25,7 +27,15 @@ THIS_TREE: Final = Path(bench.__file__).parent.parent
 _MAIN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import main; main()"
 
 
-def _start(surroundings: Surroundings, name: str, tree: Path, quotas: str | None) -> Running:
+def start(
+    surroundings: Surroundings,
+    name: str,
+    tree: Path,
+    quotas: str | None,
+    *options: str,
+    entry: Entry = PLAIN,
+) -> Running:
+    """Start the Weir of a checkout with the text of a quota file. Raises TargetError."""
     port = free_range(1 + BROKER_PORTS)
     command = [
         *(sys.executable, "-c", _MAIN, str(tree), "run"),
@@ -37,13 +47,24 @@ def _start(surroundings: Surroundings, name: str, tree: Path, quotas: str | None
         file = surroundings.directory / f"{name}.toml"
         file.write_text(quotas)
         command += ["--quotas", str(file)]
-    return start_process(surroundings, name, command, port)
+    return start_process(surroundings, name, [*command, *options], port, entry)
 
 
-def quota_file(entities: Iterable[str] = (CLIENT_ID,)) -> str:
-    """A quota for each client-id, under every key that Weir enforces."""
+def over_tls(name: str, tree: Path) -> Callable[[Surroundings], Running]:
+    """How to start the Weir of a checkout whose clients speak TLS, with quotas."""
+
+    def start_it(surroundings: Surroundings) -> Running:
+        made = certificate.make(surroundings.directory / f"{name}-tls")
+        options = "--tls-cert", str(made.chain), "--tls-key", str(made.key)
+        return start(surroundings, name, tree, quota_file(), *options, entry=Entry(ca=str(made.ca)))
+
+    return start_it
+
+
+def quota_file(entities: Iterable[str] = (CLIENT_ID,), kind: str = "client_id") -> str:
+    """A quota for each client-id (or other `kind` of entity), under every key that Weir enforces."""
     limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in CLIENT_KEYS)
-    return "".join(f'[[quota]]\nclient_id = "{client_id}"\n{limits}' for client_id in entities)
+    return "".join(f'[[quota]]\n{kind} = "{name}"\n{limits}' for name in entities)
 
 
 def with_entities(count: int) -> Target:
@@ -51,19 +72,19 @@ def with_entities(count: int) -> Target:
     file = quota_file(client_ids(count) if count > 1 else ["<default>"])
     name = f"weir-{count}"
     return Target(
-        name, f"{count:,} {'entities' if count > 1 else 'entity'}", lambda s: _start(s, name, THIS_TREE, file)
+        name, f"{count:,} {'entities' if count > 1 else 'entity'}", lambda s: start(s, name, THIS_TREE, file)
     )
 
 
 def other_tree(tree: Path) -> Target:
     """Weir from another checkout, with quotas: to compare two states of the code in one run."""
     name = f"weir@{tree.name}"
-    return Target(name, f"Weir, quotas on ({tree.name})", lambda s: _start(s, name, tree, quota_file()))
+    return Target(name, f"Weir, quotas on ({tree.name})", lambda s: start(s, name, tree, quota_file()))
 
 
-WEIR: Final = Target("weir", "Weir, quotas on", lambda s: _start(s, "weir", THIS_TREE, quota_file()))
+WEIR: Final = Target("weir", "Weir, quotas on", lambda s: start(s, "weir", THIS_TREE, quota_file()))
 WEIR_WITHOUT_QUOTAS: Final = Target(
     "weir-no-quotas",
     "Weir, no quotas",
-    lambda s: _start(s, "weir-no-quotas", THIS_TREE, None),
+    lambda s: start(s, "weir-no-quotas", THIS_TREE, None),
 )

@@ -16,10 +16,11 @@ def _missing() -> str | None:
     if not any(COMPILED.glob("weir__mypyc.*")):
         return "no build/compiled (make compiled)"
     for room in _ROOMS:
-        for source in (weir.THIS_TREE / room).glob("*.py"):
-            built_from = COMPILED / room / source.name
+        for source in (weir.THIS_TREE / room).rglob("*.py"):
+            path = source.relative_to(weir.THIS_TREE)
+            built_from = COMPILED / path
             if not built_from.exists() or built_from.read_bytes() != source.read_bytes():
-                return f"build/compiled is not of the present {room}/{source.name} (make compiled)"
+                return f"build/compiled is not of the present {path} (make compiled)"
     return None
 
 

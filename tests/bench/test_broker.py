@@ -39,7 +39,7 @@ class Connection:
 def codes(monkeypatch: pytest.MonkeyPatch) -> list[ErrorCode]:
     """What the broker will answer."""
     answers: list[ErrorCode] = []
-    monkeypatch.setattr(broker, "connect", lambda _port: Connection(answers))
+    monkeypatch.setattr(broker, "connect", lambda _port, _entry: Connection(answers))
     monkeypatch.setattr(broker, "exchange", lambda connection, _request: connection.answer())
     return answers
 

@@ -8,11 +8,18 @@ import pytest
 
 from bench.broker import READ, READ_SMALL, WRITTEN
 from bench.canned import TOPIC_IDS, TOPICS, VERSIONS, WHOLE_BYTES, Answers, Conversation
-from bench.frames import Request, metadata, produce, request
+from bench.frames import Request, metadata, produce, request, sasl_plain
 from bench.rows import ROWS, Row
 from protocol import ApiKey, codec, response_type
 from protocol.heads import LENGTH, RESPONSE_HEAD, response_body
-from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchResponse, MetadataResponse
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchResponse,
+    MetadataResponse,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
 
 PORT = 9092
 BY_NAME = {row.name: row.request(TOPICS) for row in ROWS}
@@ -87,3 +94,11 @@ def test_api_versions_tells_what_it_answers() -> None:
     message = codec(ApiVersionsResponse, 3).decode(frame, start)
     told = {entry.api_key: (entry.min_version, entry.max_version) for entry in message.api_keys}
     assert told == VERSIONS
+
+
+def test_everybody_is_let_in() -> None:
+    asked = sasl_plain("anybody", "whatever")
+    handshake, authenticate = (one.response(answers(one.frame)[0]) for one in asked)
+    assert handshake == SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"])
+    assert isinstance(authenticate, SaslAuthenticateResponse)
+    assert authenticate.error_code == 0

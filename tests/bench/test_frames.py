@@ -12,7 +12,15 @@ from bench.frames import Request
 from bench.rows import ROWS, Row, Topics
 from protocol import codec, request_header_version, request_type
 from protocol.heads import LENGTH, REQUEST_HEAD, request_body
-from protocol.messages import FetchRequest, Message, MetadataRequest, ProduceRequest, RequestHeader
+from protocol.messages import (
+    FetchRequest,
+    Message,
+    MetadataRequest,
+    ProduceRequest,
+    RequestHeader,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 
 TOPICS = Topics("written", UUID(int=5), UUID(int=6))
 
@@ -82,3 +90,10 @@ def test_a_record_batch_is_one_that_aiokafka_reads(size: int) -> None:
 def test_crc32c_gives_the_check_value_of_rfc_3720() -> None:
     assert frames.crc32c(b"123456789") == 0xE3069283
     assert frames.crc32c(bytes(32)) == 0x8A9136AA
+
+
+def test_sasl_plain_is_that_of_the_rfc() -> None:
+    """The example of RFC 4616, section 4, without an authorization id."""
+    handshake, authenticate = map(body, frames.sasl_plain("tim", "tanstaaftanstaaf"))
+    assert handshake == SaslHandshakeRequest(mechanism="PLAIN")
+    assert authenticate == SaslAuthenticateRequest(auth_bytes=b"\0tim\0tanstaaftanstaaf")

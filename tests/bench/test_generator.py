@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from bench import certificate
+from bench.entry import CIPHER, Entry, EntryError
 from bench.generator import Ring, Splitter, measure
 from bench.load import Load, LoadError, Order, generate
 from protocol.heads import LENGTH
@@ -31,9 +35,11 @@ def test_frames_are_counted_however_they_arrive(chunk: int) -> None:
 
 
 @contextmanager
-def server(answers: int) -> Iterator[int]:
+def server(answers: int, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """A port; each connection there gets so many answers, then it is closed."""
     listener = socket.create_server(("127.0.0.1", 0))
+    if tls is not None:
+        listener = tls.wrap_socket(listener, server_side=True)
 
     def serve(connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as requests:
@@ -46,6 +52,8 @@ def server(answers: int) -> Iterator[int]:
         while True:
             try:
                 connection, _ = listener.accept()
+            except ssl.SSLError:
+                continue  # somebody who did not like our TLS
             except OSError:
                 return
             threading.Thread(target=serve, args=(connection,), daemon=True).start()
@@ -93,3 +101,30 @@ def test_a_closed_connection_fails_the_run() -> None:
 def test_what_fails_in_the_process_is_told() -> None:
     with server(answers=3) as port, pytest.raises(LoadError, match=r"closed a connection|reset by peer"):
         generate(Load("127.0.0.1", port, 1, 1, warm_up_s=0.0, seconds=30.0, pid=None), [FRAME])
+
+
+def tls_server(directory: Path) -> tuple[ssl.SSLContext, Entry]:
+    made = certificate.make(directory / "tls")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.both)
+    return context, Entry(ca=str(made.ca))
+
+
+def test_requests_go_through_tls_with_the_cipher_for_all(tmp_path: Path) -> None:
+    """The server would rather have another."""
+    context, entry = tls_server(tmp_path)
+    with server(answers=10**9, tls=context) as port:
+        measured = generate(Load("127.0.0.1", port, 2, 3, 0.01, 0.1, pid=None, entry=entry), [FRAME])
+    assert context.get_ciphers()[0]["name"] != CIPHER
+    assert measured.requests > 2 * 3
+
+
+def test_other_tls_is_not_measured(tmp_path: Path) -> None:
+    context, entry = tls_server(tmp_path)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    load = Load("127.0.0.1", 0, 1, 1, 0.0, 30.0, pid=None, entry=entry)
+    with (
+        server(answers=3, tls=context) as port,
+        pytest.raises(EntryError, match=r"TLS is TLSv1\.2 with .*, not TLSv1\.3 with TLS_AES_128_GCM_SHA256"),
+    ):
+        measure(Order(replace(load, port=port), 1, begin_s=0.0), FRAME)

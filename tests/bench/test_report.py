@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import platform
 import tomllib
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-from bench import entities, record, render, report
+from bench import entities, record, render, report, sasl, tls
 from bench.idle import Idle
 from bench.load import Counted, LoadError, Measured, together
 from bench.measure import Results, generators, steps
@@ -106,6 +107,35 @@ def test_entities_have_cpu_and_memory() -> None:
     assert [list(line[1:]) for line in memory.lines] == [["50"] * 3] * 2
 
 
+def test_tls_has_tables_of_its_own() -> None:
+    found = outcome(haproxy=[measured(10)], weir=[measured(12)])
+    found.tls = Results([ROW], tls.targets(CHOSEN, []))
+    found.tls.missing["kroxylicious"] = "not asked"
+    found.tls.cells.update({(ROW.name, "haproxy"): [measured(20)], (ROW.name, "weir"): [measured(30)]})
+    plain, encrypted = report.tables(found)[0], report.tables(found)[3]
+    assert encrypted.title == f"Clients speak TLS to the proxy: {plain.title}"
+    assert list(encrypted.lines[0][1:]) == ["20.0 (20.0 to 20.0)", "30.0 (30.0 to 30.0)"]
+    assert list(report.tables(found)[4].lines[0][1:]) == ["1.50 (1.50 to 1.50)"]
+    assert report.notes(found).count("Kroxylicious (JVM) was not measured: not asked") == 1
+
+
+def test_sasl_is_told_beside_plain_connections() -> None:
+    found = outcome()
+    found.sasl = Results([ROW], sasl.TARGETS)
+    found.sasl.cells[ROW.name, "weir-plain"] = [measured(10), measured(20)]
+    found.sasl.cells[ROW.name, "weir-sasl"] = [measured(11, own_s=0.9), measured(20)]
+    (table,) = report.tables(found)
+    assert list(table.lines[0]) == [
+        ROW.title,
+        "15.0 (10.0 to 20.0)",
+        "15.5 (11.0 to 20.0)",
+        "1.05 (1.00 to 1.10)",
+        "90%",
+    ]
+    (note,) = (note for note in report.notes(found) if "busy" in note)
+    assert note.startswith(f"{ROW.title} with SASL: the load generator was busy")
+
+
 def test_nothing_measured_prints_nothing() -> None:
     assert printed(outcome()).strip() == ""
 
@@ -137,6 +167,12 @@ def test_json_has_every_round_the_machine_and_versions() -> None:
     }
     assert {"weir", "python", "kafka"} <= set(kept["versions"])
     assert kept["idle"]["weir"]["connection_bytes"] == 100
+
+
+def test_what_cannot_be_measured_has_no_version() -> None:
+    """Though nothing has tried yet: its part was not asked for."""
+    gone = replace(BY_NAME["haproxy"], missing=lambda: "not here", version=lambda: "2.6")
+    assert "haproxy" not in record.versions(Results([], [gone]))
 
 
 def test_other_work_on_the_machine_is_told() -> None:

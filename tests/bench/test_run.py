@@ -40,12 +40,17 @@ def test_every_part_gives_figures(tmp_path: Path, scratch: Path) -> None:
     assert {cell["target"] for cell in kept["cells"]} == set(OURS.split(","))
     assert len(kept["cells"]) == 3 * 2
     assert len(kept["entities"]) == 2 * 2
+    assert {(cell["row"], cell["target"]) for cell in kept["tls"]} == {
+        ("metadata-1", "weir"),
+        ("produce-500kb", "weir"),
+    }
+    assert len(kept["sasl"]) == 2 * 2
     assert set(kept["idle"]) == {"weir"}
-    for cell in [*kept["cells"], *kept["entities"]]:
+    for cell in [*kept["cells"], *kept["tls"], *kept["sasl"], *kept["entities"]]:
         (figures,) = cell["rounds"]
         assert figures["requests"] > 0, cell
         assert (figures["cpu_us"] is None) == (cell["target"] == "direct"), cell
-    assert done.stdout.count("| load |") == 5
+    assert done.stdout.count("| load |") == 9
     assert "| idle connections |" in done.stdout
     assert list(scratch.iterdir()) == []
 

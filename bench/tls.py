@@ -1,0 +1,38 @@
+"""What TLS costs a proxy: clients speak it, the broker does not. Some of the loads, and who can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from bench.rows import Row
+from bench.targets import Target, haproxy, kroxylicious, weir, weir_compiled
+
+ROW_NAMES: Final = ("metadata-1", "metadata-8x16", "produce-100b", "produce-500kb", "fetch-500kb")
+TARGETS: Final[tuple[Target, ...]] = (
+    haproxy.HAPROXY_TLS,
+    kroxylicious.KROXYLICIOUS_TLS,
+    replace(weir.WEIR, start=weir.over_tls(weir.WEIR.name, weir.THIS_TREE)),
+    replace(
+        weir_compiled.WEIR_COMPILED,
+        start=weir.over_tls(weir_compiled.WEIR_COMPILED.name, weir_compiled.COMPILED),
+    ),
+)
+"""They have the names of those that do not speak TLS."""
+
+
+def rows(chosen: Sequence[Row]) -> list[Row]:
+    """Those that are measured with TLS too."""
+    return [row for row in chosen if row.name in ROW_NAMES]
+
+
+def targets(chosen: Sequence[Target], trees: Sequence[Path]) -> list[Target]:
+    """Those of TARGETS that are chosen, by their names, and Weir in other checkouts."""
+    names = {target.name for target in chosen}
+    others = [weir.other_tree(tree) for tree in trees]
+    return [target for target in TARGETS if target.name in names] + [
+        replace(other, start=weir.over_tls(other.name, tree))
+        for other, tree in zip(others, trees, strict=True)
+    ]
