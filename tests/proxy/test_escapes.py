@@ -1,0 +1,279 @@
+"""Ways around a quota, tried one by one: whoever a client is, what is its entity's stays its entity's."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import os
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from proxy.counters import Counters
+from proxy.rules.plans import Plans
+from proxy.session.requests import Requests
+from proxy.session.responses import Responses
+from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.remembered import EMPTY
+from tests.proxy.frames import padded, request, response
+from tests.proxy.sasl import (
+    AP_REQ,
+    PROOF,
+    REFUSED,
+    SALT,
+    SECRET,
+    VERIFIED,
+    authenticate,
+    authenticated,
+    bare,
+    bearer,
+    handshake,
+    plain,
+    scram_first,
+    shaken,
+)
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+RATE: Final = 1000
+BURST: Final = 10 * RATE
+"""What a budget that has rested lets pass without a wait: at least ten windows are measured (KIP-13)."""
+TEN_MINUTES_MS: Final = 600_000
+PRODUCED, EMPTY_FETCH = response(ProduceResponse(), 7, 9), response(FetchResponse(), 11, 9)
+
+
+def quotas(*entities: Entity, unnamed: str = "") -> BrokerQuotas:
+    """Of one broker: this rate for each of them, in both directions."""
+    rates = {(entity, key): float(RATE) for entity in entities for key in (PRODUCE, FETCH)}
+    return BrokerQuotas.create(QuotaTable(rates), unnamed=unnamed)
+
+
+def produce(size: int, client_id: bytes | None = b"app", acks: int = 1) -> bytes:
+    """A request whose frame length, which is what it is charged, is `size`."""
+    return padded(request(ProduceRequest(acks=acks), 7, 9, client_id), size)
+
+
+def fetch(client_id: bytes | None = b"app", replica_id: int = -1) -> bytes:
+    return request(FetchRequest(replica_id=replica_id, max_bytes=BURST), 11, 9, client_id)
+
+
+def fetched(size: int) -> bytes:
+    return padded(EMPTY_FETCH, size)
+
+
+def visit(shared: BrokerQuotas, *asked: bytes, user: str = "alice", now_ms: int = 0) -> Session:
+    """A new connection of a user's that sends these and is answered at once."""
+    session = new_session(quotas=shared)
+    session.become(user)
+    wire = Wire(session)
+    for frame in asked:
+        wire.feed(now_ms, client=frame)
+        wire.feed(now_ms, broker=PRODUCED)
+    return session
+
+
+def charged(shared: BrokerQuotas) -> dict[tuple[str, str], float]:
+    return {(budget.tags.user, budget.tags.client_id): budget.charged for budget in shared.produce}
+
+
+# Names
+
+
+@pytest.mark.parametrize("user", ["alice", "ANONYMOUS"])
+@pytest.mark.parametrize("forged", [b"bobs-app", b"app", b"", None, b"\xff" * 32_767, b"a" * 32_767])
+def test_another_client_id_is_not_another_user(user: str, forged: bytes | None) -> None:
+    """Bob's client-id has a quota under bob; mallory who takes it has her own."""
+    shared = quotas(Entity(user=user), Entity(user="bob", client_id="bobs-app"), Entity(user="bob"))
+    session = visit(shared, produce(40_000, forged), user=user)
+    assert charged(shared) == {(user, ""): 40_000}
+    assert session.muted_until_ms == 30_000  # 40,000 bytes are worth 40 s, of which 10 have passed
+
+
+def test_a_client_id_for_each_request_is_one_user() -> None:
+    shared = quotas(Entity(user="alice"))
+    names = [os.urandom(20) if number % 2 else b"app-%d" % number for number in range(50)]
+    session = visit(shared, *(produce(200, name) for name in names))
+    assert (charged(shared), session.muted_until_ms) == ({("alice", ""): 10_000}, 0)
+    visit(shared, produce(1000, b"one-more"))
+    assert charged(shared) == {("alice", ""): 11_000}
+
+
+def test_a_mute_holds_whatever_the_next_request_calls_itself() -> None:
+    shared = quotas(Entity(client_id="app"), Entity(client_id=DEFAULT))
+    session = new_session(quotas=shared)
+    wire = Wire(session)
+    wire.feed(0, client=produce(11_000, b"app") + produce(100, b"other") + fetch(b"third"))
+    assert bytes(wire.to_broker) == produce(11_000, b"app")
+    wire.feed(999)
+    assert wire.waiting_bytes == len(produce(100, b"other") + fetch(b"third"))
+    wire.feed(1000)
+    assert wire.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("name", [b"", None])
+@pytest.mark.parametrize(("unnamed", "expected"), [("", {}), (EMPTY, {("", EMPTY): 40_000})])
+def test_no_client_id_is_a_way_around_default_client_ids_unless_that_is_closed(
+    name: bytes | None, unnamed: str, expected: dict[tuple[str, str], float]
+) -> None:
+    """Kafka's default client-id means nobody without one; `empty_client_id = "default"`."""
+    shared = quotas(Entity(client_id=DEFAULT), unnamed=unnamed)
+    session = visit(shared, produce(40_000, name))
+    assert charged(shared) == expected
+    assert session.muted_until_ms == (30_000 if unnamed else 0)
+
+
+def test_a_name_spelled_in_broken_utf_8_has_no_budget_of_another_name() -> None:
+    """What is no UTF-8 is replaced, as in Java: it never becomes a name that somebody has."""
+    shared = quotas(Entity(client_id="app"), Entity(client_id=DEFAULT))
+    for odd in (b"app\x00", b"\xc1\xa1pp", b"ap\xed\xa0\x80p", b" app", b"app ", b"\xef\xbb\xbfapp", b"APP"):
+        visit(shared, produce(1000, odd))
+    assert ("", "app") not in charged(shared)
+    assert sum(charged(shared).values()) == 7000
+
+
+def test_a_claimed_replica_id_is_charged() -> None:
+    shared = quotas(Entity(user="alice"))
+    session = new_session(quotas=shared)
+    session.become("alice")
+    wire = Wire(session)
+    wire.feed(0, client=fetch(replica_id=1))
+    wire.feed(0, broker=fetched(40_000))
+    assert session.muted_until_ms == 30_000
+
+
+# Connections
+
+
+def test_a_thousand_connections_have_one_budget() -> None:
+    shared = quotas(Entity(user="alice"))
+    sessions = [visit(shared, produce(100, b"%d" % number)) for number in range(1000)]
+    (budget,) = shared.produce
+    assert budget.charged == 100_000
+    assert sum(session.muted_until_ms > 0 for session in sessions) == 900  # the burst is 100 of them
+    assert sessions[-1].muted_until_ms == 90_000
+
+
+def test_a_fetch_muted_for_ten_minutes_finds_the_rest_of_them_on_every_new_connection() -> None:
+    shared = quotas(Entity(user="alice"))
+    session = new_session(quotas=shared)
+    session.become("alice")
+    wire = Wire(session)
+    wire.feed(0, client=fetch())
+    wire.feed(0, broker=fetched(BURST + TEN_MINUTES_MS))
+    assert session.muted_until_ms == TEN_MINUTES_MS
+    for now_ms in (1, 11_000, 300_000, TEN_MINUTES_MS - 1):
+        again = new_session(quotas=shared)
+        again.become("alice")
+        wire = Wire(again)
+        wire.feed(now_ms, client=fetch(b"%d" % now_ms))
+        assert (bytes(wire.to_broker), again.muted_until_ms) == (b"", TEN_MINUTES_MS)
+    wire.feed(TEN_MINUTES_MS)
+    assert wire.to_broker
+
+
+def passed_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> int:
+    """What a client gets through that makes a connection for each request, 20 a second, and ignores waits."""
+    passed = 0
+    for now_ms in range(0, 60_000, 50):
+        session = new_session(quotas=shared)
+        session.become("alice")
+        wire = Wire(session)
+        wire.feed(now_ms, client=asked)
+        if len(wire.to_broker) == len(asked):
+            wire.feed(now_ms, broker=answered)
+            passed += max(len(asked), len(answered)) - 4
+    return passed
+
+
+def test_a_connection_per_fetch_gets_its_rate() -> None:
+    got = passed_in_a_minute(quotas(Entity(user="alice")), fetch(), fetched(2000))
+    assert 60 * RATE - 2000 <= got <= 60 * RATE + BURST + 2000
+
+
+def test_a_producer_that_abandons_a_mute_is_told_of_all_of_it_with_its_next_request() -> None:
+    """Kafka's own numbers: the first request of a new connection passes, and waits as long as the rate says.
+
+    Ten minutes for 610,000 bytes; a second later, with 1000 bytes more, it is 611 s, of which ten are
+    what is measured at least.
+    """
+    shared = quotas(Entity(user="alice"))
+    first = visit(shared, produce(BURST + TEN_MINUTES_MS))
+    assert first.muted_until_ms == TEN_MINUTES_MS
+    second = visit(shared, produce(1000), now_ms=1000)
+    assert second.muted_until_ms == 1000 + TEN_MINUTES_MS + 1000
+    third = visit(shared, produce(1000), now_ms=12_000)
+    assert third.muted_until_ms == 0  # the first is older than all windows: Kafka forgets it, and so do we
+
+
+@pytest.mark.xfail(
+    strict=True, reason="to be decided: at a broker it escapes as well (docs/quotas.md, Many connections)"
+)
+def test_a_connection_per_produce_request_gets_its_rate() -> None:
+    got = passed_in_a_minute(quotas(Entity(user="alice")), produce(2000), PRODUCED)
+    assert got <= 60 * RATE + BURST + 2000
+
+
+# What is left of credentials
+
+
+def reachable(root: object) -> list[object]:
+    """Everything that an object of ours holds on to, but for modules, classes and functions' globals."""
+    seen: dict[int, object] = {}
+    waiting = [root]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen or isinstance(found, type) or type(found).__name__ == "module":
+            continue
+        seen[id(found)] = found
+        if isinstance(found, memoryview):
+            waiting.append(found.obj)
+        waiting += [part for part in gc.get_referents(found) if not _is_globals(part)]
+    return list(seen.values())
+
+
+def _is_globals(part: object) -> bool:
+    return isinstance(part, dict) and "__builtins__" in part
+
+
+SECRETS: Final = (SECRET.decode(), base64.b64encode(SECRET).decode())
+DIALOGUES: Final = {
+    "PLAIN": [(plain("alice"), b"")],
+    "SCRAM-SHA-512": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
+    "OAUTHBEARER": [(bearer({"sub": "alice", "also": SECRET.decode()}), b"")],
+    "GSSAPI": [(AP_REQ, b"x" + SECRET)],
+}
+
+
+@pytest.mark.parametrize("mechanism", DIALOGUES)
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("error_code", [0, REFUSED])
+def test_nothing_that_lives_on_holds_a_credential(mechanism: str, raw: bool, error_code: int) -> None:
+    session = new_session(plans=Plans(Counters()))
+    requests, responses = Requests(session), Responses(session)
+
+    def feed(judge: Requests | Responses, sent: bytes) -> None:
+        data = bytearray(sent)
+        assert judge.judge(data, memoryview(data), len(data), 0) == len(data)
+        session.to_broker.clear()
+        session.to_client.clear()
+
+    feed(requests, handshake(mechanism, 0 if raw else 1))
+    feed(responses, shaken(0, 0 if raw else 1))
+    for token, answer in DIALOGUES[mechanism]:
+        feed(requests, bare(token) if raw else authenticate(token))
+        if not raw:
+            feed(responses, authenticated(answer, error_code))
+        elif error_code:
+            break  # the broker closes
+        else:
+            feed(responses, bare(answer))
+    kept = reachable((session, requests, responses))
+    assert any(isinstance(part, Plans) for part in kept)
+    for part in kept:
+        if isinstance(part, bytes | bytearray | str):
+            text = part if isinstance(part, str) else part.decode("latin-1")
+            assert not any(secret in text for secret in SECRETS)
