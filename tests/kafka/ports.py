@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
@@ -22,8 +23,19 @@ def is_free(port: int) -> bool:
 
 
 def free_range(count: int) -> int:
-    """The first of `count` adjacent free ports, drawn at random so that processes rarely meet."""
+    """The first of `count` adjacent free ports, drawn at random so that processes rarely meet.
+
+    pytest's workers never do: each has a stretch of its own.
+    """
+    low, high = _stretch()
     while True:
-        first = random.randrange(_LOWEST, _HIGHEST - count)
+        first = random.randrange(low, high - count)
         if all(is_free(port) for port in range(first, first + count)):
             return first
+
+
+def _stretch() -> tuple[int, int]:
+    """From where to where this process takes its ports."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = (_HIGHEST - _LOWEST) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return _LOWEST + worker * ports, _LOWEST + (worker + 1) * ports
