@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from proxy.reasons import CloseReason
     from proxy.rules.cluster_state import ClusterState
     from proxy.rules.exchange import Exchange
+    from proxy.rules.fetch_sessions import FetchSession
     from proxy.rules.identity import Identities
     from proxy.rules.management import Management
     from quotas import BrokerQuotas, Budget, Payers
@@ -101,6 +102,9 @@ class Caller(Protocol):
 
     vouched: bool
     """The broker has just answered this client; set by an errand for the request that is judged again."""
+
+    fetch_session: FetchSession | None
+    """The latest one, followed while topics have rates."""
 
     @property
     def management(self) -> Management:

@@ -7,8 +7,9 @@ here. A response that is larger than the buffer has gone on by then: its client 
 Newer versions name topics by ids only (KIP-516). While a topic has a rate, clients are not offered these; a
 connection that speaks them already is closed, and negotiates anew.
 
-A fetch that names a topic which has been told to wait waits as long, on whatever connection it comes; one
-that goes on with a fetch session names none, and its connection is muted already.
+A fetch of a topic which has been told to wait waits as long, on whatever connection it comes. One that goes
+on with a fetch session names none (`fetch_sessions`): it is of the topics that were named when the connection
+began the session; if that was another connection, it may be of any.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import Final
 
 from protocol.api import ApiKey
 from protocol.heads import INCOMPLETE, request_body
-from protocol.messages import FetchRequest, FetchResponse, Message, ProduceRequest
+from protocol.messages import FetchResponse, Message, ProduceRequest
 from protocol.topic_bytes import TopicBytes, names_topics
-from protocol.topic_names import topics_in
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.reasons import CloseReason
+from proxy.rules.fetch_sessions import FetchSession, about
 from proxy.rules.plan import LATER, WAIT, Admission, Caller, Meter, Plan, Wait
 from quotas.topics import TopicRates
 
@@ -48,6 +49,29 @@ class TopicMeter:
     def charge(self, now_ms: int) -> int:
         """Charge what was counted; return how long the client must wait, in ms."""
         return self._rates.charge(self._bytes.counted, now_ms)
+
+
+class FetchMeter(TopicMeter):
+    """What a fetch has brought; its session, if that is followed, learns its id and topics."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, rates: TopicRates, version: int, session: FetchSession | None) -> None:
+        """Count what has a rate."""
+        super().__init__(rates, FetchResponse, version)
+        self._session = session
+
+    def feed(self, data: bytearray, start: int, stop: int) -> None:
+        """As it does."""
+        if self._session is not None:
+            self._session.answered(data, start, stop)
+        super().feed(data, start, stop)
+
+    def charge(self, now_ms: int) -> int:
+        """As it does."""
+        if self._session is not None:
+            self._session.topics.update(self._bytes.counted)
+        return super().charge(now_ms)
 
 
 def plan_produce(plan: Plan) -> None:
@@ -77,7 +101,7 @@ def plan_fetch(plan: Plan) -> None:
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
     named = names_topics(FetchResponse, version)
-    topics_of = topics_in(FetchRequest, version, "topics") if named else None
+    topics_of = about(version) if named else None
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
         admission = inner(caller, data, frame, end, complete)
@@ -86,22 +110,27 @@ def plan_fetch(plan: Plan) -> None:
             return admission
         if topics_of is None:
             return _unnamed(caller, plan, topics.fetch) or admission
-        if topics.fetch.throttled_until_ms() > caller.now_ms:
-            body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
-            if body == INCOMPLETE:
-                return WAIT
-            asked = topics_of(data, body, end, topics.fetch.names)
-            until_ms = topics.fetch.throttled_until_ms(name.decode() for name in asked)
-            if until_ms > caller.now_ms:
-                caller.postpone(until_ms)
-                return LATER
-        return METERED_FETCH if topics.fetch.enforces else admission._replace(charged=True)
+        if not topics.fetch.enforces:
+            return admission._replace(charged=True)
+        body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        session = caller.fetch_session = caller.fetch_session or FetchSession()
+        asked = topics_of(session, data, body, end, topics.fetch.names)
+        names = None if asked is None else [name.decode() for name in asked]
+        until_ms = topics.fetch.throttled_until_ms(names)
+        if until_ms > caller.now_ms:
+            caller.postpone(until_ms)
+            return LATER
+        if asked is None:
+            session.adopt()
+        return METERED_FETCH
 
     def meter(caller: Caller) -> Meter | None:
         topics = caller.quotas.topics
         if topics is None or not topics.fetch.names or caller.is_broker:
             return None
-        return TopicMeter(topics.fetch, FetchResponse, version)
+        return FetchMeter(topics.fetch, version, caller.fetch_session)
 
     plan.admit, plan.whole = admit, True
     if named:

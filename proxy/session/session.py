@@ -26,6 +26,7 @@ from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run t
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.exchange import Exchange
+from proxy.rules.fetch_sessions import FetchSession
 from proxy.rules.identity import ANONYMOUS as ANONYMOUS
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import ERRAND, LOCAL, Admission, Plan
@@ -107,6 +108,7 @@ class Session:
         "counters",
         "draining",
         "exchange",
+        "fetch_session",
         "following",
         "held_until_ms",
         "hold",
@@ -165,6 +167,8 @@ class Session:
         """Whether it may be exempt as a replica."""
         self.peer = peer
         self.management = management or Unmanaged()
+        self.fetch_session: FetchSession | None = None
+        """Followed while topics have rates."""
         self.vouched = False
         """The broker has just answered this client, for a reply of Weir's own that is to depend on that."""
         self.on_wake: Callable[[], None] | None = None

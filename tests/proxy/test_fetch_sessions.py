@@ -1,0 +1,114 @@
+"""Fetches that go on with a fetch session name no topics: a rate holds them all the same (KIP-227)."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.messages import FetchRequest, FetchResponse
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.proxy.frames import request, response
+from tests.proxy.wire import Wire, new_session
+
+A, B = Entity(topic="a"), Entity(topic="b")
+RATES = QuotaTable({(topic, QuotaKey.CONSUMER_BYTE_RATE): 1000.0 for topic in (A, B)})
+OURS, THEIRS = 7, 8
+"""Ids of sessions."""
+
+
+def fetch(*topics: str, session_id: int = 0, epoch: int = 0, version: int = 12) -> bytes:
+    asked = [FetchRequest.FetchTopic(topic=topic) for topic in topics]
+    return request(FetchRequest(topics=asked, session_id=session_id, session_epoch=epoch), version)
+
+
+def fetched(session_id: int, version: int = 12, **sizes: int) -> bytes:
+    topics = [
+        FetchResponse.FetchableTopicResponse(
+            topic=name, partitions=[FetchResponse.PartitionData(records=b"r" * size)]
+        )
+        for name, size in sizes.items()
+    ]
+    return response(FetchResponse(responses=topics, session_id=session_id), version)
+
+
+def connection(quotas: BrokerQuotas) -> Wire:
+    return Wire(new_session(quotas=quotas))
+
+
+def passes(wire: Wire, asked: bytes, now_ms: int, answer: bytes = b"") -> bool:
+    """Whether a fetch goes to the broker at once; it is then answered."""
+    wire.to_broker.clear()
+    wire.feed(now_ms, client=asked)
+    if not wire.to_broker:
+        return False
+    assert bytes(wire.to_broker) == asked
+    wire.feed(now_ms, broker=answer or fetched(OURS))
+    return True
+
+
+def exceed(quotas: BrokerQuotas, topic: str, seconds: int) -> None:
+    """Somebody fetches so much of a topic at 0 that its rate is exceeded for so long."""
+    answer = fetched(0, **{topic: 1000 * (10 + seconds)})
+    assert passes(connection(quotas), fetch(topic, epoch=-1), 0, answer)
+
+
+@pytest.mark.parametrize("version", [7, 11, 12])
+def test_a_session_that_another_connection_has_begun_is_no_way_around_a_topics_rate(version: int) -> None:
+    quotas = BrokerQuotas.create(RATES)
+    first = connection(quotas)
+    assert passes(first, fetch("a", version=version), 0, fetched(OURS, version, a=70_000))
+    assert first.session.muted_until_ms == 60_000
+    for epoch in range(1, 5):
+        other = connection(quotas)
+        assert not passes(other, fetch(session_id=OURS, epoch=epoch, version=version), 1000 * epoch)
+        assert other.session.muted_until_ms == 60_000
+
+
+def test_nor_is_one_that_this_connection_has_begun_while_another_exceeds_the_rate() -> None:
+    quotas = BrokerQuotas.create(RATES)
+    wire = connection(quotas)
+    assert passes(wire, fetch("a"), 0, fetched(OURS))
+    assert passes(wire, fetch(session_id=OURS, epoch=1), 0)
+    exceed(quotas, "a", seconds=60)
+    assert not passes(wire, fetch(session_id=OURS, epoch=2), 1)
+    wire.feed(60_000)
+    assert wire.to_broker
+
+
+def test_a_session_of_other_topics_goes_on() -> None:
+    quotas = BrokerQuotas.create(RATES)
+    exceed(quotas, "a", seconds=60)
+    wire = connection(quotas)
+    assert passes(wire, fetch("b", "c"), 0, fetched(OURS))
+    assert passes(wire, fetch(session_id=OURS, epoch=1), 1)
+    assert not passes(wire, fetch("a", session_id=OURS, epoch=2), 2), "it has named another topic"
+
+
+def test_who_has_begun_a_session_cannot_go_on_with_another_in_its_name() -> None:
+    quotas = BrokerQuotas.create(RATES)
+    exceed(quotas, "a", seconds=60)
+    wire = connection(quotas)
+    assert passes(wire, fetch("b"), 0, fetched(OURS))
+    assert not passes(wire, fetch(session_id=THEIRS, epoch=1), 1)
+
+
+def test_a_session_from_before_there_were_rates_is_known_by_its_answers() -> None:
+    quotas = BrokerQuotas.create(RATES)
+    wire = connection(quotas)
+    assert passes(wire, fetch(session_id=THEIRS, epoch=1), 0, fetched(THEIRS, b=100))
+    exceed(quotas, "a", seconds=60)
+    assert passes(wire, fetch(session_id=THEIRS, epoch=2), 1, fetched(THEIRS))
+    exceed(quotas, "b", seconds=60)
+    assert not passes(wire, fetch(session_id=THEIRS, epoch=3), 2)
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_an_answer_in_pieces_tells_the_id_too(cut: int) -> None:
+    quotas = BrokerQuotas.create(RATES)
+    exceed(quotas, "a", seconds=60)
+    wire = Wire(new_session(quotas=quotas, buffer_bytes=64))
+    answer = fetched(OURS, c=200)
+    wire.feed(0, client=fetch("b"))
+    wire.feed(0, broker=answer[:cut])
+    wire.feed(0, broker=answer[cut:])
+    assert bytes(wire.to_client) == answer
+    assert passes(wire, fetch(session_id=OURS, epoch=1), 1, fetched(OURS))
