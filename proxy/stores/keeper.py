@@ -63,6 +63,8 @@ class Keeper:
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._reading = trio.Lock()
+        self._computing = trio.CapacityLimiter(1)
+        """Threads share the interpreter: each more would take as much from the sockets."""
         self._reread_asked = False
         self._queue, self._alterations = trio.open_memory_channel[_Alteration](WAITING_MAX)
 
@@ -210,17 +212,19 @@ class Keeper:
     # Computing
 
     def _start(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        self._start_soon(partial(_compute, work, done))
+        self._start_soon(partial(_compute, work, done, self._computing))
 
     def _start_soon(self, task: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is not None:  # else the process is ending, and no session is left
             self._nursery.start_soon(task)
 
 
-async def _compute(work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+async def _compute(
+    work: Callable[[], T], done: Callable[[T | None], None], turn: trio.CapacityLimiter
+) -> None:
     result: T | None = None
     try:
-        result = await trio.to_thread.run_sync(work)
+        result = await trio.to_thread.run_sync(work, limiter=turn)
     except Exception:
         log.exception("internal error while quotas were described")
     _tell(done, result)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from protocol.sasl import NAME_BYTES_MAX
 from proxy.rules.management import Changes
 from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Name, Prefix
@@ -99,7 +100,10 @@ def read_key(key: bytes | None) -> Slot:
         raise RecordError(f"its key is none of Weir's: {error}") from None
     if found.mode not in (ENFORCE, SHADOW):
         raise RecordError(f"its mode is {found.mode[:60]!r}")
-    return Slot(entity, found.mode == SHADOW)
+    slot = Slot(entity, found.mode == SHADOW)
+    if write(slot, {}).key != key:  # what removes the entity would not remove this record
+        raise RecordError("its key is not spelled as Weir spells it: sorted, no spaces, no needless escapes")
+    return slot
 
 
 def _entity(parts: dict[str, str | None]) -> Entity:
@@ -110,6 +114,8 @@ def _entity(parts: dict[str, str | None]) -> Entity:
     prefix, topic = parts.get("client-id-prefix"), parts.get("topic")
     if ("client-id-prefix" in parts and prefix is None) or ("topic" in parts and topic is None):
         raise ValueError("a prefix, and a topic, have no default")
+    if any(name is not None and len(name.encode()) > NAME_BYTES_MAX for name in parts.values()):
+        raise ValueError(f"a name of more than {NAME_BYTES_MAX} bytes")
     names = {kind: DEFAULT if name is None else name for kind, name in parts.items()}
     client_id = Prefix(prefix) if prefix is not None else names.get("client-id")
     return Entity(names.get("user"), client_id, names.get("ip"), topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -350,6 +352,34 @@ def test_work_is_done_in_a_thread_and_a_mistake_in_it_is_not_the_end() -> None:
                 await answered.wait()
         assert sorted(map(str, done)) == ["False", "None"]
         assert [line["log_level"] for line in logged] == ["error"]
+
+    play(script)
+
+
+def test_one_thing_is_computed_at_a_time_whoever_asks() -> None:
+    """Forty admins who describe 100,000 quotas would else leave the sockets a fortieth of the interpreter."""
+
+    async def script(scene: Scene) -> None:
+        begun: list[int] = []
+        may_end = threading.Event()
+        done: list[int | None] = []
+
+        def work(number: int) -> int:
+            begun.append(number)
+            may_end.wait(5)
+            return number
+
+        for number in range(5):
+            scene.keeper.compute(partial(work, number), done.append)
+        await trio.testing.wait_all_tasks_blocked()
+        while not begun:
+            await trio.lowlevel.checkpoint()
+        assert len(begun) == 1
+        may_end.set()
+        with trio.fail_after(5):
+            while len(done) < 5:
+                await trio.lowlevel.checkpoint()
+        assert sorted(map(str, done)) == list("01234")
 
     play(script)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,6 +96,33 @@ def test_a_name_that_is_no_unicode_is_refused() -> None:
 def test_a_key_that_is_not_weirs_is_refused(key: bytes | None) -> None:
     with pytest.raises(RecordError):
         read_key(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b'{"mode":"enforce","entity":{"user":"a"}}',
+        b'{"entity": {"user":"a"},"mode":"enforce"}',
+        b'{"entity":{"user":"\\u0061"},"mode":"enforce"}',
+        b'{"entity":{"user":"b","user":"a"},"mode":"enforce"}',
+        b'{"entity":{"user":"a"},"mode":"enforce"}\n',
+    ],
+)
+def test_an_entity_has_one_spelling(key: bytes) -> None:
+    """Another one would come back when the record that removes the entity has been compacted away."""
+    with pytest.raises(RecordError, match="spelled"):
+        read_key(key)
+    assert read_key(b'{"entity":{"user":"a"},"mode":"enforce"}') == Slot(Entity(user="a"), shadow=False)
+
+
+@pytest.mark.parametrize("kind", ["user", "client-id", "client-id-prefix", "topic"])
+def test_a_name_that_no_request_can_have_is_refused(kind: str) -> None:
+    """Records may have a megabyte; and DescribeClientQuotas could tell of no quota at all then."""
+    longest = "ö" * 16_383 + "o"
+    assert len(longest.encode()) == 32_767
+    read_key(msgspec.json.encode({"entity": {kind: longest}, "mode": "enforce"}))
+    with pytest.raises(RecordError, match="more than 32767 bytes"):
+        read_key(msgspec.json.encode({"entity": {kind: longest + "o"}, "mode": "enforce"}))
 
 
 @pytest.mark.parametrize(
