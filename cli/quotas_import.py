@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple, TypeVar
 
 import click
@@ -24,6 +23,7 @@ from cli.quotas_zookeeper_live import Place, ZooKeeperError
 from cli.quotas_zookeeper_live import read as read_zookeeper
 from proxy import config
 from proxy.cluster.connection import QuestionError
+from proxy.replacing import replace
 from quotas import QuotaTable, render
 from quotas.imported import Imported, Skipped
 from quotas.zookeeper_layout import ZooKeeperQuotas
@@ -284,28 +284,12 @@ def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
 def _write(file: Path, text: str, *, force: bool) -> None:
     try:
         if force:
-            _replace(file.resolve(), text)
+            replace(file.resolve(), text.encode("utf-8"), mode=MODE)
         else:
             with file.open("x", encoding="utf-8") as new:
                 new.write(text)
     except OSError as error:
         raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
-
-
-def _replace(file: Path, text: str) -> None:
-    """In one step: a Weir that follows this file sees the old text or the new one. Raises OSError."""
-    with NamedTemporaryFile(
-        "w", encoding="utf-8", dir=file.parent, prefix=f".{file.name}.", delete=False
-    ) as new:
-        beside = Path(new.name)
-        try:
-            new.write(text)
-            new.flush()
-            beside.chmod(file.stat().st_mode & 0o777 if file.exists() else MODE)
-            beside.replace(file)
-        except BaseException:
-            beside.unlink()
-            raise
 
 
 def _report(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import trio
 
 from proxy.config_error import ConfigError
 from proxy.quota_watch import Stamp, follow, stamp
+from proxy.replacing import replace
 from proxy.rules.management import Changes
 from proxy.stores.store import StoreError
 from quotas import QuotaFileError, QuotaTable, parse
@@ -191,46 +191,7 @@ def _rewrite(path: Path, changes: Changes, *, shadow: bool) -> Found | None:
     if table == stored:
         return Found(stored, seen)
     try:
-        written = _replace(path, before, after)
+        written = replace(path, after, instead_of=before)
     except OSError as error:
         raise StoreError(f"{path}: cannot write the quota file: {error.strerror}") from None
     return None if written is None else Found(table, written)
-
-
-def _replace(path: Path, before: bytes, after: bytes) -> Stamp:
-    """Put `after` in the place of `before`; return its stamp, None if `before` is not there any more. Raises
-    OSError.
-    """
-    status = path.stat()
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(fd, "wb") as new:
-            new.write(after)
-            new.flush()
-            _be_like(new.fileno(), status)
-            os.fsync(new.fileno())
-        if path.read_bytes() != before:
-            return None
-        written = stamp(Path(name))  # not that of `path`, which somebody may replace in turn
-        Path(name).replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
-    _sync_directory(path.parent)
-    return written
-
-
-def _be_like(fd: int, status: os.stat_result) -> None:
-    """Same permissions; same owner and group, where Weir may give them."""
-    with contextlib.suppress(PermissionError):
-        os.fchown(fd, status.st_uid, status.st_gid)
-    os.fchmod(fd, status.st_mode & 0o7777)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the new name durable."""
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -5,10 +5,7 @@ It is a quota file (`quotas.quota_file`). What that format cannot say is kept ou
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -17,6 +14,7 @@ import structlog
 import trio
 
 from proxy.config_error import ConfigError
+from proxy.replacing import replace
 from proxy.rules.management import Changes
 from proxy.stores.store import QuotaStore, StoreError, UnfitError
 from quotas import QuotaFileError, QuotaTable, parse
@@ -155,7 +153,7 @@ def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
         text, left_out = render_entries(entries), list[str]()
     except QuotaFileError:
         text, left_out = _what_can_be_said(entries)
-    _replace(path, (HEAD + text).encode("utf-8"))
+    replace(path, (HEAD + text).encode("utf-8"))
     return left_out
 
 
@@ -174,17 +172,3 @@ def _what_can_be_said(entries: list[Entry]) -> tuple[str, list[str]]:
         if kept:
             said.append(Entry(entity, is_shadow, kept))
     return render_entries(said), left_out
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Whoever reads it, after whatever crash, finds the old text or the new one."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as new:
-            new.write(content)
-            new.flush()
-            os.fsync(new.fileno())
-        Path(name).replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()

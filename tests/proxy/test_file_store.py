@@ -15,6 +15,7 @@ import pytest
 import trio
 import trio.testing
 
+from proxy import replacing
 from proxy.stores import file as file_module
 from proxy.stores.file import FileStore, read_quota_file, rewrite
 from proxy.stores.store import StoreError
@@ -259,7 +260,7 @@ def test_a_change_of_its_own_is_not_read_again(path: Path, monkeypatch: pytest.M
 
 def test_an_edit_right_after_its_own_change_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody replaces the file while its directory is still being made durable."""
-    sync = file_module._sync_directory
+    sync = replacing.sync_directory
 
     def edited_meanwhile(directory: Path) -> None:
         (directory / "edited").write_text(TEXT)
@@ -268,7 +269,7 @@ def test_an_edit_right_after_its_own_change_is_read(path: Path, monkeypatch: pyt
 
     async def main() -> None:
         watched = Watched(path, monkeypatch)
-        monkeypatch.setattr(file_module, "_sync_directory", edited_meanwhile)
+        monkeypatch.setattr(replacing, "sync_directory", edited_meanwhile)
         await watched.store.alter({(ALICE, PRODUCE): 2.0})
         await watched.look()
         assert watched.seen == [watched.first]

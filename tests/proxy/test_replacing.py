@@ -1,0 +1,44 @@
+"""A file in another's place, in one step. What becomes of a write that fails: `test_file_store`."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.quota_watch import stamp
+from proxy.replacing import PRIVATE, replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("mode", [PRIVATE, 0o644])
+def test_a_new_file_has_the_mode_that_is_asked_for_whatever_the_umask(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "new"
+    assert replace(path, b"a", mode=mode) == stamp(path)
+    assert (path.read_bytes(), mode_of(path)) == (b"a", mode)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    path.write_bytes(b"a")
+    path.chmod(0o640)
+    assert replace(path, b"b", mode=0o644) == stamp(path)
+    assert (path.read_bytes(), mode_of(path)) == (b"b", 0o640)
+
+
+def test_only_what_was_expected_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    path.write_bytes(b"a")
+    assert replace(path, b"c", instead_of=b"b") is None
+    assert path.read_bytes() == b"a"
+    with pytest.raises(FileNotFoundError):
+        replace(tmp_path / "gone", b"c", instead_of=b"b")
+    assert list(tmp_path.iterdir()) == [path]
