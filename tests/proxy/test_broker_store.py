@@ -29,6 +29,7 @@ from quotas import DEFAULT, Entity, QuotaTable
 from quotas.entities import Prefix
 from quotas.table import QuotaKey
 from tests.proxy.fake_broker import HOST, FakeCluster
+from tests.proxy.following import Followed, until
 from tests.proxy.frames import head_of, request_body_of, response
 
 if TYPE_CHECKING:
@@ -185,23 +186,6 @@ def test_no_entries_are_no_quotas() -> None:
 
 
 # Following
-
-
-class Followed:
-    def __init__(self) -> None:
-        self.tables: list[QuotaTable] = []
-        self.failures: list[str] = []
-
-    def changed(self, table: QuotaTable) -> None:
-        self.tables.append(table)
-
-    def failed(self, error: StoreError) -> None:
-        self.failures.append(str(error))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  # the brokers are at the other end of sockets
-        await trio.sleep(0.002)
 
 
 def follow(

@@ -19,6 +19,7 @@ from proxy.stores.store import StoreError, UnfitError
 from quotas import DEFAULT, Entity, QuotaTable
 from quotas.entities import Prefix
 from quotas.table import QuotaKey
+from tests.proxy.following import Followed, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,24 +69,6 @@ class FakeStore:
 
     def stop(self) -> None:
         """Nothing to stop."""
-
-
-class Followed:
-    def __init__(self) -> None:
-        self.tables: list[QuotaTable] = []
-        self.failures: list[str] = []
-
-    def changed(self, table: QuotaTable) -> None:
-        self.tables.append(table)
-
-    def failed(self, error: StoreError) -> None:
-        self.failures.append(str(error))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(20):
-        while not condition():  # noqa: ASYNC110  # threads have no event of Trio's
-            await trio.sleep(0.002)
 
 
 def holds(path: Path, table: QuotaTable) -> bool:

@@ -20,13 +20,13 @@ from proxy.stores.store import StoreError
 from proxy.stores.topic import ClusterFacts, TopicStore, topic_store
 from quotas import DEFAULT, Entity, QuotaTable
 from quotas.table import QuotaKey
+from tests.proxy.following import Followed, until
 
 if TYPE_CHECKING:
     from proxy.rules.management import Changes
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, EVERYONE = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
-LONG_S = 20.0
 
 
 @dataclass
@@ -124,26 +124,6 @@ def store_on(log: FakeLog, brokers: int = 1, *, idempotent: bool = True) -> Topi
 
 def written(changes: Changes, table: QuotaTable | None = None) -> list[Record]:
     return alteration(table or QuotaTable(), changes)
-
-
-class Followed:
-    """What a follower has said."""
-
-    def __init__(self) -> None:
-        self.tables: list[QuotaTable] = []
-        self.failures: list[str] = []
-
-    def changed(self, table: QuotaTable) -> None:
-        self.tables.append(table)
-
-    def failed(self, error: StoreError) -> None:
-        self.failures.append(str(error))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(LONG_S):
-        while not condition():  # noqa: ASYNC110  # threads have no event of Trio's
-            await trio.sleep(0.002)
 
 
 def play(log: FakeLog, script: Callable[[TopicStore, Followed], Awaitable[None]]) -> None:

@@ -1,0 +1,37 @@
+"""What a quota store tells those who follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from proxy.stores.store import StoreError
+    from quotas import QuotaTable
+
+LONG_S = 20.0
+
+
+class Followed:
+    """What a follower has heard."""
+
+    def __init__(self) -> None:
+        self.tables: list[QuotaTable] = []
+        self.failures: list[str] = []
+
+    def changed(self, table: QuotaTable) -> None:
+        """There is another table."""
+        self.tables.append(table)
+
+    def failed(self, error: StoreError) -> None:
+        """There is none to be had."""
+        self.failures.append(str(error))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what threads, or brokers at the other end of sockets, do: they have no event of Trio's."""
+    with trio.fail_after(LONG_S):
+        while not condition():  # noqa: ASYNC110  # as said
+            await trio.sleep(0.002)
