@@ -1,0 +1,64 @@
+"""A session of a user does the same for a request as one of nobody: the figures of the part `sasl`, without
+their noise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import FrameType
+
+import pytest
+
+from bench import sasl
+from bench.canned import TOPICS, Answers
+from bench.rows import ROWS, Row
+from proxy.session.session import ANONYMOUS
+from quotas import parse
+from tests.proxy.wire import Wire, new_session
+
+ANSWERS = Answers(9092)
+REQUESTS = 20
+
+
+def session(*greetings: str) -> Wire:
+    """One that has asked nothing but its greetings."""
+    wire = Wire(new_session(parse(sasl.QUOTAS)))
+    for greeting in map(bytes.fromhex, greetings):
+        wire.feed(0, client=greeting)
+        wire.feed(0, broker=ANSWERS.frame(greeting))
+    return wire
+
+
+def calls(wire: Wire, request: bytes) -> Counter[str]:
+    """What is called, of Python and of C, for requests and their responses, when the first have passed."""
+    answer = ANSWERS.frame(request)
+    called: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, function: object) -> None:
+        if event == "call":
+            called[frame.f_code.co_qualname] += 1
+        elif event == "c_call":
+            called[repr(getattr(function, "__qualname__", function))] += 1
+
+    for number in range(2 + REQUESTS):
+        if number == 2:
+            sys.setprofile(note)
+        try:
+            wire.feed(number, client=request)
+            wire.feed(number, broker=answer)
+        except BaseException:
+            sys.setprofile(None)
+            raise
+    sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize("row", sasl.rows(ROWS), ids=lambda row: row.name)
+def test_after_authentication_a_request_costs_what_it_costs_on_a_plain_connection(row: Row) -> None:
+    request = row.request(TOPICS).frame
+    plain, of_alice = session(), session(*sasl.ENTRY.greetings)
+    found = calls(plain, request), calls(of_alice, request)
+    assert (plain.session.user, of_alice.session.user) == (ANONYMOUS, "alice")
+    assert found[0].total() > 10 * REQUESTS
+    assert found[0] == found[1]
