@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from cli.exits import NothingThereError
-from cli.quotas_entity import RATES_HELP, entity_options, parse_assignments, parse_key
+from cli.quotas_entity import RATES_HELP, check_user, entity_options, parse_assignments, parse_key
 from cli.quotas_show import (
     ENFORCED,
     SHADOW,
@@ -63,6 +63,7 @@ def set_(
     source: Source, entity: Entity, values: tuple[str, ...], shadow: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Set quotas of an entity; its other quotas stay."""
+    check_user(entity.user)
     rates = parse_assignments(values)
     wanted = {(entity, key): rate for key, rate in rates.items()}
     try:

@@ -89,6 +89,12 @@ def _one(what: str, name: str | None, default: bool) -> Name | None:
     return DEFAULT if default else name
 
 
+def check_user(name: Name | None) -> None:
+    """Raise click.UsageError for a principal with its type: `admins` is written so, quotas are not."""
+    if isinstance(name, str) and name.startswith("User:"):
+        raise click.UsageError(f"--user is {name!r}: leave out User:, quotas have the principal's name alone")
+
+
 def address(ip: str | None) -> str | None:
     """An address as it is usually written. Raises click.UsageError."""
     try:

@@ -7,7 +7,7 @@ from typing import Final
 import click
 import msgspec
 
-from cli.quotas_entity import address
+from cli.quotas_entity import address, check_user
 from cli.quotas_show import (
     ENFORCED,
     SHADOW,
@@ -90,6 +90,7 @@ def explain(
 
     The settings quota_mode and empty_client_id count, if --config is given.
     """
+    check_user(user)
     settings = source.settings
     table = source.load()
     try:

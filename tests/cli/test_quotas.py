@@ -11,13 +11,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 from click.testing import CliRunner, Result
 
 from cli.exits import DONE, FAILED, USAGE
 from cli.main import main, weir
+from proxy.stores.file import read_quota_file
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from quotas import QuotaTable
 
 FILE = """\
 # Ours.
@@ -337,3 +341,28 @@ def test_on_a_terminal_there_are_colours(file: Path, command: list[str]) -> None
         assert process.wait(60) == DONE
     assert b"\x1b[" in text
     assert b"488.3 KiB/s" in text
+
+
+@pytest.mark.parametrize("command", ["set --user User:bob producer_byte_rate=1", "explain --user User:bob"])
+def test_a_user_with_its_type_is_a_mistake(file: Path, command: str) -> None:
+    name, *others = command.split()
+    result = run(name, "--quotas", str(file), *others)
+    assert result.exit_code == USAGE
+    assert "leave out User:" in result.output
+    assert file.read_text() == FILE
+
+
+def test_but_one_that_is_there_can_be_deleted(file: Path) -> None:
+    file.write_text('[[quota]]\nuser = "User:bob"\nproducer_byte_rate = 1\n')
+    assert run("delete", "--quotas", str(file), "--user", "User:bob").exit_code == DONE
+
+
+def test_what_is_logged_is_not_in_the_output(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reads_and_warns(path: Path) -> QuotaTable:
+        structlog.get_logger("weir").warning("something else")
+        return read_quota_file(path)
+
+    monkeypatch.setattr("cli.quotas_source.read_quota_file", reads_and_warns)
+    result = run("list", "--quotas", str(file), "--json")
+    assert json.loads(result.stdout)["quotas"]
+    assert "something else" in result.stderr
