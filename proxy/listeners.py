@@ -70,7 +70,8 @@ class Listeners:
                     await self._failed(error)
                 else:
                     await self._wait_at_gate(client, node_id)
-                    nursery.start_soon(receive, client, node_id, Address(peer[0], peer[1]))
+                    address = Address(sockets.unmapped(peer[0]), peer[1])
+                    nursery.start_soon(receive, client, node_id, address)
         finally:
             trio.lowlevel.notify_closing(listening)
             listening.close()

@@ -39,4 +39,6 @@ def _name(principal: str, key: str) -> str:
     name = principal.removeprefix(_TYPE)
     if name == principal or not name:
         raise ConfigError(f"{key} has {principal!r}, must be User:NAME, several separated by ;")
+    if f",{_TYPE}" in name.replace(" ", ""):
+        raise ConfigError(f"{key} has {principal!r} as one name: separate principals by ; instead of ,")
     return name

@@ -79,6 +79,8 @@ async def _main(config: Config, reactor: Reactor, book: QuotaBook, chosen: Chose
             async with trio.open_nursery() as serving:
                 await serving.start(server.serve)
                 listening.set()
+                mode, quotas = config.settings.quota_mode, len(keeper.table)
+                log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
         finally:
             keeper.stop()
         nursery.cancel_scope.cancel()

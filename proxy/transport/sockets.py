@@ -142,5 +142,13 @@ def local_host(sock: socket.socket) -> str:
     """Return the IP address at which the peer reached this socket; an IPv4 one in its own form, not mapped to
     IPv6.
     """
-    host = str(sock.getsockname()[0])
+    return unmapped(str(sock.getsockname()[0]))
+
+
+def unmapped(host: str) -> str:
+    """Return a numeric address of a socket; an IPv4 one in its own form, not mapped to IPv6.
+
+    >>> unmapped("::ffff:10.0.0.1"), unmapped("10.0.0.1"), unmapped("::1")
+    ('10.0.0.1', '10.0.0.1', '::1')
+    """
     return host.removeprefix("::ffff:") if "." in host else host

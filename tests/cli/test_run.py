@@ -398,6 +398,8 @@ def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
     }
     with running(*(word for option in options.items() for word in option)) as weir_run:
         weir_run.logged("listening")
+        began = weir_run.logged("quotas in force")
+        assert (began["store"], began["quotas"], began["mode"]) == ("file", 0, "enforce")
         assert throttle_ms(port, 30_000) == 0
         limited = tmp_path / "new.toml"
         limited.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1000\n')

@@ -25,12 +25,18 @@ def test_names(text: str, names: set[str]) -> None:
     assert parse_principals(text, "admins") == names
 
 
-@pytest.mark.parametrize("text", ["alice", "User:", "User:a;bob", "user:a", "Group:a", "User:a,User:b;x"])
+@pytest.mark.parametrize("text", ["alice", "User:", "User:a;bob", "user:a", "Group:a", "User:a;x,User:b"])
 def test_what_is_no_principal(text: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^super_users has '.*', must be User:NAME, several separated by ;$"
     ):
         parse_principals(text, "super_users")
+
+
+@pytest.mark.parametrize("text", ["User:a,User:b", "User:CN=a,O=b, User:c"])
+def test_principals_with_commas_between_them_are_not_one_name(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^admins has '.*' as one name: separate principals by ;"):
+        parse_principals(text, "admins")
 
 
 @pytest.mark.parametrize(

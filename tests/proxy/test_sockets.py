@@ -21,9 +21,10 @@ def test_an_empty_host_is_reached_by_ipv4_and_where_there_is_one_by_ipv6() -> No
         stack.enter_context(listening)
         for host in ["127.0.0.1"] + (["::1"] if listening.family == socket.AF_INET6 else []):
             client = stack.enter_context(socket.create_connection((host, port)))
-            accepted, _ = listening.accept()
+            accepted, peer = listening.accept()
             stack.enter_context(accepted)
             assert sockets.local_host(accepted) == host
+            assert sockets.unmapped(peer[0]) == host
             assert client.getpeername()[1] == port
 
 
