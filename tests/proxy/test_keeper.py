@@ -12,7 +12,7 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from proxy.quota_book import QuotaBook
-from proxy.stores.keeper import FOLLOW_AGAIN_S, WAITING_MAX, Keeper
+from proxy.stores.keeper import FOLLOW_AGAIN_S, WAITING_MAX, Keeper, _Alteration, _write_audit
 from proxy.stores.store import StoreError
 from proxy.stores.store_state import StoreState
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -158,6 +158,38 @@ def test_the_audit_log_has_a_line_for_each_value_that_is_another_one_now() -> No
         ]
         assert scene.state.alterations == {"stored": 1}
         assert scene.state.last_change_s == 100
+
+    play(script)
+
+
+def test_many_lines_of_the_audit_log_do_not_hold_up_the_rest_and_are_all_written() -> None:
+    """A request of a megabyte makes 18,000."""
+
+    async def script(scene: Scene) -> None:
+        turns = 0
+
+        async def others(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+            nonlocal turns
+            task_status.started()
+            while not scene.answers:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+                if logged and turns > 5:
+                    stopping.cancel()
+
+        stopping = trio.CancelScope()
+        with capture_logs() as logged:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(others)
+                before = turns
+                with stopping:
+                    table = QuotaTable()
+                    alteration = _Alteration({}, "admin", PEER, scene.answers.append)
+                    changed: Changes = {(Entity(user=f"u{n}"), PRODUCE): 1.0 for n in range(1000)}
+                    await _write_audit(alteration, table.values, changed)
+                scene.answers.append(None)
+            assert len(audited([dict(line) for line in logged])) == 1000
+            assert turns - before >= 10
 
     play(script)
 
