@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import base64
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tests.clients.java_admin import PY4J
-from tests.clients.model import ClientError
-from tests.clients.worker_client import installed
-from tests.kafka import jars
-from tests.kafka.java import java_command
+from tests.clients.java_worker import run_java
+from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _WORKER = Path(__file__).with_name("java_records_worker.py")
-_TIMEOUT_S = 120.0
 
 
 class Exchange(NamedTuple):
@@ -41,12 +33,8 @@ class JavaRecords:
 
     def run(self, *exchanges: Exchange) -> list[list[bytes]]:
         """What each exchange's consumer got, in order. Raises ClientError."""
-        site = installed(f"py4j-{PY4J}", f"py4j=={PY4J}")
-        job: dict[str, Any] = {
-            "java": java_command(),
-            "jar": str(site / "share" / "py4j" / f"py4j{PY4J}.jar"),
-            "classpath": os.pathsep.join(map(str, jars.classpath(self._release, print))),
-            "timed_poll": jars.version_tuple(self._release) < (2, 0),
+        job = {
+            "timed_poll": version_tuple(self._release) < (2, 0),
             "exchanges": [
                 {
                     "topic": exchange.topic,
@@ -56,18 +44,5 @@ class JavaRecords:
                 for exchange in exchanges
             ],
         }
-        try:
-            done = subprocess.run(
-                [sys.executable, "-P", str(_WORKER)],
-                input=json.dumps(job),
-                env=dict(os.environ) | {"PYTHONPATH": str(site)},
-                capture_output=True,
-                text=True,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ClientError(f"Java's clients {self._release} hung for {error.timeout:.0f} s") from error
-        if done.returncode != 0:
-            raise ClientError(f"Java's clients {self._release} failed:\n{done.stderr[-3000:]}")
-        return [[base64.b64decode(value) for value in values] for values in json.loads(done.stdout)]
+        found = run_java(self._release, _WORKER, "Java's clients", job)
+        return [[base64.b64decode(value) for value in values] for values in found]
