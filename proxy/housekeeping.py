@@ -22,12 +22,14 @@ EXPIRY_S: Final = 30.0
 async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Address], str]:
     """Return the cluster's brokers, all of which have ports; or none, and why the upstream does not tell.
 
-    Raises ConfigError if there is nothing that could be a Kafka broker, if Weir's credentials are
-    refused, or if the ports do not fit.
+    Raises ConfigError if there is nothing that could be a Kafka broker, if TLS fails, if Weir's
+    credentials are refused, or if the ports do not fit.
     """
     try:
         nodes = await discover(config.upstream, config.settings.connect_timeout_s, Access.of(config))
     except DiscoveryError as error:
+        if not error.reachable and error.tls:
+            raise ConfigError(f"cannot connect to the brokers: {error.tls}") from None
         if not error.reachable:
             raise ConfigError(f"no upstream broker can be reached: {error}: check --upstream") from None
         if error.foreign:

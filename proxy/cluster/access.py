@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, Self
 import trio
 
 from proxy.addresses import Address
-from proxy.cluster.connection import Connection, failures
+from proxy.cluster.connection import Connection, TlsError, failures
 from proxy.cluster.login import log_in
 from proxy.credentials import Credentials
+from proxy.tls.handshakes import BrokerTlsError
 from proxy.tls.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -32,10 +33,13 @@ class Access:
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:
         """Connect, and log in; each step may take `timeout_s`, as may each answer then. Raises QuestionError,
-        of which LoginError is one; ConfigError if the files of `upstream_*` cannot be used.
+        of which LoginError and TlsError are two; ConfigError if the files of `upstream_*` cannot be used.
         """
         with failures(address, timeout_s, reachable=False), trio.fail_after(timeout_s):
-            stream = await Upstream(self.tls).open_stream(address)
+            try:
+                stream = await Upstream(self.tls).open_stream(address)
+            except BrokerTlsError as error:
+                raise TlsError(f"{address}: {error}") from None
         connection = Connection(stream, address, timeout_s)
         try:
             if self.credentials is not None:

@@ -31,7 +31,7 @@ class QuestionError(Exception):
     def __init__(self, text: str, *, reachable: bool, foreign: bool) -> None:
         super().__init__(text)
         self.reachable = reachable
-        """It accepted a connection."""
+        """It accepted a connection, and its TLS handshake was good."""
         self.foreign = foreign
         """It answered as no Kafka broker does; one that closes the connection unasked may want SASL."""
 
@@ -41,6 +41,15 @@ class LoginError(QuestionError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, reachable=True, foreign=False)
+
+
+class TlsError(QuestionError):
+    """A broker cannot be spoken to as configured, with TLS or without; its text says what to set. Such a
+    broker counts as not reachable.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, reachable=False, foreign=False)
 
 
 class ClosedError(QuestionError):
@@ -84,7 +93,8 @@ class Connection:
             start = await self._receive_exactly(LENGTH_BYTES)
             (length,) = LENGTH.unpack(start)
             if start.startswith(TLS_ALERT):
-                raise ProtocolError("it speaks TLS: set upstream_tls, or name its PLAINTEXT listener")
+                said = "it speaks TLS: set upstream_tls, or name its PLAINTEXT listener"
+                raise TlsError(f"{self.address}: {said}")
             if not least <= length <= RESPONSE_BYTES_MAX:
                 raise ProtocolError(f"its answer begins with {start!r}, as no Kafka broker's does")
             return await self._receive_exactly(length)

@@ -12,7 +12,7 @@ from typing import Final
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.addresses import Address
 from proxy.cluster.access import DIRECT, Access
-from proxy.cluster.connection import LoginError, QuestionError
+from proxy.cluster.connection import LoginError, QuestionError, TlsError
 from proxy.cluster.question import ask
 
 METADATA_VERSION: Final = 1
@@ -28,7 +28,9 @@ class DiscoveryError(Exception):
         """What the first one said."""
         reachable = [failure for failure in failures if failure.reachable]
         self.reachable = bool(reachable)
-        """One of them accepted a connection, at least."""
+        """One of them accepted a connection, at least, and TLS is not what is wrong."""
+        self.tls = next((str(failure) for failure in failures if isinstance(failure, TlsError)), "")
+        """What is wrong with TLS, where the first one says that it is."""
         self.foreign = bool(reachable) and all(failure.foreign for failure in reachable)
         """Whoever accepted a connection answered as no Kafka broker does; one that closes it unasked may want
         SASL.

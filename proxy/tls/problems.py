@@ -47,7 +47,7 @@ def of_broker(error: ssl.SSLError) -> str:
 
 
 def _of_brokers_certificate(error: ssl.SSLCertVerificationError) -> str:
-    said = error.verify_message
+    said = error.verify_message.rstrip(".")
     if error.verify_code in HOSTNAME_MISMATCH:
         return (
             f"its certificate is for other names: {said}: name the broker as its "

@@ -201,7 +201,6 @@ def test_a_port_that_is_taken_is_one_line(play: Play, offset: int, option: str, 
     ("garbage", "said"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "begins with b'HTTP'"),
-        (b"\x15\x03\x03\x00\x02\x02\x50", "speaks TLS"),
         (framed(b"\0\0\0\x07" + bytes(10)), "request 7"),
         (framed(b"\0\0\0\0" + b"\xff\xff\xff\xf0" * 3), "no Metadata response"),
     ],
@@ -215,6 +214,14 @@ def test_an_upstream_that_is_not_kafka_is_one_line(play: Play, garbage: bytes, s
     assert said in text
     assert text.endswith("check --upstream")
     assert "\n" not in text
+
+
+def test_an_upstream_that_speaks_tls_is_told_from_one_that_is_not_kafka(play: Play) -> None:
+    alert = b"\x15\x03\x03\x00\x02\x02\x50"
+    with pytest.raises(config.ConfigError) as caught:
+        play(None, cluster=FakeCluster(garbage=alert))
+    assert str(caught.value).startswith(f"cannot connect to the brokers: {HOST}:")
+    assert str(caught.value).endswith(": it speaks TLS: set upstream_tls, or name its PLAINTEXT listener")
 
 
 def test_a_port_taken_by_the_time_a_broker_appears_is_one_line_too(play: Play) -> None:

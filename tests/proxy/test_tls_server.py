@@ -21,6 +21,7 @@ from proxy.config import ConfigError
 from proxy.reasons import CloseReason
 from proxy.session.session import ANONYMOUS
 from proxy.tls import files, handshakes
+from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
 from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.frames import body_of
@@ -420,8 +421,18 @@ def test_brokers_that_will_not_do_stop_the_start_with_what_to_set(
     play: Play, brokers_ca: str, tls: tuple[str, ...], options: dict[str, Any], text: str
 ) -> None:
     cluster = FakeCluster(tls=broker_context(*tls) if tls else None, garbage=b"" if tls else b"\0\0\0\1?")
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ConfigError, match=text) as refusal:
         play(None, cluster=cluster, **{"upstream_tls": True, "upstream_ca": brokers_ca} | options)
+    assert str(refusal.value).startswith(f"cannot connect to the brokers: {HOST}:")
+    assert "--upstream" not in str(refusal.value), "that broker was reached"
+
+
+def test_of_several_brokers_the_one_that_was_reached_says_what_to_set(play: Play, brokers_ca: str) -> None:
+    cluster = FakeCluster(nodes={1: Address(HOST, free_range(1))}, tls=broker_context("elsewhere.test"))
+    with pytest.raises(
+        ConfigError, match=r"^cannot connect.* for other names.*upstream_verify_host = false$"
+    ):
+        play(None, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
 
 
 def test_names_need_not_be_checked(play: Play, brokers_ca: str) -> None:
