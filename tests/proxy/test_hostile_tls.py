@@ -1,16 +1,36 @@
-"""TLS clients that mean no good: names that are none, handshakes that never end, bytes that are no TLS."""
+"""TLS clients that mean no good: names that are none, certificates that are odd, bytes that are no TLS."""
 
 from __future__ import annotations
 
+import json
 import ssl
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+import structlog
+import trio
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
+from proxy import logs
 from proxy.addresses import ServerNames
+from proxy.reasons import CloseReason
 from proxy.tls.contexts import Pair, server_context, server_name_of
-from tests.proxy.certificates import HOST, client_context, write_pair
+from quotas import Entity, QuotaKey, QuotaTable, parse
+from quotas.quota_file import render
+from tests.proxy.certificates import (
+    HOST,
+    client_context,
+    context_of,
+    key_pem,
+    pem_of,
+    write_ca,
+    write_pair,
+)
+from tests.proxy.stage import PING, PONG, Play, Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,3 +98,186 @@ def test_other_odd_names_are_no_brokers(name: bytes, tmp_path: Path) -> None:
     assert server_name_of(server) == name.decode()  # type: ignore[arg-type]  # SSLObjects keep it as well
     meant = ServerNames("kafka.test", 9092).node_id(name.decode())
     assert meant == (0 if name.endswith(b"tesT") else None)
+
+
+# Certificates
+
+
+@pytest.fixture
+def mutual(tmp_path: Path) -> dict[str, Any]:
+    """Options of a listener that wants certificates."""
+    cert, key = write_pair(tmp_path, HOST)
+    ca = write_ca(tmp_path, "clients")
+    return {
+        "tls_cert": str(cert),
+        "tls_key": str(key),
+        "tls_client_auth": "required",
+        "tls_client_ca": str(ca),
+    }
+
+
+def showing(directory: Path, subject: x509.Name) -> ssl.SSLContext:
+    """A client with a certificate for any subject."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    path = directory / "odd.pem"
+    path.write_bytes(pem_of(subject, "clients", key) + key_pem(key))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(write_ca(directory))
+    context.check_hostname = False
+    context.load_cert_chain(path)
+    return context
+
+
+def named(*parts: tuple[x509.ObjectIdentifier, str]) -> list[x509.NameAttribute[str]]:
+    return [x509.NameAttribute(kind, value) for kind, value in parts]
+
+
+ODD: list[tuple[list[list[x509.NameAttribute[str]]], str]] = [
+    ([], ""),
+    ([named((NameOID.COMMON_NAME, "a\n[[quota]]"))], "CN=a\n[[quota]]"),
+    ([named((NameOID.COMMON_NAME, "\x1b[2Ja\x00b"))], "CN=\x1b[2Ja\\00b"),
+    ([named((NameOID.COMMON_NAME, "a,CN=admin"))], "CN=a\\,CN\\=admin"),
+    (
+        [
+            named((NameOID.COMMON_NAME, "a"), (NameOID.ORGANIZATIONAL_UNIT_NAME, "b")),
+            named((NameOID.COMMON_NAME, "c")),
+        ],
+        "CN=c,CN=a+OU=b",
+    ),
+]
+"""Subjects, and what X500Principal.getName() makes of them (RFC 2253; a NUL as two hex digits)."""
+
+
+@pytest.mark.parametrize(("subject", "user"), ODD)
+def test_an_odd_subject_is_one_name_and_harms_nothing(
+    play: Play,
+    mutual: dict[str, Any],
+    tmp_path: Path,
+    subject: list[list[x509.NameAttribute[str]]],
+    user: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    context = showing(tmp_path, x509.Name(map(x509.RelativeDistinguishedName, subject)))
+
+    async def script(stage: Stage) -> None:
+        client = await stage.connect_tls(context)
+        assert await client.ask(PING) == PONG
+        (relay,) = stage.server._relays
+        assert relay.session.user == user
+
+    play(script, **mutual)
+    if user:
+        table = QuotaTable({(Entity(user=user), QuotaKey.PRODUCER_BYTE_RATE): 1.0})
+        assert parse(render(table)) == table
+    forms: tuple[Literal["json", "console"], ...] = ("json", "console")
+    for form in forms:
+        logs.configure("info", form)
+        capsys.readouterr()
+        structlog.get_logger().info("authenticated", user=user)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.isprintable()
+        if form == "json":
+            assert json.loads(line)["user"] == user
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_resumed_session_is_of_the_same_certificate(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """Else a client that comes back would be nobody, though a certificate is required."""
+    server = server_context(
+        Pair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_REQUIRED, write_ca(tmp_path, "clients")
+    )
+    client = context_of("clients", "resumes")
+    client.maximum_version = version
+    first, certificate = shake(client, server, None)
+    again, shown = shake(client, server, first.session)
+    assert again.session_reused
+    assert certificate is not None
+    assert shown == certificate
+
+
+def shake(
+    client: ssl.SSLContext, server: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[ssl.SSLObject, bytes | None]:
+    """A handshake in memory; the client, and the certificate that the server has seen."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(to_client, to_server, server_hostname=HOST, session=session)
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    waiting = [ours, theirs]
+    while waiting:
+        side = waiting.pop(0)
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            waiting.append(side)
+    theirs.write(b"x")  # TLS 1.3 gives out tickets with the first data
+    assert ours.read(1) == b"x"
+    return ours, theirs.getpeercert(binary_form=True)
+
+
+# Bytes
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00" * 4096,
+        PING,
+        b"\x17\x03\x03\x00\x20" + bytes(32),
+        b"\x17\x03\x03\xff\xff",
+        b"\x16\x03\x01\x00\x01\x01",
+    ],
+)
+def test_garbage_behind_a_handshake_ends_its_own_connection_only(
+    play: Play, mutual: dict[str, Any], garbage: bytes
+) -> None:
+    async def script(stage: Stage) -> None:
+        neighbour = await stage.connect_tls(context_of("clients", "neighbour"))
+        client = await stage.connect_tls(context_of("clients", "bad"))
+        assert isinstance(client.stream, trio.SSLStream)
+        assert await client.ask(PING) == PONG
+        plain = client.stream.transport_stream
+        await plain.send_all(garbage)
+        with suppress(trio.BrokenResourceError):  # it has been seen to be garbage
+            await plain.send_eof()
+        await stage.closed(CloseReason.CLIENT_RESET)
+        assert await neighbour.ask(PING) == PONG
+
+    play(script, **mutual)
+
+
+def test_a_handshake_byte_by_byte_is_one(play: Play, mutual: dict[str, Any]) -> None:
+    context = context_of("clients", "slow")
+
+    async def script(stage: Stage) -> None:
+        plain = await trio.open_tcp_stream(HOST, stage.first_port)
+        plain.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = context.wrap_bio(incoming, outgoing, server_hostname=HOST)
+
+        async def flush() -> None:
+            for byte in outgoing.read():
+                await plain.send_all(bytes([byte]))
+
+        async with plain:
+            while True:
+                try:
+                    client.do_handshake()
+                except ssl.SSLWantReadError:
+                    await flush()
+                    incoming.write(await plain.receive_some())
+                else:
+                    break
+            await flush()
+            client.write(PING)
+            await flush()
+            received = b""
+            while len(received) < len(PONG):
+                try:
+                    received += client.read(len(PONG))
+                except ssl.SSLWantReadError:
+                    incoming.write(await plain.receive_some())
+            assert received == PONG
+            (relay,) = stage.server._relays
+            assert relay.session.user == "CN=slow"
+
+    play(script, **mutual)
