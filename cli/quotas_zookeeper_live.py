@@ -66,7 +66,7 @@ def _connected(place: Place) -> Iterator[KazooClient]:
         from kazoo.client import KazooClient
         from kazoo.exceptions import ConfigurationError, KazooException
     except ImportError:
-        raise ZooKeeperError("needs kazoo: pip install 'kafka-weir[zookeeper]'") from None
+        raise ZooKeeperError("--zookeeper needs kazoo: install it beside Weir, pip install kazoo") from None
     try:
         client = KazooClient(
             hosts=place.connect,

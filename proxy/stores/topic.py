@@ -267,7 +267,7 @@ def topic_store(config: Config) -> TopicStore:
         from proxy.stores.topic_log import TopicLog  # an extra, and 20 MB
     except ImportError:
         raise ConfigError(
-            "quota_store = topic needs confluent-kafka: pip install 'kafka-weir[topic]'"
+            "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
         ) from None
     return TopicStore(TopicLog(topic, properties(config)), partial(_facts, config))
 

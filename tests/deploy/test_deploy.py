@@ -122,7 +122,7 @@ def test_the_service_starts_weir_and_leaves_it_time_and_descriptors() -> None:
     assert int(unit["LimitNOFILE"]) > 2 * settings.connections_max + 200
     assert int(unit["TimeoutStopSec"].removesuffix("s")) > settings.drain_timeout_s
     assert (unit["KillSignal"], unit["Restart"]) == ("SIGTERM", "always")
-    assert "ExecReload" not in unit, "SIGHUP would end it"
+    assert "ExecReload" not in unit, "it would seem to reload settings"
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "prometheus.yml", "alerts.yml"])
