@@ -1,105 +1,49 @@
-"""TLS on either side, both and none, in front of a real broker with a listener that wants certificates."""
+"""TLS on either side, both and none, with SASL inside and without, before a broker that has all of it."""
 
 from __future__ import annotations
 
+import re
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from cryptography.hazmat.primitives import serialization
+from confluent_kafka import KafkaError, Producer
 
-from tests.clients import Librdkafka, create_topic
-from tests.kafka.cluster import Cluster
-from tests.kafka.ports import free_range
-from tests.proxy.certificates import HOST, write_ca, write_client, write_pair
+from tests.clients import KafkaPython, Librdkafka, create_topic, sasl
+from tests.clients.java_records import Exchange, JavaRecords
+from tests.clients.sasl import Login
+from tests.clients.test_clients import some_messages
+from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
+from tests.integration.with_tls import VERSION, Place
+from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, SCRAM_512, User
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from tests.clients import Client
     from tests.integration.conftest import StartWeir
 
 pytestmark = [pytest.mark.broker]
 
-VERSION: Final = "3.9.1"
 QUOTA: Final = 200_000
 """bytes/s"""
 MESSAGES: Final = [b"%06d" % number + b"x" * 9_994 for number in range(140)]
 """1.4 MB."""
 BURST: Final = 2 * QUOTA
 """Two windows of a second, with --quota-window-num 2."""
-
-
-class Place:
-    """A broker with a plain and a TLS listener, and the files of everybody's certificates."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        port = free_range(3)
-        self.plain, self.tls = f"{HOST}:{port}", f"{HOST}:{port + 1}"
-        controller = f"{HOST}:{port + 2}"
-        self.ca = str(write_ca(directory, "brokers"))
-        self.clients_ca = str(write_ca(directory, "clients"))
-        self.weirs_ca = str(write_ca(directory))
-        settings = {
-            "listeners": f"PLAINTEXT://{self.plain},SSL://{self.tls},CONTROLLER://{controller}",
-            "controller.quorum.voters": f"0@{controller}",
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self._keystore()),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.clients_ca,
-            "ssl.client.auth": "required",
-        }
-        self.cluster = Cluster(VERSION, port=port, settings=settings)
-
-    def _keystore(self) -> Path:
-        """Kafka wants PKCS 8."""
-        cert, key = write_pair(self._sub("broker"), HOST, ca="brokers")
-        private = serialization.load_pem_private_key(key.read_bytes(), None)
-        pem = private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        store = self._directory / "keystore.pem"
-        store.write_bytes(pem + cert.read_bytes())
-        return store
-
-    def _sub(self, name: str) -> Path:
-        return Path(tempfile.mkdtemp(prefix=name, dir=self._directory))
-
-    def listener(self) -> tuple[str, ...]:
-        """Weir's options towards clients."""
-        cert, key = write_pair(self._sub("listener"), HOST)
-        return ("--tls-cert", str(cert), "--tls-key", str(key))
-
-    def mutual(self) -> tuple[str, ...]:
-        """More of them."""
-        rule = "RULE:^CN=([^,]+),OU=Apps$/$1/L"
-        return (
-            *("--tls-client-auth", "required", "--tls-client-ca", self.clients_ca),
-            *("--ssl-principal-mapping-rules", rule),
-        )
-
-    def upstream(self) -> tuple[str, ...]:
-        """Weir's options towards the broker."""
-        file = str(write_client(self._sub("weir"), "clients", "weir"))
-        return ("--upstream-tls", "--upstream-ca", self.ca, "--upstream-cert", file)
-
-    def client(self, name: str | None = None) -> dict[str, str]:
-        """A client's options for a TLS listener of Weir's."""
-        options = {"security.protocol": "SSL", "ssl.ca.location": self.weirs_ca}
-        if name is not None:
-            file = str(write_client(self._sub(f"client-{name}"), "clients", name, "Apps"))
-            options |= {"ssl.certificate.location": file, "ssl.key.location": file}
-        return options
+FEW: Final = some_messages(20, 500)
+WRONG: Final = User(ALICE.name, "wrong-Pw-2f60b1")
+PATIENCE_S: Final = 30.0
 
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
     """One broker for all of these tests."""
-    with tempfile.TemporaryDirectory(prefix="weir-tls-") as directory:
-        found = Place(Path(directory))
-        with found.cluster:
-            yield found
+    with tempfile.TemporaryDirectory(prefix="weir-tls-") as directory, Place(Path(directory)) as found:
+        yield found
 
 
 def test_a_user_by_certificate_is_held_to_its_quota_with_tls_on_both_sides(
@@ -135,3 +79,84 @@ def test_a_broker_that_wants_a_certificate_is_understood(start_weir: StartWeir, 
     weir = start_weir(place.tls, options=("--upstream-tls", "--upstream-ca", place.ca))
     (line,) = [line for line in weir.log.splitlines() if "does not tell its brokers" in line]
     assert "upstream_cert" in line
+
+
+# SASL inside
+
+
+SASL_SSL: Final = {"security.protocol": "SASL_SSL"}
+
+
+@pytest.mark.parametrize("certificate", [None, "Carol"])
+def test_users_who_log_in_by_sasl_inside_tls_are_charged(
+    start_weir: StartWeir, topic: str, place: Place, tmp_path: Path, certificate: str | None
+) -> None:
+    """Once with TLS on both sides, and once, towards a plain listener of the broker's, with certificates that
+    say carol: SASL's names count.
+    """
+    upstream, options = (place.sasl, place.mutual()) if certificate else (place.sasl_tls, place.trusting())
+    front = Front(start_weir, upstream, tmp_path, GENEROUS_TO_ALL, *place.listener(), *options)
+    topics = {client: f"{topic}-{client}" for client in ("librdkafka", "python", "java")}
+    for name in topics.values():
+        create_topic(place.plain, name)
+
+    def by(client: Client, name: str, config: Mapping[str, str]) -> list[bytes]:
+        client.produce(front.bootstrap, topics[name], FEW, client_id=name, config=config)
+        return client.consume(front.bootstrap, topics[name], len(FEW), client_id=name, config=config).values
+
+    def librdkafka() -> list[bytes]:
+        options = sasl.librdkafka(Login(SCRAM_256, ODD)) | place.client(certificate) | SASL_SSL
+        return by(Librdkafka(), "librdkafka", options)
+
+    def python() -> list[bytes]:
+        login = sasl.python(Login(SCRAM_512, ALICE))
+        return by(
+            KafkaPython(), "python", login | place.python(certificate) | {"security_protocol": "SASL_SSL"}
+        )
+
+    def java() -> list[bytes]:
+        login = sasl.java(Login(SCRAM_256, BOB)) | {"client.id": "java"}
+        exchange = Exchange(topics["java"], FEW, login | place.java(certificate) | SASL_SSL)
+        (read,) = JavaRecords(VERSION, front.bootstrap).run(exchange)
+        return read
+
+    with ThreadPoolExecutor() as pool:
+        visits = [pool.submit(visit) for visit in (librdkafka, python, java)]
+        assert [visit.result() for visit in visits] == [FEW] * len(visits)
+    charged = front.charged()
+    clients = {"librdkafka": ODD, "python": ALICE, "java": BOB}
+    assert set(charged) == {Sharer(user.name, client) for client, user in clients.items()}
+    for of in charged.values():
+        assert min(of[PRODUCED], of[CONSUMED]) > sum(map(len, FEW))
+    assert_untold(front, [])
+
+
+def test_a_wrong_password_inside_tls_gets_the_brokers_own_error(
+    start_weir: StartWeir, place: Place, tmp_path: Path
+) -> None:
+    options = (*place.listener(), *place.trusting())
+    front = Front(start_weir, place.sasl_tls, tmp_path, GENEROUS_TO_ALL, *options)
+    login = sasl.librdkafka(Login(SCRAM_512, WRONG))
+    at_broker = refusal(place.sasl_tls.sasl_bootstrap, login | SASL_SSL | {"ssl.ca.location": place.ca})
+    assert refusal(front.bootstrap, login | place.client() | SASL_SSL) == at_broker
+    assert "Authentication failed" in at_broker
+    label = frozenset({("mechanism", SCRAM_512), ("result", "failure")})
+    assert front.admin.metrics().rows("weir_authentications_total")[label] >= 1
+    assert front.charged() == {}
+    assert WRONG.password not in front.weir.log
+
+
+def refusal(bootstrap: str, config: Mapping[str, str]) -> str:
+    """What librdkafka is told by whoever refuses its login."""
+    told = list[str]()
+
+    def hear(error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:
+            told.extend(re.findall(r"SASL authentication error: (.*?)(?: \(after|$)", error.str()))
+
+    producer = Producer({"bootstrap.servers": bootstrap, "error_cb": hear, "log_level": 2} | dict(config))
+    deadline = time.monotonic() + PATIENCE_S
+    while not told:
+        assert time.monotonic() < deadline, "nobody has refused the login"
+        producer.poll(0.1)
+    return told[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tests.integration.test_admin import HOST, Admin
 from tests.kafka.sasl import SCRAM_256, USERS, WEIR
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import StartWeir
     from tests.integration.weir import Weir
-    from tests.kafka import Cluster
     from tests.raw import Address
 
 GENEROUS_TO_ALL = """
@@ -36,6 +35,14 @@ class Sharer(NamedTuple):
     client_id: str
 
 
+class WithSasl(Protocol):
+    """Brokers that want SASL; a Cluster, for instance."""
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """Where they listen for it."""
+
+
 class RememberedAdmin(Admin):
     """An admin port, and everything that it has answered."""
 
@@ -54,7 +61,7 @@ class Front:
     """Weir, and its admin port."""
 
     def __init__(
-        self, start_weir: StartWeir, cluster: Cluster, directory: Path, quotas: str, *options: str
+        self, start_weir: StartWeir, cluster: WithSasl, directory: Path, quotas: str, *options: str
     ) -> None:
         password = directory / "password"
         password.write_text(WEIR.password)
