@@ -102,8 +102,18 @@ def _show(context: ssl.SSLContext, pair: Pair) -> None:
     try:
         context.load_cert_chain(pair.cert, pair.key, password=_no_password)
     except (OSError, ValueError) as error:
-        both = f"{pair.cert}" if pair.cert == pair.key else f"{pair.cert} with {pair.key}"
-        _refuse(pair.name, both, error)
+        if pair.cert != pair.key:
+            _refuse(pair.name, f"{pair.cert} with {pair.key}", error)
+        if isinstance(error, ssl.SSLError) and not _holds_key(pair.cert):
+            error = ValueError(f"it holds no private key: set {pair.name.removesuffix('cert')}key, or add it")
+        _refuse(pair.name, str(pair.cert), error)
+
+
+def _holds_key(path: Path) -> bool:
+    try:
+        return b"PRIVATE KEY-----" in path.read_bytes()
+    except OSError:  # replaced just now: the next look tells
+        return True
 
 
 def _no_password() -> NoReturn:

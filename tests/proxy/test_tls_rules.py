@@ -94,7 +94,9 @@ def test_files_that_openssl_does_not_take_are_said_in_words(tmp_path: Path) -> N
     empty.touch()
     for pair, text in (
         ((cert, other), "the key is not that of the certificate"),
-        ((cert, cert), "not PEM, or the wrong kind"),
+        ((cert, cert), "it holds no private key: set tls_key, or add it"),
+        ((cert, key.with_suffix(".not")), "no such file"),
+        ((key, key), "not PEM, or the wrong kind"),
         ((empty, key), "not PEM, or the wrong kind"),
         ((cert, tmp_path), "directory"),
     ):
