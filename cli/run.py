@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from cli.exits import USAGE
+from cli.sections import SectionedCommand
 from cli.settings_options import options_of_settings
 from proxy import config, logs
 from proxy.run import run as run_proxy
@@ -27,7 +28,7 @@ A quota file:
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=SectionedCommand, epilog=EXAMPLES)
 @click.option(
     "--config",
     "config_file",

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from cli.exits import USAGE
 from cli.main import main, weir
+from cli.sections import SECTIONS
 from protocol.messages import ProduceRequest, ProduceResponse
 from proxy import config
 from proxy.run import quota_book
@@ -262,6 +263,13 @@ def test_help_shows_every_key_and_examples_to_copy() -> None:
     assert "[default: uplift]" in result.output
     assert "weir run --upstream kafka-1:9092 --listen 0.0.0.0:19092 --quotas quotas.toml" in result.output
     assert "[[quota]]" in result.output
+
+
+def test_every_option_has_its_place_in_the_help_once() -> None:
+    placed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(placed) == sorted([*config.Settings.__struct_fields__, "config_file", "help"])
+    lines = CliRunner().invoke(weir, ["run", "--help"]).output.splitlines()
+    assert [lines.count(f"{heading}:") for heading in SECTIONS] == [1] * len(SECTIONS)
 
 
 def test_help_lists_the_commands_in_whole_sentences() -> None:

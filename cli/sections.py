@@ -1,0 +1,79 @@
+"""`weir run --help` by subject: its options are all keys of the configuration, too many for one list."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+SECTIONS: Final = {
+    "Where it listens, and where brokers are": (
+        "config_file",
+        "upstream",
+        "listen",
+        "advertised_host",
+        "broker_ports",
+        "first_node_id",
+        "admin",
+        "refresh_s",
+        "connect_timeout_s",
+    ),
+    "Quotas": (
+        "quotas",
+        "quota_store",
+        "quota_topic",
+        "quota_snapshot",
+        "admins",
+        "quota_mode",
+        "empty_client_id",
+        "throttle_mode",
+        "quota_window_num",
+        "quota_window_size_seconds",
+        "controller_quota_samples",
+        "controller_quota_window_seconds",
+        "auto_creation",
+        "uplift",
+    ),
+    "Who clients are": (
+        "sasl_oauthbearer_sub_claim_name",
+        "gssapi_principal",
+        "delegation_token_principal",
+        "ssl_principal_mapping_rules",
+        "inter_broker",
+        "super_users",
+    ),
+    "TLS towards clients": ("tls_cert", "tls_key", "tls_client_auth", "tls_client_ca", "sni_domain"),
+    "Towards brokers": (
+        "upstream_tls",
+        "upstream_ca",
+        "upstream_cert",
+        "upstream_key",
+        "upstream_verify_host",
+        "upstream_sasl_mechanism",
+        "upstream_sasl_username",
+        "upstream_sasl_password_file",
+    ),
+    "Limits": (
+        "connections_max",
+        "max_connection_creation_rate",
+        "listener_max_connection_creation_rate",
+        "max_connections_per_ip",
+        "max_connections_per_ip_overrides",
+        "frame_bytes_max",
+        "in_flight_max",
+        "drain_timeout_s",
+    ),
+    "Logs, help": ("log_level", "log_format", "help"),
+}
+"""Headings, as those of docs/configuration.md, and the parameters beneath them."""
+
+
+class SectionedCommand(click.Command):
+    """A command whose help has its options under the headings of `SECTIONS`."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write them; click asks for it."""
+        records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([record for name in names if (record := records.get(name)) is not None])
