@@ -49,6 +49,11 @@ class TopicBytes:
         """Bytes of records by topic; nothing before `complete`: until then they are only claimed."""
         return self._counted if self.complete else {}
 
+    @property
+    def begun(self) -> Mapping[bytes, int]:
+        """Bytes of the records of which something has been fed: what the message says of them."""
+        return self._counted
+
     def feed(self, data: Bytes, start: int, stop: int) -> None:
         """Look at the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
         if self.complete:

@@ -209,6 +209,9 @@ class Meter(Protocol):
     def charge(self, now_ms: int) -> int:
         """Charge what was found; return how long the client must wait, in ms."""
 
+    def cut(self, now_ms: int) -> None:
+        """The frame will not come to its end: charge what has gone on."""
+
 
 class StreamRewrite(Protocol):
     """Changes bytes of one response body in place while it streams by."""

@@ -50,6 +50,9 @@ class TopicMeter:
         """Charge what was counted; return how long the client must wait, in ms."""
         return self._rates.charge(self._bytes.counted, now_ms)
 
+    def cut(self, now_ms: int) -> None:
+        """Charge nothing: a broker does not take a request that is cut."""
+
 
 class FetchMeter(TopicMeter):
     """What a fetch has brought; its session, if that is followed, learns its id and topics."""
@@ -72,6 +75,10 @@ class FetchMeter(TopicMeter):
         if self._session is not None:
             self._session.topics.update(self._bytes.counted)
         return super().charge(now_ms)
+
+    def cut(self, now_ms: int) -> None:
+        """Charge what has begun: a client that leaves before the last byte has had the others."""
+        self._rates.charge(self._bytes.begun, now_ms)
 
 
 def plan_produce(plan: Plan) -> None:

@@ -30,15 +30,13 @@ _unpack = RESPONSE_HEAD.unpack_from
 class Responses:
     """Judges the bytes that come from the broker."""
 
-    __slots__ = ("_measured_until_ms", "_meter", "_report_ms", "_session", "_stream_rewrite")
+    __slots__ = ("_measured_until_ms", "_report_ms", "_session", "_stream_rewrite")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._stream_rewrite: StreamRewrite | None = None
         self._measured_until_ms = 0
         """When the wait for what was measured in the response at hand ends."""
-        self._meter: Meter | None = None
-        """What measures the response that is streaming by."""
         self._report_ms = INCOMPLETE
         """The throttle time of the response at hand, once it has been charged."""
 
@@ -112,8 +110,8 @@ class Responses:
                 return end
         session.to_client.append(view[:taken])
         session.response_rest_bytes -= taken
-        if self._meter is not None:
-            self._measure_more(self._meter, data, taken)
+        if session.meter is not None:
+            self._measure_more(session.meter, data, taken)
         if not session.response_rest_bytes:
             self._stream_rewrite = None
             session.send_local()
@@ -126,7 +124,7 @@ class Responses:
         except ProtocolError as error:
             self._session.violate(CloseReason.RESPONSE_MALFORMED, str(error))
         if not self._session.response_rest_bytes:
-            self._meter = None
+            self._session.meter = None
             self._charge_measured(meter)
 
     def _treat(self, data: bytearray, frame: int, end: int, complete: bool) -> Splice | Wait | None:
@@ -221,19 +219,19 @@ class Responses:
             meter.feed(data, body, end)
             self._measured_until_ms = self._charge_measured(meter)
         else:
-            self._meter = meter
+            session.meter = meter
         return True
 
     def _measure_first(self, data: bytearray, body: int, end: int, complete: bool) -> None:
         """Begin to measure a response that goes on in parts, once its first part does: not each time that is
         presented. Raises ProtocolError.
         """
-        meter = self._meter
+        meter = self._session.meter
         if meter is None:
             return
         meter.feed(data, body, end)
         if complete:  # it was in parts before it waited
-            self._meter = None
+            self._session.meter = None
             self._charge_measured(meter)
 
     def _charge_measured(self, meter: Meter) -> int:

@@ -29,7 +29,7 @@ from proxy.rules.exchange import Exchange
 from proxy.rules.fetch_sessions import FetchSession
 from proxy.rules.identity import ANONYMOUS as ANONYMOUS
 from proxy.rules.management import Management, Unmanaged
-from proxy.rules.plan import ERRAND, LOCAL, Admission, Plan
+from proxy.rules.plan import ERRAND, LOCAL, Admission, Meter, Plan
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class Session:
         "is_broker",
         "limits",
         "management",
+        "meter",
         "muted_until_ms",
         "node_id",
         "now_ms",
@@ -209,6 +210,8 @@ class Session:
         """How much of a request that has been let through is still to come; it is taken even when blocked."""
         self.response_rest_bytes = 0
         """How much of a response whose head has gone on is still to come."""
+        self.meter: Meter | None = None
+        """What measures it, if anything does."""
         self.exchange: Exchange | None = None
         """The SASL exchange under way; see `follow`."""
         self.following = False
@@ -392,6 +395,12 @@ class Session:
             assert isinstance(reply, bytes)
             in_flight.popleft()
             self.to_client.append(reply)
+
+    def end(self, now_ms: int) -> None:
+        """Both connections are closed: what the client has had of a response it has to pay for."""
+        meter, self.meter = self.meter, None
+        if meter is not None:
+            meter.cut(now_ms)
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """A peer broke the protocol: nothing further is judged, the session is to be closed.

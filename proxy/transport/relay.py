@@ -92,6 +92,7 @@ class Relay:
             self._reactor.unregister(side.fd)
             side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
+        self.session.end(self._reactor.now_ms)
         self._on_end(self, reason, detail)
 
     def _woken(self) -> None:

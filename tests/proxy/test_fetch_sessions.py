@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from protocol.messages import FetchRequest, FetchResponse
+from proxy.reasons import CloseReason
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import request, response
+from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.wire import Wire, new_session
 
 A, B = Entity(topic="a"), Entity(topic="b")
@@ -112,3 +114,35 @@ def test_an_answer_in_pieces_tells_the_id_too(cut: int) -> None:
     wire.feed(0, broker=answer[cut:])
     assert bytes(wire.to_client) == answer
     assert passes(wire, fetch(session_id=OURS, epoch=1), 1, fetched(OURS))
+
+
+# Answers that are not read to their end
+
+
+def test_who_leaves_before_the_last_byte_of_an_answer_has_paid_for_it() -> None:
+    """Answers larger than the buffer are counted as they go by: all but a byte of 50 MB was for nothing."""
+    quotas = BrokerQuotas.create(RATES)
+    session = new_session(quotas=quotas, buffer_bytes=4096)
+    wire = Wire(session)
+    wire.feed(0, client=fetch("a", epoch=-1))
+    wire.feed(0, broker=fetched(0, a=70_000)[:-1])
+    assert session.muted_until_ms == 0
+    session.end(5)
+    session.end(6)
+    other = connection(quotas)
+    assert not passes(other, fetch("a", epoch=-1), 10)
+    assert other.session.muted_until_ms == 60_005
+
+
+def test_through_a_relay_as_well() -> None:
+    quotas = BrokerQuotas.create(RATES)
+    rig = Rig(session=new_session(quotas=quotas), broker_pair=tcp_pair)
+    try:
+        rig.pass_on(fetch("a", epoch=-1), rig.client, rig.broker)
+        sent = fetched(0, a=600_000)[:-1]
+        assert rig.pass_on(sent, rig.broker, rig.client) == sent
+        rig.relay.close(CloseReason.CLIENT_RESET)
+        assert quotas.topics is not None
+        assert quotas.topics.fetch.throttled_until_ms(["a"]) == 590_000
+    finally:
+        rig.close()
