@@ -21,15 +21,27 @@ _ANY_PARTITION = -1
 
 
 def create_topic(
-    bootstrap: str, topic: str, partitions: int = 1, replication: int = 1, timeout_s: float = 30.0
+    bootstrap: str,
+    topic: str,
+    partitions: int = 1,
+    replication: int = 1,
+    timeout_s: float = 30.0,
+    *,
+    on: int | None = None,
 ) -> None:
     """Create a topic and return when every partition's leader answers for it. Raises ClientError.
+
+    `on` is the node that has its partitions, all of them, without replicas.
 
     Metadata names a leader before that broker knows of it (seen with 4.2.0). What is sent to it in between is
     refused and sent again, behind what came later; with acks=0 the connection is closed, its records lost.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    future = admin.create_topics([NewTopic(topic, partitions, replication)])[topic]
+    if on is None:
+        wanted = NewTopic(topic, partitions, replication)
+    else:
+        wanted = NewTopic(topic, partitions, replica_assignment=[[on]] * partitions)
+    future = admin.create_topics([wanted])[topic]
     try:
         future.result(timeout_s)
     except KafkaException as error:

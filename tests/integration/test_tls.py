@@ -91,40 +91,41 @@ SASL_SSL: Final = {"security.protocol": "SASL_SSL"}
 def test_users_who_log_in_by_sasl_inside_tls_are_charged(
     start_weir: StartWeir, topic: str, place: Place, tmp_path: Path, certificate: str | None
 ) -> None:
-    """Once with TLS on both sides, and once, towards a plain listener of the broker's, with certificates that
-    say carol: SASL's names count.
+    """Once with TLS on both sides; once, towards a plain listener of the broker's, with certificates that say
+    carol: SASL's names count.
     """
     upstream, options = (place.sasl, place.mutual()) if certificate else (place.sasl_tls, place.trusting())
     front = Front(start_weir, upstream, tmp_path, GENEROUS_TO_ALL, *place.listener(), *options)
-    topics = {client: f"{topic}-{client}" for client in ("librdkafka", "python", "java")}
-    for name in topics.values():
-        create_topic(place.plain, name)
-
-    def by(client: Client, name: str, config: Mapping[str, str]) -> list[bytes]:
-        client.produce(front.bootstrap, topics[name], FEW, client_id=name, config=config)
-        return client.consume(front.bootstrap, topics[name], len(FEW), client_id=name, config=config).values
 
     def librdkafka() -> list[bytes]:
-        options = sasl.librdkafka(Login(SCRAM_256, ODD)) | place.client(certificate) | SASL_SSL
-        return by(Librdkafka(), "librdkafka", options)
+        login = sasl.librdkafka(Login(SCRAM_256, ODD))
+        return exchange(Librdkafka(), login | place.client(certificate) | SASL_SSL)
 
     def python() -> list[bytes]:
         login = sasl.python(Login(SCRAM_512, ALICE))
-        return by(
-            KafkaPython(), "python", login | place.python(certificate) | {"security_protocol": "SASL_SSL"}
-        )
+        return exchange(KafkaPython(), login | place.python(certificate) | {"security_protocol": "SASL_SSL"})
+
+    def exchange(client: Client, config: Mapping[str, str]) -> list[bytes]:
+        name, count = named(client.name), len(FEW)
+        client.produce(front.bootstrap, name, FEW, client_id=client.name, config=config)
+        return client.consume(front.bootstrap, name, count, client_id=client.name, config=config).values
 
     def java() -> list[bytes]:
         login = sasl.java(Login(SCRAM_256, BOB)) | {"client.id": "java"}
-        exchange = Exchange(topics["java"], FEW, login | place.java(certificate) | SASL_SSL)
-        (read,) = JavaRecords(VERSION, front.bootstrap).run(exchange)
+        config = login | place.java(certificate) | SASL_SSL
+        (read,) = JavaRecords(VERSION, front.bootstrap).run(Exchange(named("java"), FEW, config))
         return read
+
+    def named(client: str) -> str:
+        name = f"{topic}-{client}"
+        create_topic(place.plain, name)
+        return name
 
     with ThreadPoolExecutor() as pool:
         visits = [pool.submit(visit) for visit in (librdkafka, python, java)]
         assert [visit.result() for visit in visits] == [FEW] * len(visits)
     charged = front.charged()
-    clients = {"librdkafka": ODD, "python": ALICE, "java": BOB}
+    clients = {"librdkafka": ODD, "kafka-python": ALICE, "java": BOB}
     assert set(charged) == {Sharer(user.name, client) for client, user in clients.items()}
     for of in charged.values():
         assert min(of[PRODUCED], of[CONSUMED]) > sum(map(len, FEW))
