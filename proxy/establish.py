@@ -7,6 +7,7 @@ connection that worked and then broke: clients try that again without a pause, h
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
@@ -219,7 +220,9 @@ def _set_up(sock: socket.socket) -> str:
 
 
 def _refusal(address: Address, error: OSError) -> RefusalError:
-    detail = f"broker {address}: {error.strerror or error}"
+    system = (error.errno or 0) > 0  # then the text repeats the address, at length
+    said = os.strerror(error.errno or 0).lower() if system else error.strerror or error
+    detail = f"broker {address}: {said}"
     if isinstance(error, BrokerTlsError):
         return RefusalError(CloseReason.BROKER_HANDSHAKE_FAILED, detail)
     if error.errno in NO_RESOURCES:

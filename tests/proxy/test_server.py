@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -264,9 +265,12 @@ def test_a_broker_that_is_down_is_counted_and_does_not_hurt_the_others(play: Pla
     async def script(stage: Stage) -> None:
         stage.brokers[1].cancel()
         await trio.testing.wait_all_tasks_blocked()
-        client = await stage.connect(1)
-        assert await client.frame() is None
+        with capture_logs() as logged:
+            client = await stage.connect(1)
+            assert await client.frame() is None
         assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
+        (line,) = [line for line in logged if line["event"] == "connection refused"]
+        assert re.fullmatch(r"broker 127\.0\.0\.1:\d+: connection refused", line["detail"])
         other = await stage.connect()
         assert await other.ask(PING) == PONG
         assert stage.server.counters.sessions_open == 1
