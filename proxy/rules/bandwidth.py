@@ -7,7 +7,8 @@ pipelines fetches would otherwise be sent all of them before it is first throttl
 
 A fetch of an entity that has been told to wait waits as long, on whatever connection it comes: what it brings
 would be delivered, and a new connection per fetch would be a way around the quota. (A broker answers such a
-fetch with nothing.)
+fetch with nothing.) So does the first produce request of a connection: a mute is not got rid of by connecting
+anew. (A broker takes it.) Those that follow are muted for what they themselves have cost, as at a broker.
 
 Shadow quotas are charged likewise, and nothing else: they let every request and response pass as if there
 were none.
@@ -60,6 +61,9 @@ def plan_produce(plan: Plan) -> None:
         if position == INCOMPLETE:
             return WAIT
         produce, _fetch, shadow = payers
+        if produce is not None and produce.throttled_until_ms > caller.now_ms:
+            caller.postpone(produce.throttled_until_ms)
+            return LATER
         charged = produce is not None or (shadow is not None and shadow.produce is not None)
         admission = _PRODUCE[charged, acks.read(data, position) != 0]
         caller.remember(plan, data, frame, position + acks.size, admission)
