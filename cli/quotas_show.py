@@ -167,17 +167,10 @@ def _readable(key: QuotaKey, value: float) -> str:
     return ""
 
 
-def _draw(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.console import Console  # `weir run` needs none of it
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        is_name = heading == headings[0]
-        table.add_column(
-            heading, justify="right" if heading == "value" else "left", no_wrap=not is_name, overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*map(Text, row), style="dim" if row[-1] == SHADOW else "")
-    Console(highlight=False).print(table)
+def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """To a terminal. One that is narrow breaks the lines: names must stay in one piece, to be copied."""
+    width = max(len(value) for _, _, value, *_ in [headings, *rows])
+    lines = columns([(*row[:2], row[2].rjust(width), *row[3:]) for row in [headings, *rows]])
+    click.secho(lines[0], bold=True)
+    for row, line in zip(rows, lines[1:], strict=True):
+        click.secho(line, dim=True if row[-1] == SHADOW else None)

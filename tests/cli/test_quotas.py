@@ -326,21 +326,34 @@ def test_help_lists_the_commands_in_whole_sentences(group: list[str]) -> None:
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines
 
 
-@pytest.mark.parametrize("command", [["list"], ["explain", "--user", "alice", "--client-id", "app"]])
-def test_on_a_terminal_there_are_colours(file: Path, command: list[str]) -> None:
-    arguments = [sys.executable, "-m", "cli", "quotas", *command, "--quotas", str(file)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+def on_terminal(width: int, *arguments: str) -> str:
+    """What a terminal of so many columns is sent."""
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}
     theirs, ours = pty.openpty()
     with open(theirs, "rb", buffering=0) as screen:  # noqa: PTH123  # a descriptor
-        process = subprocess.Popen(arguments, stdout=ours, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli", "quotas", *arguments], stdout=ours, env=environment
+        )
         os.close(ours)
         text = b""
         with suppress(OSError):  # what a terminal's end is told
             while part := screen.read(65536):
                 text += part
         assert process.wait(60) == DONE
-    assert b"\x1b[" in text
-    assert b"488.3 KiB/s" in text
+    return text.decode()
+
+
+@pytest.mark.parametrize("command", [["list"], ["explain", "--user", "alice", "--client-id", "app"]])
+def test_on_a_terminal_there_are_colours(file: Path, command: list[str]) -> None:
+    text = on_terminal(120, *command, "--quotas", str(file))
+    assert "\x1b[" in text
+    assert "488.3 KiB/s" in text
+
+
+def test_names_stay_in_one_piece_on_a_narrow_terminal(file: Path) -> None:
+    text = on_terminal(50, "list", "--quotas", str(file))
+    assert "user alice, client-id app" in text
+    assert "client-id <default>" in text
 
 
 @pytest.mark.parametrize("command", ["set --user User:bob producer_byte_rate=1", "explain --user User:bob"])
