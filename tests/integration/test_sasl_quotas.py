@@ -42,6 +42,7 @@ UNTIL_S = 12.0
 SIZE, SMALL = 3_000, 1_500
 TOLERANCE = 0.2
 CONNECTIONS = 50
+SLACK_S = 2
 CROWD = 1000
 QUOTAS = "".join(
     f"[[quota]]\n{entity}\nproducer_byte_rate = {rate}\n"
@@ -177,17 +178,22 @@ def test_a_thousand_connections_of_a_user_have_one_budget(
             opened = pool.map(partial(logged_in, front), range(CROWD))
             connections = [stack.enter_context(connection) for connection in opened]
         pairs = list(zip(connections, requests, strict=True))
+        began_s = time.monotonic()
         for connection, request in pairs:
             connection.send(request.frame)
         told = [request.outcome(connection.receive()) for connection, request in pairs]
+        lasted_s = time.monotonic() - began_s
     charged = sum(answer.charged_bytes for answer in told)
     page = front.admin.metrics()
     assert len(page.rows("weir_entity_bytes_total")) == 1
     alice = {"broker": "0", "quota": PRODUCED, "user": "alice", "client_id": ""}
     assert page.value("weir_entity_bytes_total", **alice) == charged
-    # Kafka's throttle time is (rate - quota) / quota * window: what was charged in it / quota - window.
+    # What is charged takes charged / quota less the burst: waited out before a request goes on, as the first of
+    # a connection does, or told with its answer.
     longest_s = max(answer.throttle_ms for answer in told) / 1000
-    assert longest_s == pytest.approx(charged / QUOTA - WINDOW_S, abs=WINDOW_S)
+    assert (
+        charged / QUOTA - WINDOW_S - SLACK_S <= lasted_s + longest_s <= charged / QUOTA + WINDOW_S + SLACK_S
+    )
 
 
 def logged_in(front: Front, number: int) -> SaslConnection:
