@@ -44,7 +44,8 @@ def plan_sasl_handshake(plan: Plan) -> None:
         asked = whole_request(request, data, frame, end, complete, flexible=flexible)
         if asked is None:
             return WAIT
-        caller.follow(Exchange(asked.mechanism, caller.identities.rules.claim, raw=plan.version == 0))
+        claim, before = caller.identities.rules.claim, caller.exchange
+        caller.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
         return ALONE
 
     def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
@@ -52,6 +53,9 @@ def plan_sasl_handshake(plan: Plan) -> None:
             return _wait(body, end)
         answer, exchange = response.decode(data, body, end), caller.exchange
         if exchange is not None:
+            before, exchange.before = exchange.before, None
+            if before is not None and before.has_succeeded(answer.error_code):
+                succeeded(caller, before)
             exchange.accepted = answer.error_code == ErrorCode.NONE
             caller.follow(exchange if exchange.accepted else None)
             if not exchange.accepted:

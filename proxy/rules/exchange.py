@@ -33,6 +33,8 @@ OTHER: Final = "other"
 """What a mechanism is called that is none of Kafka's own: clients can invent names."""
 SCRAM_SUCCESS: Final = b"v="
 SCRAM_ERROR: Final = b"e="
+_AFTER_SUCCESS: Final = frozenset({ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE})
+"""Authentication anew begins; there is no such thing here."""
 
 
 class Step(Enum):
@@ -46,13 +48,26 @@ class Step(Enum):
 class Exchange:
     """An exchange, from SaslHandshake on."""
 
-    __slots__ = ("_claim", "_tokens", "accepted", "answers", "claimed", "mechanism", "raw", "unreadable")
+    __slots__ = (
+        "_claim",
+        "_tokens",
+        "accepted",
+        "answers",
+        "before",
+        "claimed",
+        "mechanism",
+        "raw",
+        "unreadable",
+    )
 
-    def __init__(self, mechanism: str, claim: str, *, raw: bool) -> None:
+    def __init__(self, mechanism: str, claim: str, *, raw: bool, before: Exchange | None = None) -> None:
         """Begin with the client's SaslHandshake.
 
-        `claim` is OAUTHBEARER's, `raw` is whether tokens come bare: SaslHandshake v0.
+        `claim` is OAUTHBEARER's, `raw` is whether tokens come bare: SaslHandshake v0; `before` is what was
+        under way.
         """
+        self.before = before
+        """The exchange that this one may end; see `has_succeeded`."""
         self.mechanism = mechanism if mechanism in NAMED or mechanism == GSSAPI else OTHER
         self.raw = raw
         self.accepted = False
@@ -76,6 +91,13 @@ class Exchange:
         """Whether the client has sent a token."""
         return self._tokens > 0
 
+    def has_succeeded(self, error_code: int) -> bool:
+        """Whether it has, being hidden, if this is what the broker answers to another SaslHandshake.
+
+        In the middle of an exchange brokers close the connection.
+        """
+        return self.hidden and self.answers > 0 and error_code in _AFTER_SUCCESS
+
     def token(self, token: bytes) -> None:
         """The client sends a token."""
         self._tokens += 1
@@ -93,8 +115,9 @@ class Exchange:
     def answer(self, error_code: int, token: bytes, session_lifetime_ms: int = 0) -> Step:
         """The broker answers the client's latest token."""
         if error_code != ErrorCode.NONE or (self.mechanism in SCRAM and token.startswith(SCRAM_ERROR)):
+            succeeded_before = self.has_succeeded(error_code)
             self.claimed, self._tokens, self.answers = None, 0, 0
-            return Step.FAILED
+            return Step.SUCCEEDED if succeeded_before else Step.FAILED
         self.answers += 1
         return Step.SUCCEEDED if self._is_last(token, session_lifetime_ms) else Step.GOES_ON
 

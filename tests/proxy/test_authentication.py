@@ -622,7 +622,7 @@ Step: TypeAlias = "tuple[str] | tuple[str, str, int] | tuple[str, bytes, bytes, 
 STEPS: Final = st.one_of(
     st.tuples(st.just("shake"), st.sampled_from([*DIALOGUES, *HIDDEN]), st.sampled_from([0, 0, 33, 34])),
     st.tuples(
-        st.just("token"), st.sampled_from(TOKENS), st.sampled_from(ANSWERS), st.sampled_from([0, 0, 58])
+        st.just("token"), st.sampled_from(TOKENS), st.sampled_from(ANSWERS), st.sampled_from([0, 0, 34, 58])
     ),
     st.tuples(st.just("ping")),
 )
@@ -638,6 +638,8 @@ class Model:
         self.answers = 0
 
     def shake(self, mechanism: str, error_code: int) -> None:
+        if error_code in (0, 34):
+            self.ping()
         self.mechanism, self.sent, self.answers = ("" if error_code else mechanism), [], 0
 
     def ping(self) -> None:
@@ -646,6 +648,8 @@ class Model:
 
     def token(self, token: bytes, answer: bytes, error_code: int) -> None:
         self.sent.append(token)
+        if error_code == 34:
+            self.ping()
         if error_code or (self.mechanism.startswith("SCRAM") and answer.startswith(b"e=")):
             self.sent, self.answers = [], 0
             return

@@ -1,0 +1,101 @@
+"""Clients whose names cannot be seen do not slip back into being nobody by saying more than they need to.
+
+After an exchange that has succeeded, brokers that do not want authentication anew answer further SASL
+requests with ILLEGAL_SASL_STATE, and go on (KafkaApis); in the middle of one they close
+(SaslServerAuthenticator).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.messages import ProduceRequest
+from proxy.counters import Counters
+from proxy.rules.identity import Identities, IdentityRules
+from proxy.rules.plans import Plans
+from proxy.session.session import ANONYMOUS
+from tests.proxy.frames import request
+from tests.proxy.playbook import Playbook
+from tests.proxy.sasl import (
+    AP_REQ,
+    ILLEGAL_STATE,
+    REFUSED,
+    WRAPPED,
+    authenticate,
+    authenticated,
+    bare,
+    handshake,
+    plain,
+    shaken,
+)
+from tests.proxy.wire import new_session
+
+PRODUCE = request(ProduceRequest(acks=1), 7, 9)
+
+
+def relay(play: Playbook, asked: bytes, answered: bytes) -> None:
+    """One request and its answer, both untouched."""
+    play.client(asked)
+    play.to_broker(asked)
+    play.broker(answered)
+    play.to_client(answered)
+
+
+def logged_in(play: Playbook, raw: bool) -> None:
+    """A Kerberos client whose tokens have all been answered."""
+    relay(play, handshake("GSSAPI", 0 if raw else 1), shaken(0, 0 if raw else 1))
+    for token in (AP_REQ, WRAPPED):
+        if raw:
+            relay(play, bare(token), bare(b"\x60answer"))
+        else:
+            relay(play, authenticate(token), authenticated(b"answer"))
+    assert play.session.user == ANONYMOUS
+
+
+def new_play() -> Playbook:
+    identities = Identities(IdentityRules(hidden="kerberos"))
+    return Playbook(session=new_session(plans=Plans(Counters(), identities=identities)))
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_handshake_too_many(raw: bool) -> None:
+    with new_play() as play:
+        logged_in(play, raw)
+        relay(play, handshake("GSSAPI"), shaken(ILLEGAL_STATE))
+        assert play.session.user == "kerberos"
+        play.client(PRODUCE)
+        play.to_broker(PRODUCE)
+        assert play.session.user == "kerberos"
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_authentication_anew_before_the_first_request(raw: bool) -> None:
+    with new_play() as play:
+        logged_in(play, raw)
+        relay(play, handshake("PLAIN"), shaken())
+        assert play.session.user == "kerberos"
+        relay(play, authenticate(plain("alice")), authenticated(b"", REFUSED))
+        assert play.session.user == "kerberos"
+
+
+def test_a_token_too_many() -> None:
+    with new_play() as play:
+        logged_in(play, raw=False)
+        relay(play, authenticate(b"more"), authenticated(b"", ILLEGAL_STATE))
+        assert play.session.user == "kerberos"
+
+
+def test_without_an_answered_token_none_of_it_gives_a_name() -> None:
+    with new_play() as play:
+        relay(play, handshake("GSSAPI"), shaken())
+        relay(play, authenticate(AP_REQ), authenticated(b"", ILLEGAL_STATE))
+        relay(play, handshake("GSSAPI"), shaken(ILLEGAL_STATE))
+        assert play.session.user == ANONYMOUS
+
+
+def test_a_refused_token_ends_it() -> None:
+    with new_play() as play:
+        logged_in(play, raw=False)
+        relay(play, authenticate(b"more"), authenticated(b"", REFUSED))
+        relay(play, handshake("GSSAPI"), shaken())
+        assert play.session.user == ANONYMOUS
