@@ -103,6 +103,10 @@ class Caller(Protocol):
     vouched: bool
     """The broker has just answered this client; set by an errand for the request that is judged again."""
 
+    @property
+    def buffer_bytes(self) -> int:
+        """A frame longer than this is never in the buffer as a whole."""
+
     fetch_session: FetchSession | None
     """The latest one, followed while topics have rates."""
 

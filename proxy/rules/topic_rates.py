@@ -7,9 +7,10 @@ here. A response that is larger than the buffer has gone on by then: its client 
 Newer versions name topics by ids only (KIP-516). While a topic has a rate, clients are not offered these; a
 connection that speaks them already is closed, and negotiates anew.
 
-A fetch of a topic which has been told to wait waits as long, on whatever connection it comes. One that goes
-on with a fetch session names none (`fetch_sessions`): it is of the topics that were named when the connection
-began the session; if that was another connection, it may be of any.
+A request for a topic which has been told to wait waits as long, on whatever connection it comes; of a produce
+request that is larger than the buffer, the topics in its beginning are looked at. A fetch that goes on with a
+fetch session names none (`fetch_sessions`): it is of the topics that were named when the connection began the
+session; if that was another connection, it may be of any.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ class TopicMeter:
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Look at the body's next bytes. Raises ProtocolError."""
         self._bytes.feed(data, start, stop)
+
+    def begun(self) -> list[str]:
+        """Topics with a rate, of whose records something has been fed."""
+        return [name.decode() for name in self._bytes.begun]
 
     def charge(self, now_ms: int) -> int:
         """Charge what was counted; return how long the client must wait, in ms."""
@@ -95,8 +100,15 @@ def plan_produce(plan: Plan) -> None:
             return admission
         if not named:
             return _unnamed(caller, plan, topics.produce) or admission
+        throttled = topics.produce.throttled_until_ms() > caller.now_ms
+        if throttled and not complete and end - frame < caller.buffer_bytes:
+            return WAIT
         meter = TopicMeter(topics.produce, ProduceRequest, version)
         meter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
+        until_ms = topics.produce.throttled_until_ms(meter.begun()) if throttled else 0
+        if until_ms > caller.now_ms:
+            caller.postpone(until_ms)
+            return LATER
         return admission._replace(meter=meter)
 
     plan.admit = admit

@@ -232,6 +232,11 @@ class Session:
         return self.plans.cluster
 
     @property
+    def buffer_bytes(self) -> int:
+        """A frame longer than this is never in the buffer as a whole."""
+        return self.limits.stream_above_bytes
+
+    @property
     def identities(self) -> Identities:
         """What all sessions share about principals."""
         return self.plans.identities

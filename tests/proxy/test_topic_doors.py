@@ -1,0 +1,74 @@
+"""A topic's rate holds producers who connect anew instead of waiting."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.messages import ProduceRequest, ProduceResponse
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.proxy.frames import request, response
+from tests.proxy.wire import Wire, new_session
+
+RATE = 1000
+RATES = QuotaTable({(Entity(topic="a"), QuotaKey.PRODUCER_BYTE_RATE): float(RATE)})
+SMALL_BUFFER = 4096
+
+
+def produce(acks: int = 1, **sizes: int) -> bytes:
+    topics = [
+        ProduceRequest.TopicProduceData(
+            name=name, partition_data=[ProduceRequest.PartitionProduceData(records=b"r" * size)]
+        )
+        for name, size in sizes.items()
+    ]
+    return request(ProduceRequest(acks=acks, topic_data=topics), 9)
+
+
+def exceeded(until_ms: int) -> BrokerQuotas:
+    """Quotas of a broker at which the topic's rate has been exceeded for so long."""
+    quotas = BrokerQuotas.create(RATES)
+    wire = Wire(new_session(quotas=quotas))
+    wire.feed(0, client=produce(a=10_000 + until_ms))
+    assert wire.session.muted_until_ms == until_ms
+    return quotas
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+@pytest.mark.parametrize("cut", [5, 30, 45, 60, 3000])
+def test_a_new_connection_waits_in_however_many_pieces_it_asks(cut: int, acks: int) -> None:
+    wire = Wire(new_session(quotas=exceeded(60_000)))
+    asked = produce(acks, a=5000)
+    wire.feed(1000, client=asked[:cut])
+    wire.feed(2000, client=asked[cut:])
+    assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (b"", 60_000)
+    wire.feed(60_000)
+    assert bytes(wire.to_broker) == asked
+    assert wire.session.violation is None
+
+
+def test_one_that_does_not_fit_the_buffer_waits_too() -> None:
+    wire = Wire(new_session(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
+    asked = produce(a=20_000)
+    wire.feed(1000, client=asked)
+    assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (b"", 60_000)
+    wire.feed(60_000)
+    assert bytes(wire.to_broker) == asked
+    assert wire.session.violation is None
+
+
+@pytest.mark.parametrize("size", [100, 20_000])
+def test_other_topics_do_not_wait(size: int) -> None:
+    wire = Wire(new_session(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
+    for start in range(0, len(asked := produce(b=size)), 1000):
+        wire.feed(1000, client=asked[start : start + 1000])
+    assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (asked, 0)
+
+
+def test_a_connection_per_request_gets_the_topics_rate() -> None:
+    quotas, asked, passed = BrokerQuotas.create(RATES), produce(a=2000), 0
+    for now_ms in range(0, 60_000, 50):
+        wire = Wire(new_session(quotas=quotas))
+        wire.feed(now_ms, client=asked)
+        wire.feed(now_ms, broker=response(ProduceResponse(), 9))
+        passed += len(wire.to_broker) == len(asked)
+    assert 60 * RATE - 2000 <= 2000 * passed <= 60 * RATE + 10 * RATE + 2000
