@@ -382,10 +382,10 @@ def broker() -> Iterator[int]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def throttle_ms(port: int, size: int) -> int:
-    """What a produce request of this size, on a connection of its own, is told."""
+def throttle_ms(port: int, size: int, client_id: bytes) -> int:
+    """What a produce request of this size is told, the first of a client with a budget of its own."""
     with socket.create_connection((HOST, port), 10) as client:
-        client.sendall(request(ProduceRequest(acks=1, transactional_id="t" * size), 7))
+        client.sendall(request(ProduceRequest(acks=1, transactional_id="t" * size), 7, client_id=client_id))
         answer = client.recv(4 + 4 + 8, socket.MSG_WAITALL)
         return int.from_bytes(answer[-4:])
 
@@ -408,15 +408,15 @@ def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
         weir_run.logged("listening")
         began = weir_run.logged("quotas in force")
         assert (began["store"], began["quotas"], began["mode"]) == ("file", 0, "enforce")
-        assert throttle_ms(port, 30_000) == 0
+        assert throttle_ms(port, 30_000, b"one") == 0
         limited = tmp_path / "new.toml"
-        limited.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1000\n')
+        limited.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000\n')
         limited.replace(quotas)  # as editors do
         weir_run.logged("quotas loaded")
-        assert throttle_ms(port, 30_000) > 10_000
+        assert throttle_ms(port, 30_000, b"two") > 10_000
         quotas.write_text("[[quota]]\nclient_id = ")
         assert "quotas.toml" in str(weir_run.logged("quotas not loaded")["reason"])
-        assert throttle_ms(port, 30_000) > 10_000
+        assert throttle_ms(port, 30_000, b"three") > 10_000
         weir_run.process.send_signal(signal.SIGHUP)
         weir_run.logged("reloading")
         assert "quotas.toml" in str(weir_run.logged("quotas not loaded")["reason"])
