@@ -26,6 +26,7 @@ from proxy.rules.client_quotas_entities import (
 )
 from quotas import DEFAULT, QuotaKey
 from quotas.names import canonical_ip
+from quotas.quota_entry import least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,6 +189,8 @@ def _checked(key: QuotaKey, value: float) -> float:
     if value > most:
         raise invalid(f"Proposed value for {name} is too large for {kind}.")
     if key not in _MOST:
+        if value < least(key):
+            raise invalid(f"Proposed value for {name} is too small for Weir, the least is {least(key):f}.")
         return value
     if value % 1 > _FRACTION_MAX or value < 1:
         raise invalid(f"{name} cannot be a fractional value.")

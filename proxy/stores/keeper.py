@@ -192,13 +192,12 @@ class Keeper:
         """Store it and put it in force; return why not, if not."""
         before = self._table
         try:
-            table = await self._store.alter(alteration.changes)
+            self._put_in_force(await self._store.alter(alteration.changes))
         except StoreError as error:
             return self._not_altered(alteration, str(error))
         except Exception:
             log.exception("internal error while quotas were altered")
             return self._not_altered(alteration, "internal error, Weir's log has more")
-        self._put_in_force(table)
         changed = {
             quota: value for quota, value in alteration.changes.items() if before.values.get(quota) != value
         }

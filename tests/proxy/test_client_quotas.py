@@ -484,6 +484,11 @@ BAD_ENTRIES: Final[list[tuple[Parts, dict[str, float | None], str]]] = [
     ({}, {"producer_byte_rate": 1.0}, "Invalid empty client quota entity"),
     ({"group": "g"}, {"producer_byte_rate": 1.0}, "Unhandled client quota entity type: group"),
     ({"user": ""}, {"producer_byte_rate": 1.0}, "Empty user not supported"),
+    (
+        {"user": "a"},
+        {"controller_mutation_rate": 1e-320},
+        "Proposed value for controller_mutation_rate is too small for Weir, the least is 0.000001.",
+    ),
     ({"client-id": ""}, {"producer_byte_rate": 1.0}, "Empty client-id not supported"),
     ({"ip": ""}, {"connection_creation_rate": 1.0}, "Empty ip not supported"),
     (
