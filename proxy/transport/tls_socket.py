@@ -15,7 +15,7 @@ from typing import Final
 RECORD_BYTES: Final = 16 * 1024
 """The most that one TLS record holds, and so the most that one read of the library returns."""
 LONELY_BYTES: Final = 1024
-"""A shorter record is mostly a whole request: to look for a next one costs more than to be told by the poll."""
+"""A shorter record is mostly a whole request: looking for a next one costs more than being told by the poll."""
 
 
 class TlsSocket:
@@ -66,10 +66,10 @@ class TlsSocket:
 
     def _take(self, buffer: memoryview) -> int:
         """Read what is here; nothing at the end, either. Raises OSError."""
-        count = 0
+        count, room = 0, len(buffer)
         try:
-            while count < len(buffer) and not self._ended:
-                got = self._sock.recv_into(buffer[count:])
+            while count < room and not self._ended:
+                got = self._sock.recv_into(buffer[count:], room - count)  # told how much, it need not look
                 count += got
                 self._ended = not got
                 if got < LONELY_BYTES:
