@@ -15,7 +15,7 @@ from typing import Final
 RECORD_BYTES: Final = 16 * 1024
 """The most that one TLS record holds, and so the most that one read of the library returns."""
 LONELY_BYTES: Final = 1024
-"""A shorter record is mostly a whole request: looking for a next one costs more than being told by the poll."""
+"""A shorter record is mostly a whole request: the poll tells of a next one more cheaply than a look does."""
 
 
 class TlsSocket:
