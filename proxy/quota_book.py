@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from quotas import BrokerQuotas, QuotaTable
-from quotas.budgets import mutation_rates
+from quotas.client_quotas import mutation_rates
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 

@@ -9,7 +9,8 @@ their limits; a session asks these for its `Budget`, and charges it.
 """
 
 from quotas.broker_quotas import BrokerQuotas, Payers
-from quotas.budgets import Budget, ClientQuotas
+from quotas.budgets import Budget
+from quotas.client_quotas import ClientQuotas
 from quotas.entities import DEFAULT, Entity, Prefix, Tags
 from quotas.explain import Explanation, explain
 from quotas.limits import Limit, Limits

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from quotas.budgets import Account, Budget, ClientQuotas, byte_rates, mutation_rates
+from quotas.budgets import Account, Budget
+from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates
 from quotas.mutations import MutationBudget, MutationPayers
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey

@@ -1,63 +1,22 @@
-"""Budgets: what the clients of one broker have used, against what they may use.
+"""Budgets: what those who share a quota have used lately, against what they may use.
 
-`ClientQuotas` holds the budgets of one quota key. A session asks it once for the budget of its user and
-client-id, and keeps the answer until `generation` says that it may have become another. From then on a charge
-costs no lookup.
-
-Changes of the table reach budgets in place: the limit is replaced, what was used stays, and nobody who was
-already told to wait waits shorter or longer. A client that a change moves to another level finds a fresh
-budget there; the old one is kept with what was used, and found again if the change is undone in time. A
-budget that was not charged for an hour is forgotten.
-
-Clients can invent client-ids faster than that. So there are at most `BUDGETS_MAX` budgets that a default
-quota has brought about: then those are forgotten in which nothing counts any more and for which nobody waits,
-and if all are in use, newcomers share one (`remembered`). Nobody gets rid of what was used that way, nor of a
-wait.
-
-Shadow entries have budgets of their own, beside the enforced ones (`ClientQuotas.shadow`): these are charged
-as if they were enforced, and make nobody wait. Where one side makes a budget and the other has one of the
-same `tags`, it begins with what that has used: so an entry that is changed from shadow to enforced counts at
-once what was used in the shadow, though waits that nobody was told are not waited out.
-
-To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `Payers`. Request
-time differs from bandwidth only in that no wait is longer than one window (`_ONE_WINDOW_AT_MOST`).
-
-Mutations have budgets of their own kind (`mutations`), and one `ClientQuotas` for all brokers of a cluster: a
-controller enforces their quota. Sessions look them up request by request.
+A charge says how long whoever caused it must wait. `client_quotas` says whose budget it goes to; mutations
+have budgets of their own kind (`mutations`), and connections too (`connections`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from quotas.entities import Tags
-from quotas.limits import NONE
-from quotas.mutations import MutationBudget, ShadowMutationBudget
+from quotas.mutations import MutationBudget
 from quotas.rate import Rate
-from quotas.remembered import OTHERS, is_long, names_kept, names_of_crowd
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.table import QuotaKey, QuotaTable
 from quotas.throttle import INT32_MAX, fetch_cap, throttle_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
-IDLE_MS_MAX = 3_600_000
-"""How long a budget is kept after its last charge: one hour, as Kafka keeps its sensors."""
-BUDGETS_MAX = 100_000
-"""Per quota key and broker: 100 to 200 MB. In use within `quota.window.num` windows, so far more than clients
-can be connected.
-"""
-ROOM_PAUSE_MS = 1000
-"""Looking through all budgets takes tens of ms: no more often than this."""
-ROOM_MAX = BUDGETS_MAX // 10
-"""How many are forgotten at a time: all of them would take up to a second."""
-
-_ONE_WINDOW_AT_MOST = frozenset({QuotaKey.REQUEST_PERCENTAGE})
+    from quotas.entities import Tags
 
 UNLIMITED = math.inf
 
@@ -166,9 +125,6 @@ class Account(Protocol):
     def at_rest(self, now_ms: int) -> bool: ...
 
 
-A_co = TypeVar("A_co", bound=Account, covariant=True)
-
-
 @dataclass(slots=True)
 class Totals:
     """What several budgets have counted, summed."""
@@ -186,222 +142,3 @@ class Totals:
         self.throttle_ms += budget.throttle_ms_total
         if isinstance(budget, MutationBudget):
             self.refused += budget.refused
-
-
-class ClientQuotas(Generic[A_co]):
-    """The budgets of one quota key on one broker, or in one cluster."""
-
-    __slots__ = (
-        "_budgets",
-        "_crowded",
-        "_is_shadow",
-        "_limits",
-        "_make",
-        "_next_expiry_ms",
-        "_next_room_ms",
-        "forgotten",
-        "generation",
-        "key",
-        "on_made",
-        "shadow",
-    )
-
-    def __init__(
-        self, key: QuotaKey, make: Callable[[Tags, float, int], A_co], *, is_shadow: bool = False
-    ) -> None:
-        """Begin without any limit; `make` makes a budget from tags, limit and the time in ms. `is_shadow`:
-        for clients for which a shadow entry of the table wins.
-        """
-        self.key = key
-        self.shadow: ClientQuotas[A_co] | None = None
-        """The budgets of shadow entries, if those are counted; they change and expire with these."""
-        self.on_made: Callable[[A_co], None] | None = None
-        """Called with each new budget."""
-        self._is_shadow = is_shadow
-        self.generation = 0
-        """Grows whenever a budget (or None) that was looked up earlier may no longer be the right one, or has
-        another limit.
-        """
-        self._make = make
-        self._limits = NONE
-        self._budgets: dict[Tags, A_co] = {}
-        self._next_expiry_ms: float = -math.inf
-        """No budget can be idle for long enough before this time."""
-        self._next_room_ms: float = -math.inf
-        self._crowded = False
-        """Some clients were given the budget of `OTHERS` since there was room last."""
-        self.forgotten = Totals()
-        """What the budgets that were forgotten had counted."""
-
-    def budget(self, user: str, client_id: str, now_ms: int) -> A_co | None:
-        """The budget that a client draws on; None if nothing limits it.
-
-        `user` is the name of its principal, without type; a null client-id is the empty one. Keep the answer
-        while `generation` stays the same.
-        """
-        limit = self._limits.resolve(user, client_id)
-        if limit is None or limit.is_shadow != self._is_shadow:
-            return None
-        tags = limit.tags
-        if is_long(user, client_id):
-            tags = names_kept(tags, self._limits.named(user, client_id))
-        budget = self._budgets.get(tags)
-        if budget is None and self._is_full(now_ms):
-            crowd = names_of_crowd(tags, self._limits.named(user, client_id))
-            return self._of_crowd(tags, crowd, limit.value, now_ms)
-        return budget or self._new(tags, limit.value, now_ms)
-
-    def of_address(self, ip: str, now_ms: int) -> A_co | None:
-        """The budget of the connections from an address, in its canonical form; None if nothing limits it."""
-        limit = self._limits.resolve_ip(ip)
-        if limit is None or limit.is_shadow != self._is_shadow:
-            return None
-        tags = limit.tags
-        budget = self._budgets.get(tags)
-        if budget is None and self._is_full(now_ms):
-            crowd = tags if self._limits.names_ip(ip) else Tags("", "", ip=OTHERS)
-            return self._of_crowd(tags, crowd, limit.value, now_ms)
-        return budget or self._new(tags, limit.value, now_ms)
-
-    def _is_full(self, now_ms: int) -> bool:
-        return len(self._budgets) >= BUDGETS_MAX and not self._make_room(now_ms)
-
-    def _of_crowd(self, tags: Tags, crowd: Tags, limit: float, now_ms: int) -> A_co:
-        """The budget that those without one of their own share."""
-        self._crowded = self._crowded or crowd != tags
-        return self._budgets.get(crowd) or self._new(crowd, limit, now_ms)
-
-    def _new(self, tags: Tags, limit: float, now_ms: int) -> A_co:
-        budget = self._budgets[tags] = self._make(tags, limit, now_ms)
-        if self.on_made is not None:
-            self.on_made(budget)
-        return budget
-
-    def known(self, tags: Tags) -> A_co | None:
-        """The budget of those who share `tags`, if it is remembered."""
-        return self._budgets.get(tags)
-
-    def _make_room(self, now_ms: int) -> bool:
-        """Forget budgets that are at rest, the oldest first, unless that was done just now; return if there
-        is room.
-        """
-        if now_ms < self._next_room_ms:
-            return False
-        self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
-        self._forget(list(islice(self._at_rest(now_ms), ROOM_MAX)))
-        if len(self._budgets) >= BUDGETS_MAX:
-            return False
-        if self._crowded:
-            self._crowded = False
-            self.generation += 1
-        return True
-
-    def _at_rest(self, now_ms: int) -> Iterator[Tags]:
-        for tags, budget in self._budgets.items():
-            if budget.at_rest(now_ms):
-                yield tags
-
-    def _forget(self, gone: list[Tags]) -> None:
-        for tags in gone:
-            self.forgotten.add(self._budgets.pop(tags))
-        if gone:
-            self.generation += 1
-
-    def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on. Nothing to do if it is in force already."""
-        if self.shadow is not None:
-            self.shadow.update(table)
-        limits = table.shadow_limits(self.key) if self._is_shadow else table.limits(self.key)
-        if limits is self._limits:
-            return
-        if not limits.same_as(self._limits):
-            self.generation += 1
-        self._limits = limits
-        for tags, budget in self._budgets.items():
-            value = limits.of(tags)
-            budget.set_limit(UNLIMITED if value is None else value)
-
-    def expire(self, now_ms: int) -> int:
-        """Forget the budgets that were not charged for an hour; return how many. Call it now and then."""
-        forgotten = self.shadow.expire(now_ms) if self.shadow is not None else 0
-        if self._crowded:
-            self._make_room(now_ms)
-        if now_ms < self._next_expiry_ms:
-            return forgotten
-        last_ms = now_ms - IDLE_MS_MAX
-        idle = [tags for tags, budget in self._budgets.items() if budget.charged_ms <= last_ms]
-        self._forget(idle)
-        oldest_ms = min((budget.charged_ms for budget in self._budgets.values()), default=now_ms)
-        self._next_expiry_ms = float(oldest_ms + IDLE_MS_MAX)
-        return forgotten + len(idle)
-
-    def __len__(self) -> int:
-        """How many budgets are remembered."""
-        return len(self._budgets)
-
-    def __iter__(self) -> Iterator[A_co]:
-        """The budgets that are remembered, each with its `tags`."""
-        return iter(self._budgets.values())
-
-
-def byte_rates(
-    key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
-) -> ClientQuotas[Budget]:
-    """The budgets of a rate. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
-    throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
-
-    def maker(*, is_shadow: bool) -> Callable[[Tags, float, int], Budget]:
-        def make(tags: Tags, limit: float, now_ms: int) -> Budget:
-            return Budget(
-                tags,
-                limit,
-                now_ms,
-                num_samples=num_samples,
-                window_s=window_s,
-                throttle_ms_max=throttle_ms_max,
-                is_shadow=is_shadow,
-            )
-
-        return make
-
-    shadow = ClientQuotas(key, maker(is_shadow=True), is_shadow=True)
-    return _joined(ClientQuotas(key, maker(is_shadow=False)), shadow, Budget.take_over)
-
-
-def mutation_rates(
-    num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
-) -> ClientQuotas[MutationBudget]:
-    """The budgets of partition mutations. The numbers are `controller.quota.window.num` and
-    `controller.quota.window.size.seconds`.
-    """
-
-    def maker(kind: type[MutationBudget]) -> Callable[[Tags, float, int], MutationBudget]:
-        def make(tags: Tags, limit: float, now_ms: int) -> MutationBudget:
-            return kind(tags, limit, now_ms, num_samples=num_samples, window_s=window_s)
-
-        return make
-
-    key = QuotaKey.CONTROLLER_MUTATION_RATE
-    shadow = ClientQuotas(key, maker(ShadowMutationBudget), is_shadow=True)
-    return _joined(ClientQuotas(key, maker(MutationBudget)), shadow, MutationBudget.take_over)
-
-
-A = TypeVar("A", bound=Account)
-
-
-def _joined(
-    enforced: ClientQuotas[A], shadow: ClientQuotas[A], take_over: Callable[[A, A], None]
-) -> ClientQuotas[A]:
-    """Have each side begin its budgets with what was used on the other."""
-
-    def beginning(other: ClientQuotas[A]) -> Callable[[A], None]:
-        def begin(budget: A) -> None:
-            known = other.known(budget.tags)
-            if known is not None:
-                take_over(budget, known)
-
-        return begin
-
-    enforced.shadow = shadow
-    enforced.on_made, shadow.on_made = beginning(shadow), beginning(enforced)
-    return enforced

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from quotas.budgets import ClientQuotas
+from quotas.client_quotas import ClientQuotas
 from quotas.entities import Tags
 from quotas.rate import Rate
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT

@@ -16,7 +16,7 @@ from proxy.rules.missing_topics import EXPECTED_MAX_EACH, EXPECTED_MS, MissingTo
 from proxy.rules.plans import Plans
 from proxy.rules.recent_topics import KEPT_MS
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.budgets import mutation_rates
+from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
 from tests.proxy.controller import NODE, OK, UNKNOWN_TOPIC, Connection, Controller, everything
 from tests.proxy.frames import body_of, request, response

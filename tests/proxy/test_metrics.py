@@ -26,7 +26,7 @@ from proxy.server import Server
 from proxy.stores.store_state import StoreState
 from proxy.transport.reactor import Reactor
 from quotas import QuotaTable, parse
-from quotas.budgets import IDLE_MS_MAX
+from quotas.client_quotas import IDLE_MS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ from proxy.reasons import CloseReason
 from proxy.rules.mutations import ROUNDS_MAX
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.budgets import mutation_rates
+from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create, Delete, Grow, Topic
 from tests.proxy.controller import (
     ASSIGNMENT,

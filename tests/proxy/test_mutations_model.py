@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from proxy.counters import Counters
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.budgets import mutation_rates
+from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create, Delete, Grow, Topic
 from tests.proxy.controller import (
     NODE,

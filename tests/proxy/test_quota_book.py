@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.quota_book import QuotaBook
 from quotas import Entity, MutationBudget, QuotaKey, QuotaTable
-from quotas.budgets import IDLE_MS_MAX
+from quotas.client_quotas import IDLE_MS_MAX
 
 APP = Entity(client_id="app")
 

@@ -16,7 +16,7 @@ from proxy.rules import requests_paid_for
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.plans import Plans
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.budgets import mutation_rates
+from quotas.client_quotas import mutation_rates
 from quotas.remembered import EMPTY
 from tests.mutations.requests import Create, Delete, Topic
 from tests.proxy.controller import NODE, Connection, Controller

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
-from quotas.budgets import IDLE_MS_MAX, UNLIMITED, byte_rates, mutation_rates
+from quotas.budgets import UNLIMITED
+from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates
 from quotas.rate import Rate
 from quotas.throttle import INT32_MAX, throttle_ms
 from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table

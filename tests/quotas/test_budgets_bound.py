@@ -3,7 +3,7 @@
 import pytest
 
 from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
-from quotas.budgets import IDLE_MS_MAX, ROOM_PAUSE_MS, byte_rates
+from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, byte_rates
 from quotas.remembered import NAME_CHARS_MAX, OTHERS, shortened
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -16,7 +16,7 @@ REST_MS = 11_000
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.budgets.BUDGETS_MAX", MOST)
+    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", MOST)
 
 
 def quotas_of(*limits: tuple[Entity, float]) -> ClientQuotas[Budget]:
@@ -137,7 +137,7 @@ def test_looking_for_room_is_not_done_for_every_newcomer() -> None:
 
 
 def test_no_more_are_forgotten_at_a_time_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.budgets.ROOM_MAX", 10)
+    monkeypatch.setattr("quotas.client_quotas.ROOM_MAX", 10)
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     assert budget_of(quotas, "newcomer", REST_MS).tags == Tags("", "newcomer")

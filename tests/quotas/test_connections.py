@@ -105,7 +105,7 @@ def test_a_shadow_rate_lies_over_the_enforced_one_and_does_not_loosen_it() -> No
 
 
 def test_there_is_no_more_than_a_bound_of_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.budgets.BUDGETS_MAX", 3)
+    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 3)
     quotas = ConnectionQuotas(table(default=1))
     for number in range(100):
         quotas.admit(1, f"10.0.0.{number}", 0)

@@ -17,7 +17,7 @@ from quotas import (
     QuotaTable,
     Tags,
 )
-from quotas.budgets import IDLE_MS_MAX, ROOM_PAUSE_MS, mutation_rates
+from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, mutation_rates
 from quotas.remembered import OTHERS
 from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
 
@@ -377,7 +377,7 @@ def test_what_brokers_share_is_updated_and_expired_once() -> None:
 
 
 def test_newcomers_share_a_budget_while_all_others_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.budgets.BUDGETS_MAX", 5)
+    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 5)
     quotas = mutation_rates()
     quotas.update(table(2.0))
     for number in range(5):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, BrokerQuotas, Budget, Entity, MutationBudget, Prefix, QuotaKey, QuotaTable, Tags
-from quotas.budgets import IDLE_MS_MAX, byte_rates, mutation_rates
+from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates
 from quotas.mutations import MutationPayers, ShadowMutationBudget
 from quotas.remembered import EMPTY
 
