@@ -23,27 +23,32 @@ from proxy.rules.topic_rates import capped
 
 _ERROR_CODE = Struct(">h")
 """The first field of an ApiVersions response in every version."""
+_SAYS_WHO = 3
+"""From this version on clients say what they are (KIP-511). Of those that have asked in no such version, some
+take an API that Weir adds for the sign of a newer broker, as aiokafka does: they are not told of it.
+"""
 
 
 def plan_api_versions(plan: Plan) -> None:
     """Tell clients what the broker and Weir both speak; the last answer is remembered."""
     codec_ = codec(ApiVersionsResponse, plan.version)
-    remembered: tuple[bytes, bytes, dict[int, VersionRange], bool] | None = None
+    remembered: tuple[bytes, bytes, dict[int, VersionRange], tuple[bool, bool]] | None = None
 
     def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
         nonlocal remembered
         if not complete:
             return WAIT
+        caller.newest = caller.newest or plan.version >= _SAYS_WHO
         if _refused(data, body, end):
             return None
-        named = caller.quotas.topics is not None
-        if remembered is None or data[body:end] != remembered[0] or named is not remembered[3]:
+        named, added = kind = caller.quotas.topics is not None, caller.newest
+        if remembered is None or data[body:end] != remembered[0] or kind != remembered[3]:
             message = codec_.decode(data, body, end)
             broker = ranges(message)
             caller.meet_broker(broker)
-            offered = caller.dialect.offered()
+            offered = caller.dialect.offered(added=added)
             _tell(message, capped(offered) if named else offered)
-            remembered = (bytes(data[body:end]), codec_.encode(message), broker, named)
+            remembered = (bytes(data[body:end]), codec_.encode(message), broker, kind)
         else:
             caller.meet_broker(remembered[2])
         return Splice(body, end, remembered[1])

@@ -44,8 +44,8 @@ class Dialect(Protocol):
     broker: Mapping[int, VersionRange] | None
     """Its versions by API key; None if they are not known."""
 
-    def offered(self) -> dict[int, VersionRange]:
-        """What clients of this broker are told that it speaks."""
+    def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
+        """What clients of this broker are told that it speaks; with what Weir adds of its own, or without."""
 
 
 class Caller(Protocol):
@@ -69,6 +69,9 @@ class Caller(Protocol):
     @property
     def node_id(self) -> int | None:
         """The broker behind the session, if its id is known."""
+
+    newest: bool
+    """It has asked for versions as clients do that say what they are (ApiVersions v3, KIP-511)."""
 
     @property
     def user(self) -> str:

@@ -115,9 +115,9 @@ class Plans(dict[tuple[int, int], Plan]):
                 self._dialects[key] = found
         return found
 
-    def offered(self) -> dict[int, VersionRange]:
-        """What clients of this broker are told that it speaks."""
-        own = QUOTA_APIS if self.manages_quotas else ()
+    def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
+        """What clients of this broker are told that it speaks; with `QUOTA_APIS`, or without."""
+        own = QUOTA_APIS if self.manages_quotas and added else ()
         return uplift_rule.offered(self.broker or {}, uplift=self.uplift, own=own)
 
     def make(self, api_key: int, version: int) -> Plan:

@@ -118,6 +118,7 @@ class Session:
         "management",
         "meter",
         "muted_until_ms",
+        "newest",
         "node_id",
         "now_ms",
         "on_wake",
@@ -172,6 +173,8 @@ class Session:
         """Followed while topics have rates."""
         self.vouched = False
         """The broker has just answered this client, for a reply of Weir's own that is to depend on that."""
+        self.newest = False
+        """The client has asked ApiVersions in v3 or newer."""
         self.on_wake: Callable[[], None] | None = None
         """Called when something has come to be sent though nothing was read."""
         self.to_broker: list[memoryview | bytes] = []

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.api import ApiKey
+from protocol.error_codes import ErrorCode
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -727,8 +728,13 @@ BROKER: Final = {int(ApiKey.PRODUCE): (0, 2), int(ApiKey.API_VERSIONS): (0, 0)}
 """A part of what 0.10.2 says."""
 
 
-def offered(spoken: Mapping[int, tuple[int, int]], *, manages: bool) -> dict[int, tuple[int, int]]:
-    """What a client is told behind a broker that says this."""
+def offered(
+    spoken: Mapping[int, tuple[int, int]], *, manages: bool, newest: bool = True
+) -> dict[int, tuple[int, int]]:
+    """What a client is told behind a broker that says this, and knows ApiVersions v0 only.
+
+    The newest clients ask in v3 first, as Java's do; others begin with v0.
+    """
     answer = ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=least, max_version=most)
@@ -736,6 +742,10 @@ def offered(spoken: Mapping[int, tuple[int, int]], *, manages: bool) -> dict[int
         ]
     )
     wire = Wire(session_of(Managed(), manages=manages))
+    if newest:
+        wire.feed(0, client=request(ApiVersionsRequest(), 3))
+        wire.feed(0, broker=response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), 0))
+        wire.to_client.clear()
     wire.feed(0, client=request(ApiVersionsRequest(), 0))
     wire.feed(1, broker=response(answer, 0))
     told = body_of(bytes(wire.to_client), ApiVersionsResponse, 0)
@@ -745,6 +755,13 @@ def offered(spoken: Mapping[int, tuple[int, int]], *, manages: bool) -> dict[int
 def test_both_apis_are_offered_whatever_the_broker_speaks() -> None:
     assert offered(BROKER, manages=True) == {**BROKER, 48: (1, 1), 49: (1, 1)}, "v0 looks like a 2.6"
     assert offered({**BROKER, 48: (0, 0), 49: (0, 0)}, manages=True) == {**BROKER, 48: (0, 1), 49: (0, 1)}
+
+
+def test_a_client_that_has_never_asked_in_a_newer_version_is_told_of_nothing_that_the_broker_lacks() -> None:
+    """aiokafka 0.12 takes whoever has DescribeClientQuotas, in whatever version, for a 2.6."""
+    assert offered(BROKER, manages=True, newest=False) == BROKER
+    of_2_6 = {**BROKER, 48: (0, 0), 49: (0, 0)}
+    assert offered(of_2_6, manages=True, newest=False) == of_2_6
 
 
 def test_where_the_brokers_store_quotas_only_they_offer_them() -> None:
