@@ -10,6 +10,7 @@ import json
 import re
 import socket
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -59,6 +60,7 @@ pytestmark = [pytest.mark.broker]
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 ADMIN: Final = ("--admins", "User:ANONYMOUS")
+PATIENCE_S: Final = 30.0
 
 
 def users(name: str | None = None) -> Call:
@@ -221,7 +223,22 @@ def cluster(kafka_cluster: StartCluster) -> Iterator[Cluster]:
 
 
 def remove_all(cluster: Cluster) -> None:
-    """Other tests use the same broker."""
+    """Other tests use the same broker.
+
+    Until its connection quota of our own address is gone, the broker may turn us away, for a window at most.
+    """
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            _remove_all(cluster)
+        except ConnectionResetError:
+            if time.monotonic() > deadline_s:
+                raise
+        else:
+            return
+
+
+def _remove_all(cluster: Cluster) -> None:
     broker = line(cluster.bootstrap)
     with broker.sock:
         found = broker.ask(describe(), 1, DescribeClientQuotasResponse).entries or []
