@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from protocol import schema
 from protocol.errors import ProtocolError
 from protocol.places import MessageLike, layout
-from protocol.walk import LENGTH_MAX, Bytes, Stream, streamer
+from protocol.walk import LENGTH_MAX, Bytes, Chunks, Stream, streamer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -35,32 +35,22 @@ tag by itself, whatever came before; a strict reader, as this project's own code
 class Skimmer:
     """Follows one message's body through its chunks, at no cost per byte of strings or records."""
 
-    __slots__ = ("_fed", "_walk", "tag_section")
+    __slots__ = ("_chunks", "tag_section")
 
     def __init__(self, message: MessageLike, version: int) -> None:
         """Raises ValueError if the version is not flexible, or not in the schemas."""
         found = layout(message, version)
         if not found.flexible:
             raise ValueError(f"{found.name} v{version} has no tag section")
-        self._walk = _streamer(found.name, version)()
-        next(self._walk)  # on to where it waits for the first chunk
-        self._fed = 0
+        self._chunks = Chunks(_streamer(found.name, version)())
         self.tag_section: int | None = None
         """Bytes from the body's start to the tag section, once its first byte has been fed."""
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:
         """Look at the body's next bytes, `data[start:stop]`. Raises ProtocolError, and then nothing but
         that."""
-        if self.tag_section is not None:
-            return
-        body = start - self._fed
-        self._fed += stop - start
-        try:
-            self._walk.send((data, body, stop))
-        except StopIteration as end:
-            if end.value is None:  # it has failed before
-                raise ProtocolError("the message was malformed before") from None
-            self.tag_section = end.value
+        if self.tag_section is None:
+            self.tag_section = self._chunks.feed(data, start, stop)
 
 
 class Neutraliser:

@@ -10,10 +10,9 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from protocol.errors import ProtocolError
 from protocol.places import MessageLike, layout
 from protocol.topic_names import NAME_BYTES_MAX, is_topic_name
-from protocol.walk import Bytes, Source, Stream, compiled, length_width
+from protocol.walk import Bytes, Chunks, Source, Stream, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 class TopicBytes:
     """Follows one message's body through its chunks and counts what the wanted topics have."""
 
-    __slots__ = ("_counted", "_fed", "_walk", "complete")
+    __slots__ = ("_chunks", "_counted", "complete")
 
     def __init__(self, message: MessageLike, version: int, wanted: Collection[bytes]) -> None:
         """`wanted` are names in UTF-8. Raises ValueError if the version does not name topics (see
@@ -40,9 +39,7 @@ class TopicBytes:
             name = bytes(topic)
             return name if name in wanted else None
 
-        self._walk = _counter(layout(message, version))(known, self._counted)
-        next(self._walk)
-        self._fed = 0
+        self._chunks = Chunks(_counter(layout(message, version))(known, self._counted))
 
     @property
     def counted(self) -> Mapping[bytes, int]:
@@ -56,16 +53,8 @@ class TopicBytes:
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:
         """Look at the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
-        if self.complete:
-            return
-        body = start - self._fed
-        self._fed += stop - start
-        try:
-            self._walk.send((data, body, stop))
-        except StopIteration as end:
-            if end.value is None:  # it has failed before
-                raise ProtocolError("the message was malformed before") from None
-            self.complete = True
+        if not self.complete:
+            self.complete = self._chunks.feed(data, start, stop) is not None
 
 
 def names_topics(message: MessageLike, version: int) -> bool:

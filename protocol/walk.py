@@ -113,6 +113,32 @@ def streamer(layout: Layout) -> Callable[[], Stream]:
     return cast("Callable[[], Stream]", compiled(source, layout, "stream"))
 
 
+class Chunks:
+    """A stream that is fed a message's body in chunks, each once and in order."""
+
+    __slots__ = ("_fed", "_stream")
+
+    def __init__(self, stream: Stream) -> None:
+        """Take a stream that has not begun."""
+        next(stream)  # on to where it waits for the first chunk
+        self._stream = stream
+        self._fed = 0
+
+    def feed(self, data: Bytes, start: int, stop: int) -> int | None:
+        """Look at the body's next bytes, `data[start:stop]`; return the offset that was to be found once it
+        is, and feed no more then; None before. Raises ProtocolError, and then nothing but that.
+        """
+        body = start - self._fed
+        self._fed += stop - start
+        try:
+            self._stream.send((data, body, stop))
+        except StopIteration as end:
+            if end.value is None:  # it has failed before
+                raise ProtocolError("the message was malformed before") from None
+            return cast(int, end.value)
+        return None
+
+
 def compiled(source: Source, layout: Layout, function: Literal["locate", "stream"]) -> object:
     """Run the source, in which nothing but numbers and names comes from the schema."""
 
