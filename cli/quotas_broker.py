@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
-from protocol.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
-from protocol.values import schema_of
+from protocol.messages import DescribeClientQuotasResponse
 from proxy.addresses import Address
 from proxy.cluster.access import Access
 from proxy.cluster.broker_versions import ask_versions
 from proxy.cluster.connection import QuestionError
 from proxy.cluster.question import ask
 from proxy.config import Config
-from proxy.stores.wire_quotas import imported
+from proxy.stores.wire_quotas import EVERYTHING, VERSION, imported
 from quotas.imported import Imported
-
-VERSION: Final = 0
-"""Every broker from 2.6 on has it."""
-API_KEY: Final = schema_of(DescribeClientQuotasRequest).api_key
-EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
 
 
 async def read(config: Config) -> tuple[Address, Imported]:
@@ -37,7 +30,7 @@ async def read(config: Config) -> tuple[Address, Imported]:
 
 async def _describe(config: Config, address: Address) -> DescribeClientQuotasResponse:
     timeout_s, access = config.settings.connect_timeout_s, Access.of(config)
-    if API_KEY not in await ask_versions(address, timeout_s, access):
+    if ApiKey.DESCRIBE_CLIENT_QUOTAS not in await ask_versions(address, timeout_s, access):
         raise _UnfitError(
             address, "brokers before 2.6 do not tell their quotas: use `weir quotas import zookeeper`"
         )

@@ -21,7 +21,6 @@ from protocol.messages import (
     AlterClientQuotasResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
-    DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     MetadataRequest,
     MetadataResponse,
@@ -33,7 +32,7 @@ from proxy.cluster.discovery import METADATA_VERSION
 from proxy.rules.api_versions import ranges
 from proxy.rules.management import Changes
 from proxy.stores.store import StoreError, UnfitError, ready
-from proxy.stores.wire_quotas import as_request, imported
+from proxy.stores.wire_quotas import EVERYTHING, VERSION, as_request, imported
 from quotas import QuotaTable
 from quotas.imported import Skipped
 from quotas.quota_entry import QUOTA_KEYS
@@ -45,9 +44,6 @@ T = TypeVar("T")
 
 log = structlog.get_logger("weir.quotas")
 
-VERSION: Final = 0
-"""Of both requests: every broker from 2.6 on has it, and nothing is missing in it."""
-EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
 ASK_EVERY_S: Final = 1.0
 SHARE: Final = 20
 """Between two questions lies this times what the last one took: large answers are asked for less often."""

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasResponse
+from protocol.messages import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from proxy.rules.management import Changes
 from proxy.stores.store import StoreError
 from quotas import DEFAULT, Entity
 from quotas.entities import Prefix
 from quotas.imported import Imported
 
+VERSION: Final = 0
+"""Of both requests: every broker from 2.6 on has it, and nothing is missing in it."""
+EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
+"""What asks for all that is stored."""
 PARTS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
 """An entity's parts, by Kafka's entity types."""
 
