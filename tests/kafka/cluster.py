@@ -39,8 +39,8 @@ class Cluster:
     """Kafka `version` with `brokers` nodes, at 127.0.0.1 on `port`, `port` + 1, … (None: free ports).
 
     Up to 2.8 with ZooKeeper, from 3.0 on in KRaft mode. Node ids count from `first_id`. `settings` override
-    `server.properties`; `with_sasl` adds a listener as `sasl.py` tells. Use it as a context manager, or call
-    `start` and `stop`. Not thread-safe.
+    `server.properties`; `with_sasl` adds a listener as `sasl.py` tells; `with_jmx` opens JMX, without a login,
+    to this machine. Use it as a context manager, or call `start` and `stop`. Not thread-safe.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Cluster:
         with_sasl: bool = False,
         heap: str = "384m",
         java: str | None = None,
+        with_jmx: bool = False,
         say: Callable[[str], None] = print,
     ) -> None:
         if brokers < 1:
@@ -61,6 +62,7 @@ class Cluster:
         self.version = version
         self._heap = heap
         self._java = java
+        self._jmx_ports: dict[int, int] | None = {} if with_jmx else None
         self._say = say
         self._wanted_port = port
         self._brokers = brokers
@@ -92,6 +94,10 @@ class Cluster:
     def sasl_bootstrap(self) -> str:
         """What clients that authenticate take as bootstrap.servers."""
         return ",".join(f"{HOST}:{port}" for port in self.sasl_ports.values())
+
+    def jmx(self, node_id: int) -> str:
+        """Where a broker that was started with JMX tells its metrics, HOST:PORT. Raises KeyError."""
+        return f"{HOST}:{(self._jmx_ports or {})[node_id]}"
 
     @property
     def alive(self) -> set[int]:
@@ -295,6 +301,8 @@ class Cluster:
         if self._with_sasl and (text := sasl.jaas_file(self.version)):
             jaas.write_text(text)
             options = [f"-Djava.security.auth.login.config={jaas}"]
+        if self._jmx_ports is not None:
+            options += _jmx_options(self._jmx_ports.setdefault(node_id, ports.free_range(1)))
         command = [*self._jvm(self._heap, *options), "kafka.Kafka", str(self._properties(node_id))]
         self._children.start(_name(node_id), command)
 
@@ -367,3 +375,12 @@ class Cluster:
 
 def _name(node_id: int) -> str:
     return f"broker-{node_id}"
+
+
+def _jmx_options(port: int) -> list[str]:
+    """What opens JMX and nothing beyond the loopback."""
+    jmx = "-Dcom.sun.management.jmxremote"
+    return [
+        *(f"{jmx}.port={port}", f"{jmx}.rmi.port={port}", f"{jmx}.host={HOST}"),
+        *(f"{jmx}.authenticate=false", f"{jmx}.ssl=false", f"-Djava.rmi.server.hostname={HOST}"),
+    ]
