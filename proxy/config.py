@@ -20,6 +20,7 @@ from proxy.config_error import ConfigError as ConfigError
 from proxy.connection_gate import ConnectionRules, connection_rules
 from proxy.credentials import Credentials, credentials_of
 from proxy.principals import broker_principals, parse_principals
+from proxy.request_costs import RequestTimeRules, request_time_rules
 from proxy.rules.identity import IdentityRules, identity_rules
 from proxy.settings import FILES, IN_TABLES
 from proxy.settings import Settings as Settings
@@ -57,6 +58,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return names or self.ports
 
     identity: IdentityRules
+    request_time: RequestTimeRules
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
@@ -174,6 +176,7 @@ def _check(settings: Settings) -> Config:
         credentials=credentials_of(settings),
         tls=tls_rules(settings, listen),
         identity=identity_rules(settings),
+        request_time=request_time_rules(settings),
     )
 
 

@@ -26,13 +26,16 @@ class QuotaBook:
         *,
         in_shadow: bool = False,
         unnamed: str = "",
+        request_time_scale: Callable[[int | None], float] = lambda _node_id: 1.0,
     ) -> None:
         """The numbers are `quota.window.num` and `quota.window.size.seconds`, and the same two of
         `controller.quota.window`. `in_shadow`: every entry is a shadow entry, whatever the table says.
-        `unnamed`: what clients without a client-id are taken to be called.
+        `unnamed`: what clients without a client-id are taken to be called. `request_time_scale`: what the
+        estimates of a broker's request time are multiplied with.
         """
         self._is_in_shadow = in_shadow
         self._unnamed = unnamed
+        self._request_time_scale = request_time_scale
         self._table = table
         self._in_force = self._modes(table)
         self._num_samples = num_samples
@@ -69,7 +72,12 @@ class QuotaBook:
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = BrokerQuotas.create(
-                self._in_force, self._num_samples, self._window_s, self.mutations, self._unnamed
+                self._in_force,
+                self._num_samples,
+                self._window_s,
+                self.mutations,
+                self._unnamed,
+                self._request_time_scale(node_id),
             )
         return quotas
 

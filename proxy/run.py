@@ -16,7 +16,7 @@ from proxy.stores.choose import Chosen, choose
 from proxy.stores.keeper import Keeper
 from proxy.stores.store_state import StoreState
 from proxy.transport import sockets
-from proxy.transport.drivers import monotonic_ms, run_hosting_trio
+from proxy.transport.drivers import monotonic_us, run_hosting_trio
 from proxy.transport.reactor import Reactor
 from quotas import QuotaTable
 from quotas.remembered import EMPTY
@@ -29,7 +29,7 @@ def run(config: Config) -> None:
     chosen = choose(config)
     book = quota_book(config, chosen.table)
     sockets.allow_all_descriptors()
-    reactor = Reactor(monotonic_ms)
+    reactor = Reactor(monotonic_us)
     try:
         run_hosting_trio(reactor, lambda: _main(config, reactor, book, chosen))
     except BaseExceptionGroup as group:
@@ -49,6 +49,7 @@ def quota_book(config: Config, table: QuotaTable) -> QuotaBook:
         settings.controller_quota_window_seconds,
         in_shadow=settings.quota_mode == "shadow",
         unnamed=EMPTY if settings.empty_client_id == "default" else "",
+        request_time_scale=config.request_time.scale_of,
     )
 
 

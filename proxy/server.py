@@ -53,6 +53,7 @@ class Server:
             cluster=ClusterState(config.settings.auto_creation == "strict"),
             manages_quotas=config.settings.quota_store != "broker",
             identities=Identities(config.identity),
+            costs=config.request_time.costs,
         )
         self._limits = SessionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,
@@ -199,6 +200,7 @@ class Server:
             peer=str(client.peer),
             management=self.management,
             brokers=self.config.brokers,
+            clock=self._reactor.clock,
         )
 
     def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:

@@ -53,6 +53,16 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     controller_quota_window_seconds: Annotated[
         int, _key("Seconds of each sample (controller.quota.window.size.seconds).")
     ] = WINDOW_S_DEFAULT
+    request_costs: Annotated[
+        str,
+        _key("File of what requests cost the brokers, as weir calibrate writes it; empty: shipped figures."),
+    ] = ""
+    request_time_scale: Annotated[
+        str,
+        _key(
+            "What request time is multiplied with, FACTOR or, broker by broker, NODE=FACTOR[;NODE=FACTOR...]."
+        ),
+    ] = "1"
     auto_creation: Annotated[
         Literal["permissive", "strict"],
         _key(
@@ -189,6 +199,8 @@ IN_TABLES: Final = {
     "quotas.empty_client_id": "empty_client_id",
     "quotas.controller.samples": "controller_quota_samples",
     "quotas.controller.window_seconds": "controller_quota_window_seconds",
+    "quotas.request_costs": "request_costs",
+    "quotas.request_time_scale": "request_time_scale",
     "identity.sasl_oauthbearer_sub_claim_name": "sasl_oauthbearer_sub_claim_name",
     "identity.gssapi_principal": "gssapi_principal",
     "identity.delegation_token_principal": "delegation_token_principal",
@@ -219,6 +231,7 @@ IN_TABLES: Final = {
 FILES: Final = (
     "quotas",
     "quota_snapshot",
+    "request_costs",
     "tls_cert",
     "tls_key",
     "tls_client_ca",

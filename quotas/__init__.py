@@ -18,6 +18,7 @@ from quotas.mutations import LateCharge, MutationBudget, MutationCharge, Mutatio
 from quotas.quota_edit import edited
 from quotas.quota_entry import QuotaFileError
 from quotas.quota_file import parse, render
+from quotas.request_time import Cost, RequestBudget
 from quotas.table import QuotaKey, QuotaTable
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "BrokerQuotas",
     "Budget",
     "ClientQuotas",
+    "Cost",
     "Entity",
     "Explanation",
     "LateCharge",
@@ -38,6 +40,7 @@ __all__ = [
     "QuotaFileError",
     "QuotaKey",
     "QuotaTable",
+    "RequestBudget",
     "Tags",
     "edited",
     "explain",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from quotas.budgets import Account, Budget
-from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates
+from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
 from quotas.mutations import MutationBudget, MutationPayers
+from quotas.request_time import US_PER_PERCENT, RequestBudget
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey
 from quotas.topics import TopicQuotas
@@ -24,6 +25,10 @@ class Payers(NamedTuple):
     fetch: Budget | None
     shadow: Payers | None = None
     """Those of shadow entries, to be charged as well; they make nobody wait."""
+    request: RequestBudget | None = None
+
+
+_NOBODY = Payers(None, None)
 
 
 class BrokerQuotas:
@@ -35,9 +40,13 @@ class BrokerQuotas:
         "_topic_changes",
         "_topics",
         "fetch",
+        "forwarded_us",
         "generation",
         "mutations",
+        "percent_per_us",
         "produce",
+        "request",
+        "timed",
         "topics",
         "unnamed",
     )
@@ -47,21 +56,31 @@ class BrokerQuotas:
         produce: ClientQuotas[Budget],
         fetch: ClientQuotas[Budget],
         mutations: ClientQuotas[MutationBudget],
+        request: ClientQuotas[RequestBudget],
         unnamed: str = "",
         topics: TopicQuotas | None = None,
+        request_time_scale: float = 1.0,
     ) -> None:
         """Bundle the managers of this broker's quotas; brokers of one cluster have the same `mutations`.
 
-        A client without a client-id is treated as if it were called `unnamed`.
+        A client without a client-id is treated as if it were called `unnamed`. Requests cost this broker
+        `request_time_scale` times what the model says.
         """
         self.produce = produce
         self.fetch = fetch
         self.mutations = mutations
+        self.request = request
+        self.percent_per_us = request_time_scale / US_PER_PERCENT
+        """What a microsecond of the cost model is charged with."""
+        self.timed = False
+        """Whether the table has quotas on request time, enforced or in shadow."""
+        self.forwarded_us = 0
+        """When a request was last forwarded to this broker; noted while `timed`."""
         self.unnamed = unnamed
         self._topics = TopicQuotas() if topics is None else topics
         self.topics: TopicQuotas | None = None
         """The rates of topics; None while none has one."""
-        self._all: tuple[ClientQuotas[Account], ...] = (produce, fetch, mutations)
+        self._all: tuple[ClientQuotas[Account], ...] = (produce, fetch, mutations, request)
         self._topic_changes = 0
         """How often the table got its first rate of a topic, or lost its last."""
         self._in_shadow = False
@@ -77,6 +96,7 @@ class BrokerQuotas:
         window_s: int = WINDOW_S_DEFAULT,
         mutations: ClientQuotas[MutationBudget] | None = None,
         unnamed: str = "",
+        request_time_scale: float = 1.0,
     ) -> BrokerQuotas:
         """The quotas of a broker with nothing used yet, under the limits of `table`.
 
@@ -86,8 +106,10 @@ class BrokerQuotas:
             byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s),
             byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s),
             mutation_rates() if mutations is None else mutations,
+            request_times(num_samples, window_s),
             unnamed,
             TopicQuotas(num_samples, window_s),
+            request_time_scale,
         )
         quotas.update(table)
         return quotas
@@ -99,6 +121,7 @@ class BrokerQuotas:
             self.produce.budget(user, name, now_ms),
             self.fetch.budget(user, name, now_ms),
             self._shadow_payers(user, name, now_ms) if self._in_shadow else None,
+            self.request.budget(user, name, now_ms) if self.timed else None,
         )
         self._note_generation()  # to make room for one, others may have been forgotten
         return payers
@@ -106,7 +129,19 @@ class BrokerQuotas:
     def _shadow_payers(self, user: str, client_id: str, now_ms: int) -> Payers | None:
         produce = _in_shadow(self.produce, user, client_id, now_ms)
         fetch = _in_shadow(self.fetch, user, client_id, now_ms)
-        return None if produce is None and fetch is None else Payers(produce, fetch)
+        request = _in_shadow(self.request, user, client_id, now_ms)
+        payers = Payers(produce, fetch, request=request)
+        return None if payers == _NOBODY else payers
+
+    def charge_request(self, payers: Payers, api_key: int, us: float, now_ms: int) -> int:
+        """Charge a client with the request time that one of its requests is estimated to have cost, in
+        microseconds of one thread; return how many ms it must wait (KIP-124).
+        """
+        percent = us * self.percent_per_us
+        _produce, _fetch, shadow, budget = payers
+        if shadow is not None and shadow.request is not None:
+            shadow.request.charge_api(api_key, percent, now_ms)
+        return 0 if budget is None else budget.charge_api(api_key, percent, now_ms)
 
     def mutation_payers(self, user: str, client_id: str, now_ms: int) -> MutationPayers | None:
         """What a client's partition mutations draw on; None if nothing. Ask anew for each request."""
@@ -118,6 +153,7 @@ class BrokerQuotas:
     def update(self, table: QuotaTable) -> None:
         """Use the limits of `table` from now on."""
         self._in_shadow = bool(table.shadow)
+        self.timed = table.has(QuotaKey.REQUEST_PERCENTAGE)
         for quotas in self._all:  # what brokers share does it for the first of them
             quotas.update(table)
         self._topics.update(table)

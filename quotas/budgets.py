@@ -85,8 +85,10 @@ class Budget:
         self.charged += value
         self.charged_ms = now_ms
         rate = self._rate.add(value, now_ms)
-        if rate <= self.limit:
-            return 0
+        return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
+
+    def _exceeded(self, rate: float, now_ms: int) -> int:
+        """The rate is above the limit: return how many ms whoever caused that must wait."""
         wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
         if wait_ms:
             until_ms = now_ms + wait_ms

@@ -19,8 +19,7 @@ as if they were enforced, and make nobody wait. Where one side makes a budget an
 same `tags`, it begins with what that has used: so an entry that is changed from shadow to enforced counts at
 once what was used in the shadow, though waits that nobody was told are not waited out.
 
-To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `Payers`. Request
-time differs from bandwidth only in that no wait is longer than one window (`_ONE_WINDOW_AT_MOST`).
+To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `Payers`.
 
 Mutations have budgets of their own kind (`mutations`), and one `ClientQuotas` for all brokers of a cluster: a
 controller enforces their quota. Sessions look them up request by request.
@@ -37,9 +36,9 @@ from quotas.entities import Tags
 from quotas.limits import NONE
 from quotas.mutations import MutationBudget, ShadowMutationBudget
 from quotas.remembered import OTHERS, is_long, names_kept, names_of_crowd
+from quotas.request_time import RequestBudget
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey, QuotaTable
-from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,9 +54,8 @@ ROOM_PAUSE_MS = 1000
 ROOM_MAX = BUDGETS_MAX // 10
 """How many are forgotten at a time: all of them would take up to a second."""
 
-_ONE_WINDOW_AT_MOST = frozenset({QuotaKey.REQUEST_PERCENTAGE})
-
 A_co = TypeVar("A_co", bound=Account, covariant=True)
+B = TypeVar("B", bound=Budget)
 
 
 class ClientQuotas(Generic[A_co]):
@@ -219,25 +217,26 @@ class ClientQuotas(Generic[A_co]):
 def byte_rates(
     key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[Budget]:
-    """The budgets of a rate. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
-    throttle_ms_max = 1000 * window_s if key in _ONE_WINDOW_AT_MOST else INT32_MAX
+    """The budgets of a rate in bytes. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+    return _rates(key, Budget, num_samples, window_s)
 
-    def maker(*, is_shadow: bool) -> Callable[[Tags, float, int], Budget]:
-        def make(tags: Tags, limit: float, now_ms: int) -> Budget:
-            return Budget(
-                tags,
-                limit,
-                now_ms,
-                num_samples=num_samples,
-                window_s=window_s,
-                throttle_ms_max=throttle_ms_max,
-                is_shadow=is_shadow,
-            )
+
+def request_times(
+    num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
+) -> ClientQuotas[RequestBudget]:
+    """The budgets of request time. The numbers are as for `byte_rates`."""
+    return _rates(QuotaKey.REQUEST_PERCENTAGE, RequestBudget, num_samples, window_s)
+
+
+def _rates(key: QuotaKey, kind: type[B], num_samples: int, window_s: int) -> ClientQuotas[B]:
+    def maker(*, is_shadow: bool) -> Callable[[Tags, float, int], B]:
+        def make(tags: Tags, limit: float, now_ms: int) -> B:
+            return kind(tags, limit, now_ms, num_samples=num_samples, window_s=window_s, is_shadow=is_shadow)
 
         return make
 
     shadow = ClientQuotas(key, maker(is_shadow=True), is_shadow=True)
-    return _joined(ClientQuotas(key, maker(is_shadow=False)), shadow, Budget.take_over)
+    return _joined(ClientQuotas(key, maker(is_shadow=False)), shadow, kind.take_over)
 
 
 def mutation_rates(

@@ -122,6 +122,10 @@ class QuotaTable:
         """A table in which every entry is a shadow entry. Where there are both, the shadow entry stays."""
         return QuotaTable(None, {**self._values, **self._shadow})
 
+    def has(self, key: QuotaKey) -> bool:
+        """Whether a value of this key is configured, enforced or not."""
+        return any(its_key is key for _entity, its_key in chain(self._values, self._shadow))
+
     def __len__(self) -> int:
         """How many values are configured, enforced or not."""
         return len(self._values) + len(self._shadow)

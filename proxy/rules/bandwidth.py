@@ -60,7 +60,7 @@ def plan_produce(plan: Plan) -> None:
         position = acks.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
-        produce, _fetch, shadow = payers
+        produce, _fetch, shadow, _request = payers
         if produce is not None and produce.throttled_until_ms > caller.now_ms:
             caller.postpone(produce.throttled_until_ms)
             return LATER
@@ -89,7 +89,7 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) 
         payers = caller.identify(data, frame, end)
         if payers is None:
             return WAIT
-        _produce, budget, shadow = payers
+        _produce, budget, shadow, _request = payers
         if follows is not None and caller.is_broker:
             follower = follows(data, frame, end, complete)
             if follower is None:
@@ -122,7 +122,7 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) 
 
 def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:
     """A produce request costs its frame length."""
-    budget, _fetch, shadow = payers
+    budget, _fetch, shadow, _request = payers
     if shadow is not None and shadow.produce is not None:
         shadow.produce.charge(length, now_ms)
     return 0 if budget is None else budget.charge(length, now_ms)
@@ -130,7 +130,7 @@ def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:
 
 def _charge_fetch(payers: Payers, length: int, now_ms: int) -> int:
     """A fetch response costs its body plus 4, which is its frame length."""
-    _produce, budget, shadow = payers
+    _produce, budget, shadow, _request = payers
     if shadow is not None and shadow.fetch is not None:
         shadow.fetch.charge(length, now_ms)
     return 0 if budget is None else budget.charge(length, now_ms)

@@ -62,14 +62,26 @@ def ask(message: Message, version: int, answer: type[R]) -> Generator[Ask, Messa
 class Run:
     """An errand under way, and the request of the client's that it is for."""
 
-    __slots__ = ("_api_key", "_asked", "_client_id", "_errand", "_version", "correlation_id", "reply")
+    __slots__ = (
+        "_api_key",
+        "_client_id",
+        "_errand",
+        "_version",
+        "asked",
+        "asked_length",
+        "correlation_id",
+        "reply",
+    )
 
     def __init__(self, errand: Errand, data: bytearray, frame: int, end: int) -> None:
         """Take the request's head, as far as its client-id, from `data[frame:end]`."""
         self._errand = errand
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
         self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_end(data, frame, end)])
-        self._asked = (self._api_key, self._version)
+        self.asked = (self._api_key, self._version)
+        """API key and version of the question under way."""
+        self.asked_length = 0
+        """Its frame length."""
         self.reply: bytes | None = None
         """The client's response, once the errand has returned one."""
 
@@ -82,7 +94,7 @@ class Run:
 
         Raises ProtocolError if the response cannot be read.
         """
-        api_key, version = self._asked
+        api_key, version = self.asked
         flexible = response_header_version(api_key, version) == 1
         body = response_body(data, frame, end, flexible=flexible)
         if body == INCOMPLETE:
@@ -109,8 +121,8 @@ class Run:
         body = codec(type(message), version).encode(message)
         tags = NO_TAGS if request_header_version(api_key, version) == 2 else b""
         rest = self._client_id + tags + body
-        self._asked = (api_key, version)
-        length = REQUEST_HEAD.size - LENGTH_BYTES + len(rest)
+        self.asked = (api_key, version)
+        length = self.asked_length = REQUEST_HEAD.size - LENGTH_BYTES + len(rest)
         return REQUEST_HEAD.pack(length, api_key, version, self.correlation_id) + rest
 
 

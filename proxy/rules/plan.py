@@ -1,7 +1,7 @@
 """A plan: what a session does with the requests and responses of one (API key, version).
 
 Nearly all APIs have a plan with nothing in it: their frames are passed on as they came. A capability
-(bandwidth, addresses, mutation quotas; later request time, SASL) is a module that fills slots of the plans it
+(bandwidth, addresses, mutation quotas, request time, SASL) is a module that fills slots of the plans it
 cares for; the session's loops do not know which. What takes more than one look at one frame is an errand
 (`proxy.rules.errand`), which `admit` starts. The slots, in the order of a request's life:
 
@@ -10,7 +10,9 @@ cares for; the session's loops do not know which. What takes more than one look 
 2. `on_arrival` charges what is known when the whole request has arrived.
 3. `on_response` charges what is known when its response begins to arrive.
 4. `throttle` is the place of throttle_time_ms in the response.
-5. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` is its substitute for a
+5. `cost` is what the request costs the broker in time (KIP-124), as far as its lengths tell; `extra_us` is
+   what a look into it adds. That is charged while the broker has quotas on request time, beside the rest.
+6. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` is its substitute for a
    response that is larger than the buffer, where only changes that keep the length are possible.
 """
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from proxy.rules.fetch_sessions import FetchSession
     from proxy.rules.identity import Identities
     from proxy.rules.management import Management
-    from quotas import BrokerQuotas, Budget, Payers
+    from quotas import BrokerQuotas, Budget, Cost, Payers
 
 
 class Dialect(Protocol):
@@ -183,6 +185,8 @@ class Admission(NamedTuple):
     """To be fed what else comes of the request, and charged when all of it is here."""
     errand: Errand | None = None
     """What to do before, or instead of, forwarding the request; its client-id must be here."""
+    exempt: bool = False
+    """Its request time is not charged: brokers among themselves."""
     again: bool = False
     """The errand returns None, and the request is then judged again; else it must be complete."""
 
@@ -233,6 +237,10 @@ Charge: TypeAlias = "Callable[[Payers, int, int], int]"
 """(payers, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
 prefix.
 """
+Extra: TypeAlias = "Callable[[Caller, bytearray, int, int], float]"
+"""(caller, data, frame, end) -> µs: what the request `data[frame:end]`, perhaps cut, costs beyond what its
+length tells. What it cannot read costs nothing extra: it refuses nothing, and raises nothing.
+"""
 Rewrite: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], Splice | Wait | None]"
 """(caller, data, body, end, complete): the body is `data[body:end]`, all of it if complete. None leaves the
 frame as it is. Raises ProtocolError.
@@ -262,6 +270,13 @@ class Plan:
     """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""
     meter: Callable[[Caller], Meter | None] | None = None
     """What measures a charged response, if anything is to."""
+    cost: Cost | None = None
+    """None: nobody is charged with its request time."""
+    extra_us: Extra | None = None
+    has_client_id: bool = True
+    """Whether its requests' header has one: nearly all (not ControlledShutdown v0's)."""
+    between_brokers: bool = False
+    """Brokers ask it of each other: their own principals are not charged with its time."""
     throttle: Place | None = None
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[], StreamRewrite] | None = None

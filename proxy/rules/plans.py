@@ -28,6 +28,7 @@ from proxy.rules import (
     bandwidth,
     client_quotas,
     mutations,
+    request_time,
     rewrite,
     topic_rates,
     uplift,
@@ -36,6 +37,7 @@ from proxy.rules import (
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.identity import Identities
 from proxy.rules.plan import WAIT, Caller, Plan, Wait
+from quotas.request_costs import Overrides, shipped
 
 Fill: TypeAlias = Callable[[Plan], None]
 
@@ -85,6 +87,7 @@ class Plans(dict[tuple[int, int], Plan]):
         cluster: ClusterState | None = None,
         manages_quotas: bool = False,
         identities: Identities | None = None,
+        costs: Overrides | None = None,
     ) -> None:
         """Begin with the table of brokers that have not said what they speak."""
         super().__init__()
@@ -93,6 +96,8 @@ class Plans(dict[tuple[int, int], Plan]):
         """Whether Weir answers `QUOTA_APIS`."""
         self.cluster = cluster or ClusterState()
         self.identities = identities or Identities()
+        self.costs = costs or Overrides()
+        """What the operator says that requests cost."""
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
         self._counters = counters
@@ -109,6 +114,7 @@ class Plans(dict[tuple[int, int], Plan]):
                 cluster=self.cluster,
                 manages_quotas=self.manages_quotas,
                 identities=self.identities,
+                costs=self.costs,
             )
             found.broker, found._dialects = broker, self._dialects
             if len(self._dialects) < DIALECTS_MAX:
@@ -155,7 +161,13 @@ class Plans(dict[tuple[int, int], Plan]):
             quota_api(plan)
         if self._must_ask(api_key, version):
             uplift.plan_unknown(plan)
+        self._fill_cost(plan)
         return plan
+
+    def _fill_cost(self, plan: Plan) -> None:
+        """Say what the requests of a plan cost this dialect's brokers."""
+        table = self.costs.over(shipped(request_time.generation(self.broker)))
+        request_time.fill(plan, table, self.broker)
 
     def _not_understood(self, api_key: int, version: int) -> Plan:
         """Return the plan of a request that no schema describes: it is passed through untouched.
@@ -165,6 +177,7 @@ class Plans(dict[tuple[int, int], Plan]):
         (KIP-511).
         """
         plan = Plan(api_key, version)
+        self._fill_cost(plan)
         quota_api = self.manages_quotas and api_key in QUOTA_APIS
         if api_key == ApiKey.API_VERSIONS:
             plan.admit = api_versions.refuse_version

@@ -10,9 +10,11 @@ from proxy.reasons import CloseReason
 from proxy.rules.errand import Run
 from proxy.rules.plan import LATER, PASS, WAIT, Admission, Meter, Plan, Wait
 from proxy.session.tokens import from_client
+from proxy.session.tolls import FREE, TIMED, Tab, begun_us, payers_of
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
+    from quotas import Payers
 
 _unpack = REQUEST_HEAD.unpack_from
 
@@ -20,12 +22,14 @@ _unpack = REQUEST_HEAD.unpack_from
 class Requests:
     """Judges the bytes that come from the client."""
 
-    __slots__ = ("_session", "_streamed")
+    __slots__ = ("_session", "_streamed", "_toll_us")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._streamed: tuple[int, Plan, Admission, int] | None = None
         """A request that is still arriving: correlation id, plan, admission, frame length."""
+        self._toll_us = FREE
+        """What is known of the time that the request at hand is charged for."""
 
     def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:
         """Judge `data[:end]`, bytes from the client; return how many of them are consumed.
@@ -36,7 +40,7 @@ class Requests:
         session = self._session
         session.now_ms = now_ms
         plans, in_flight, limits = session.plans, session.in_flight, session.limits
-        longest, most = limits.frame_bytes_max, limits.in_flight_max
+        longest, most, timed = limits.frame_bytes_max, limits.in_flight_max, session.quotas.timed
         position = self._finish_request(data, end) if session.request_rest_bytes else 0
         start = 0
         may_go = not session.blocked(now_ms)
@@ -50,24 +54,13 @@ class Requests:
                 break
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
-            admission = PASS
-            if plan.admit is not None:
-                session.postponed = False  # if it still is, `admit` says so again
-                precedent = session.precedent
-                if (
-                    precedent is not None
-                    and precedent.plan is plan
-                    and data.startswith(precedent.head, position + REQUEST_HEAD_BYTES)
-                    and position + REQUEST_HEAD_BYTES + len(precedent.head) <= min(stop, end)
-                    and precedent.generation == session.quotas.generation
-                    and (precedent.budget is None or precedent.budget.throttled_until_ms <= now_ms)
-                ):
-                    admission = precedent.admission
-                else:
-                    admitted = self._admit(plan, data, position, min(stop, end), stop <= end)
-                    if isinstance(admitted, Wait):
-                        break
-                    admission = admitted
+            admission: Admission | None = PASS
+            if timed:
+                admission = self._decide_timed(plan, data, position, min(stop, end), stop <= end)
+            elif plan.admit is not None:
+                admission = self._decide(plan, data, position, min(stop, end), stop <= end)
+            if admission is None:
+                break
             if stop > end and admission.errand is None:
                 self._streamed = (correlation_id, plan, admission, length)
                 session.request_rest_bytes = stop - end
@@ -75,7 +68,7 @@ class Requests:
                 break
             if admission is PASS:
                 plan.requests += 1
-                in_flight.append((correlation_id, plan, None, 0))
+                in_flight.append((correlation_id, plan, None, 0, FREE, None))
                 may_go = len(in_flight) < most
             elif admission.reply is None and admission.errand is None and admission.deferred is None:
                 self._arrived(correlation_id, plan, admission, length)
@@ -90,6 +83,36 @@ class Requests:
         if position > start:
             session.to_broker.append(view[start:position])
         return position
+
+    def _decide(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | None:
+        """What to do about the request at hand, by precedent if there is one; None if it must wait."""
+        session = self._session
+        session.postponed = False  # if it still is, `admit` says so again
+        precedent = session.precedent
+        if (
+            precedent is not None
+            and precedent.plan is plan
+            and data.startswith(precedent.head, frame + REQUEST_HEAD_BYTES)
+            and frame + REQUEST_HEAD_BYTES + len(precedent.head) <= end
+            and precedent.generation == session.quotas.generation
+            and (precedent.budget is None or precedent.budget.throttled_until_ms <= session.now_ms)
+        ):
+            return precedent.admission
+        admission = self._admit(plan, data, frame, end, complete)
+        return None if isinstance(admission, Wait) else admission
+
+    def _decide_timed(
+        self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
+    ) -> Admission | None:
+        """Do what `_decide` does, and find out what the request is charged for its time: `_toll_us`."""
+        payers = self._payers(plan, data, frame, end, complete)
+        if payers is None:
+            return None
+        admission = PASS if plan.admit is None else self._decide(plan, data, frame, end, complete)
+        if admission is None:
+            return None
+        self._toll_us = begun_us(self._session, plan, admission, payers, data, frame, end)
+        return TIMED if admission is PASS and self._toll_us else admission
 
     def _pass_on(self, view: memoryview, start: int, stop: int) -> None:
         """Send what has been judged so far."""
@@ -135,8 +158,14 @@ class Requests:
                 until_ms = max(until_ms, session.mute(throttle_ms))
         if admission.answered:
             later = payers if admission.charged and plan.on_response else None
-            session.in_flight.append((correlation_id, plan, later, until_ms))
-            if admission.alone:
+            toll_us, self._toll_us = self._toll_us, FREE
+            if not toll_us:
+                session.in_flight.append((correlation_id, plan, later, until_ms, FREE, None))
+                if admission.alone:
+                    session.alone = True
+                return
+            session.in_flight.append((correlation_id, plan, later, until_ms, toll_us, payers))
+            if admission.alone or (payers.request is not None and payers.request.near):
                 session.alone = True
 
     def _instead(self, plan: Plan, admission: Admission, data: bytearray, frame: int, stop: int) -> int:
@@ -144,19 +173,34 @@ class Requests:
         how far it is consumed.
         """
         session = self._session
+        toll_us, self._toll_us = self._toll_us, FREE
+        tab = Tab(session, plan, session.payers, toll_us) if toll_us else None
         if admission.errand is not None:
-            session.begin(Run(admission.errand, data, frame, stop))
+            session.begin(Run(admission.errand, data, frame, stop), tab)
         elif admission.reply is not None:
             (*_rest, correlation_id) = _unpack(data, frame)
-            session.reply(correlation_id, admission.reply)
+            session.reply(correlation_id, admission.reply, tab)
         elif admission.deferred is not None:
             (*_rest, correlation_id) = _unpack(data, frame)
-            session.defer(correlation_id, admission.deferred)
+            session.defer(correlation_id, admission.deferred, tab)
         if admission.again:
             session.attention = True
             return frame
         plan.requests += 1
         return stop
+
+    def _payers(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Payers | None:
+        """Who pays for the time of the request at hand; None if it must wait."""
+        session = self._session
+        session.postponed = False
+        try:
+            payers = payers_of(session, plan, data, frame, end)
+        except ProtocolError as error:
+            self._malformed(str(error))
+            return None
+        if payers is None and complete and not session.postponed:
+            self._malformed("the request ends within its first fields")
+        return payers
 
     def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
         """Ask the plan; what it cannot read is the client's violation.

@@ -19,6 +19,7 @@ from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.plan import ERRAND, LOCAL, WAIT, Meter, Plan, Splice, StreamRewrite, Wait
 from proxy.session.tokens import from_broker
+from proxy.session.tolls import FREE, charge
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -53,13 +54,21 @@ class Responses:
         position = start = self._finish_response(data, view, end) if session.response_rest_bytes else 0
         while end - position >= RESPONSE_HEAD_BYTES and session.held_until_ms <= now_ms:
             length, correlation_id = _unpack(data, position)
-            if not RESPONSE_LENGTH_MIN <= length <= longest:
-                session.violate(CloseReason.RESPONSE_LENGTH_WRONG, f"a response of {length} bytes")
+            fits = RESPONSE_LENGTH_MIN <= length <= longest
+            if not (fits and in_flight and in_flight[0][0] == correlation_id):
+                self._refuse_response(length, correlation_id, fits)
                 break
-            if not in_flight or in_flight[0][0] != correlation_id:
-                self._refuse_response(correlation_id)
-                break
-            _id, plan, payers, until_ms = in_flight[0]
+            _id, plan, payers, until_ms, toll_us, its_payers = in_flight[0]
+            if its_payers is not None:
+                until_ms = max(until_ms, charge(session, plan, its_payers, toll_us, length))
+                in_flight[0] = (
+                    _id,
+                    plan,
+                    payers,
+                    until_ms,
+                    FREE,
+                    None,
+                )  # once, however often it is presented
             stop = position + LENGTH_BYTES + length
             if until_ms or payers is not None or plan.rewrite is not None:
                 splice = self._treat(data, position, min(stop, end), stop <= end)
@@ -133,7 +142,7 @@ class Responses:
         It is `data[frame:end]`, all of it if complete, and answers the oldest request in flight.
         """
         session = self._session
-        _id, plan, payers, until_ms = session.in_flight[0]
+        _id, plan, payers, until_ms, _toll_us, _payers = session.in_flight[0]
         try:
             if plan is ERRAND:
                 return self._go_on(data, frame, end, complete)
@@ -254,7 +263,10 @@ class Responses:
             plan.throttle.write(data, position, self._report_ms)
         return True
 
-    def _refuse_response(self, correlation_id: int) -> None:
+    def _refuse_response(self, length: int, correlation_id: int, fits: bool) -> None:
+        if not fits:
+            self._session.violate(CloseReason.RESPONSE_LENGTH_WRONG, f"a response of {length} bytes")
+            return
         expected = self._session.in_flight[0][0] if self._session.in_flight else "none"
         self._session.violate(
             CloseReason.RESPONSE_UNEXPECTED,

@@ -21,7 +21,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
+from protocol.heads import INCOMPLETE, LENGTH_BYTES, REQUEST_HEAD_BYTES, client_id_end
 from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
@@ -30,6 +30,8 @@ from proxy.rules.fetch_sessions import FetchSession
 from proxy.rules.identity import ANONYMOUS as ANONYMOUS
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import ERRAND, LOCAL, Admission, Meter, Plan
+from proxy.session.clock import Clock
+from proxy.session.tolls import FREE, Tab, charge
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -48,9 +50,10 @@ NOBODY: Final = Payers(None, None)
 REMEMBERED_BYTES_MAX: Final = 1024
 """Names are rarely longer, and each session keeps them: a client-id may have 32 KB."""
 
-InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | Deferred | Run | None, int]
-"""(correlation id, plan, payers; for a LOCAL plan the reply, for ERRAND its run; end of the throttle in ms or
-0).
+InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | Deferred | Run | None, int, float, Payers | None]
+"""(correlation id; plan; payers of what its response costs, for a LOCAL plan the reply, for ERRAND its run;
+end of the throttle in ms or 0; what is known of its request time in µs, and who pays for that, until it is
+charged).
 """
 
 
@@ -101,15 +104,18 @@ class Session:
     __slots__ = (
         "_client_id",
         "_generation",
+        "_tab",
         "addresses",
         "alone",
         "attention",
         "brokers",
+        "clock",
         "counters",
         "draining",
         "exchange",
         "fetch_session",
         "following",
+        "greeted",
         "held_until_ms",
         "hold",
         "in_flight",
@@ -153,16 +159,18 @@ class Session:
         peer: str = "",
         management: Management | None = None,
         brokers: frozenset[str] = frozenset(),
+        clock: Clock | None = None,
     ) -> None:
         """Make the session of a new connection.
 
         `quotas` are those of the broker behind it, `node_id` its id if known, `addresses` what this client is
         told about brokers' addresses, `hold` delays throttled responses instead of muting after them (as
         brokers did before KIP-219), `user` is who the client's certificate says it is, `peer` its address,
-        `brokers` the principals that fetch as replicas.
+        `brokers` the principals that fetch as replicas, `clock` whoever moves the bytes sets.
         """
         self.addresses = addresses
         self.node_id = node_id
+        self.clock = clock or Clock()
         self.user = user
         self.brokers = brokers
         self.is_broker = user in brokers
@@ -173,6 +181,10 @@ class Session:
         """Followed while topics have rates."""
         self.vouched = False
         """The broker has just answered this client, for a reply of Weir's own that is to depend on that."""
+        self.greeted = False
+        """Its first request was let in: no throttle of its client from before is to be waited out."""
+        self._tab: Tab | None = None
+        """Of the request that is answered by an errand, or later."""
         self.newest = False
         """The client has asked ApiVersions in v3 or newer."""
         self.on_wake: Callable[[], None] | None = None
@@ -288,6 +300,13 @@ class Session:
         self._client_id, self._generation = (named, self.quotas.generation) if short else (b"", -1)
         return self.payers
 
+    def identify_nameless(self) -> Payers:
+        """Return what the client of a request draws on whose head has no client-id."""
+        self.precedent = None
+        self.payers = self.quotas.payers(self.user, "", self.now_ms)
+        self._client_id, self._generation = b"", -1
+        return self.payers
+
     def remember(
         self,
         plan: Plan,
@@ -330,15 +349,21 @@ class Session:
         self.mute(until_ms - self.now_ms)
         self.postponed = True
 
-    def reply(self, correlation_id: int, frame: bytes) -> None:
+    def reply(self, correlation_id: int, frame: bytes, tab: Tab | None = None) -> None:
         """Answer a request in the broker's place, when its turn has come."""
-        self.in_flight.append((correlation_id, LOCAL, frame, 0))
+        if tab is not None:
+            tab.charge(len(frame))
+            frame = tab.settled(frame)
+        self.in_flight.append((correlation_id, LOCAL, frame, 0, FREE, None))
         self.send_local()
 
-    def defer(self, correlation_id: int, deferred: Deferred) -> None:
+    def defer(self, correlation_id: int, deferred: Deferred, tab: Tab | None = None) -> None:
         """Answer a request in the broker's place, once the answer is there; take no request meanwhile."""
         deferred.on_arrival(self.wake)
-        self.in_flight.append((correlation_id, LOCAL, deferred, 0))
+        if tab is not None:
+            tab.charge(0)
+        self._tab = tab
+        self.in_flight.append((correlation_id, LOCAL, deferred, 0, FREE, None))
         self.alone = True
 
     def wake(self) -> None:
@@ -361,6 +386,7 @@ class Session:
         self.user = user
         self.is_broker = user in self.brokers
         self.precedent = None
+        self.greeted = False
         self._client_id, self._generation = b"", -1
 
     def follow(self, exchange: Exchange | None) -> None:
@@ -370,25 +396,33 @@ class Session:
         self.raw = begun and exchange is not None and exchange.raw
         self.following = begun and exchange is not None and (exchange.raw or exchange.hidden)
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: Run, tab: Tab | None = None) -> None:
         """Ask an errand's first question, behind what `to_broker` holds; no request is taken meanwhile."""
         question = run.begin()
         if question is not None:
+            self._tab = tab
             self.to_broker.append(question)
-            self.in_flight.append((run.correlation_id, ERRAND, run, 0))
+            self.in_flight.append((run.correlation_id, ERRAND, run, 0, FREE, None))
             self.alone = True
         elif run.reply is not None:
-            self.reply(run.correlation_id, run.reply)
+            self.reply(run.correlation_id, run.reply, tab)
 
     def go_on(self, run: Run, data: bytearray, frame: int, end: int) -> None:
         """An errand's question is answered by `data[frame:end]`: ask the next one, if any.
 
         It takes the place of the answered one, which is the only entry in flight. Raises ProtocolError.
         """
+        tab = self._tab
+        if tab is not None:
+            tab.charge_question(*run.asked, run.asked_length, end - frame - LENGTH_BYTES)
         question = run.answer(data, frame, end)
         if question is not None:
             self.to_broker.append(question)
-            self.in_flight.append((run.correlation_id, ERRAND, run, 0))
+            self.in_flight.append((run.correlation_id, ERRAND, run, 0, FREE, None))
+        elif tab is not None:
+            self._tab = None
+            if run.reply is not None:
+                run.reply = tab.settled(run.reply)
         self.attention = True
 
     def send_local(self) -> None:
@@ -400,15 +434,23 @@ class Session:
                 reply = reply.frame
                 if reply is None:
                     return
+                if self._tab is not None:
+                    reply, self._tab = self._tab.settled(reply), None
             assert isinstance(reply, bytes)
             in_flight.popleft()
             self.to_client.append(reply)
 
     def end(self, now_ms: int) -> None:
-        """Both connections are closed: what the client has had of a response it has to pay for."""
+        """Both connections are closed: what the client has had of a response it has to pay for, and the time
+        of what it has asked.
+        """
+        self.now_ms = now_ms
         meter, self.meter = self.meter, None
         if meter is not None:
             meter.cut(now_ms)
+        for _id, plan, _payers, _until_ms, toll_us, payers in self.in_flight:
+            if payers is not None:
+                charge(self, plan, payers, toll_us, 0)
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """A peer broke the protocol: nothing further is judged, the session is to be closed.

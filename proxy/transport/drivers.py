@@ -20,14 +20,14 @@ from proxy.transport.reactor import Reactor
 T = TypeVar("T")
 
 
-def monotonic_ms() -> int:
-    """Return the monotonic clock in whole milliseconds."""
-    return time.monotonic_ns() // 1_000_000
+def monotonic_us() -> int:
+    """Return the monotonic clock in whole microseconds."""
+    return time.monotonic_ns() // 1000
 
 
-def trio_ms() -> int:
-    """Return Trio's clock, which tests may have replaced, in whole milliseconds."""
-    return int(trio.current_time() * 1000)
+def trio_us() -> int:
+    """Return Trio's clock, which tests may have replaced, in whole microseconds."""
+    return int(trio.current_time() * 1_000_000)
 
 
 def run_hosting_trio(reactor: Reactor, main: Callable[[], Awaitable[T]]) -> T:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
+from proxy.session.clock import Clock
 from proxy.transport.poll import READ, PollSet, new_poll_set
 
 BUFFER_BYTES: Final = 256 * 1024
@@ -43,14 +44,16 @@ class Timer:
 class Reactor:
     """Sockets, timers, one buffer; one instance per process, used on one thread."""
 
-    def __init__(self, clock_ms: Callable[[], int], poll_set: PollSet | None = None) -> None:
-        """`clock_ms` returns monotonic milliseconds: the time that sessions and quotas are given."""
+    def __init__(self, clock_us: Callable[[], int], poll_set: PollSet | None = None) -> None:
+        """`clock_us` returns monotonic microseconds: the time that sessions and quotas are given."""
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
-        self.now_ms = clock_ms()
+        self.clock = Clock(clock_us())
         """The time at which the present turn began."""
+        self.now_ms = self.clock.now_us // 1000
+        """The same in ms."""
         self.poll_set = poll_set or new_poll_set()
-        self._clock_ms = clock_ms
+        self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
@@ -94,12 +97,13 @@ class Reactor:
             return None
         while timers and timers[0][2].call is None:
             heapq.heappop(timers)
-        return max(timers[0][0] - self._clock_ms(), 0) / 1000 if timers else None
+        return max(timers[0][0] - self._clock_us() // 1000, 0) / 1000 if timers else None
 
     def turn(self, wait_s: float | None) -> None:
         """Wait at most `wait_s` (None: until something is ready), then handle all that is ready and due."""
         events = self.poll_set.poll(wait_s)
-        self.now_ms = self._clock_ms()
+        self.clock.now_us = now_us = self._clock_us()
+        self.now_ms = now_us // 1000
         ready = self._ready
         for fd, what in events:
             handle = ready.get(fd)

@@ -9,7 +9,7 @@ import trio
 from hypothesis import HealthCheck, settings
 
 from proxy.run import _single
-from proxy.transport.drivers import monotonic_ms, run_hosting_trio
+from proxy.transport.drivers import monotonic_us, run_hosting_trio
 from proxy.transport.reactor import Reactor
 from tests.proxy.rigs import Rig, open_descriptors
 from tests.proxy.stage import Script, set_stage
@@ -52,7 +52,7 @@ def play(request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def run(script: Script | None, brokers: tuple[int, ...] = (0,), **options: Any) -> None:
         before = open_descriptors()
-        reactor = Reactor(monotonic_ms)
+        reactor = Reactor(monotonic_us)
         try:
             if request.param == "hosting":
                 run_hosting_trio(reactor, lambda: set_stage(reactor, script, brokers, options, drive=False))

@@ -38,8 +38,8 @@ class Clock:
         self.now_ms = 0
 
     def __call__(self) -> int:
-        """The time."""
-        return self.now_ms
+        """The time in microseconds."""
+        return 1000 * self.now_ms
 
 
 def open_descriptors() -> set[str]:

@@ -28,7 +28,7 @@ from proxy.config import ConfigError
 from proxy.quota_book import QuotaBook
 from proxy.server import Server
 from proxy.stores.store_state import StoreState
-from proxy.transport.drivers import monotonic_ms, run_hosting_trio
+from proxy.transport.drivers import monotonic_us, run_hosting_trio
 from proxy.transport.poll import SelectorPollSet
 from proxy.transport.reactor import Reactor
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -286,7 +286,7 @@ class Stage:
 
 def play(script: Callable[[Stage], Awaitable[None]]) -> None:
     """Run a script on a stage, Trio being a guest of the reactor."""
-    reactor = Reactor(monotonic_ms)
+    reactor = Reactor(monotonic_us)
     try:
         run_hosting_trio(reactor, lambda: _stage(reactor, script))
     finally:
@@ -486,7 +486,7 @@ def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
         await render(families(sources, ready=True), "")
         return turns - before
 
-    reactor = Reactor(monotonic_ms, Counting())
+    reactor = Reactor(monotonic_us, Counting())
     try:
         assert run_hosting_trio(reactor, main) >= (5 + 6) * ENTITIES_MAX / LINES, "metrics of each entity"
     finally:

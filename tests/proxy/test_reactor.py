@@ -10,7 +10,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from proxy.transport.drivers import monotonic_ms, run_hosting_trio, run_in_trio, trio_ms
+from proxy.transport.drivers import monotonic_us, run_hosting_trio, run_in_trio, trio_us
 from proxy.transport.poll import READ, WRITE
 from proxy.transport.reactor import TIMERS_SWEPT_MIN, Reactor
 from tests.proxy.rigs import POLL_SETS, Clock, tcp_pair, unix_pair
@@ -145,9 +145,9 @@ def test_in_trio_timers_follow_trios_clock() -> None:
 
     async def main() -> list[int]:
         calls: list[int] = []
-        reactor = Reactor(trio_ms)
+        reactor = Reactor(trio_us)
         for at_ms in (3_600_000, 2_204, 8_102):
-            reactor.call_at(at_ms, lambda: calls.append(trio_ms()))
+            reactor.call_at(at_ms, lambda: calls.append(trio_us() // 1000))
         with trio.move_on_at(4000):
             await run_in_trio(reactor)
         reactor.close()
@@ -157,7 +157,7 @@ def test_in_trio_timers_follow_trios_clock() -> None:
 
 
 def test_hosting_returns_what_main_returns_and_raises_what_it_raises() -> None:
-    reactor = Reactor(monotonic_ms)
+    reactor = Reactor(monotonic_us)
 
     async def main() -> str:
         await trio.lowlevel.checkpoint()
@@ -175,7 +175,7 @@ def test_hosting_returns_what_main_returns_and_raises_what_it_raises() -> None:
 
 
 def test_hosting_serves_sockets_while_trio_is_busy_and_idle() -> None:
-    reactor = Reactor(monotonic_ms)
+    reactor = Reactor(monotonic_us)
     ours, theirs = tcp_pair()
     read: list[bytes] = []
     event = trio.Event()

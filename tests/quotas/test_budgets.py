@@ -1,19 +1,32 @@
 """Budgets: who shares them, what a change of the table does to them, and how they are forgotten."""
 
 import math
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
+from quotas import (
+    DEFAULT,
+    BrokerQuotas,
+    Budget,
+    ClientQuotas,
+    Entity,
+    Payers,
+    QuotaKey,
+    QuotaTable,
+    RequestBudget,
+    Tags,
+)
 from quotas.budgets import UNLIMITED
-from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates
+from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates, request_times
 from quotas.rate import Rate
 from quotas.throttle import INT32_MAX, throttle_ms
 from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+METADATA = 3
 KEYS = {"Produce": PRODUCE, "Fetch": FETCH, "Request": QuotaKey.REQUEST_PERCENTAGE}
 ALICE, APP, ANY_APP = Entity("alice"), Entity(client_id="app"), Entity(client_id=DEFAULT)
 
@@ -42,7 +55,8 @@ def budget_of(
 @pytest.mark.parametrize("flow", THROTTLE.flows, ids=lambda flow: f"{flow.id} {flow.quota_type}")
 def test_kafkas_manager_says_the_same(flow: Flow) -> None:
     key = KEYS[flow.quota_type]
-    quotas = byte_rates(key, flow.num_samples, flow.window_s)
+    make = request_times if key is QuotaKey.REQUEST_PERCENTAGE else partial(byte_rates, key)
+    quotas: ClientQuotas[Budget] = make(flow.num_samples, flow.window_s)
     configured = table(flow.quotas, key)
     quotas.update(configured)
     for step in flow.steps:
@@ -62,7 +76,10 @@ def check_record(quotas: ClientQuotas[Budget], step: FlowStep, now_ms: int) -> N
     assert budget is not None
     assert budget.limit == step.limit
     assert {"user": budget.tags.sanitized_user, "client-id": budget.tags.client_id} == step.tags
-    assert budget.charge(step.v, now_ms) == step.throttle_ms
+    if isinstance(budget, RequestBudget):
+        assert budget.charge_api(METADATA, step.v, now_ms) == step.throttle_ms
+    else:
+        assert budget.charge(step.v, now_ms) == step.throttle_ms
 
 
 def test_every_flow_is_here() -> None:
@@ -103,9 +120,11 @@ def test_a_wait_too_long_for_a_response_is_cut_not_wrapped() -> None:
 
 
 def test_a_request_time_budget_waits_one_window_at_most() -> None:
-    quotas = byte_rates(QuotaKey.REQUEST_PERCENTAGE, window_s=2)
+    quotas = request_times(window_s=2)
     quotas.update(limited((ALICE, 1.0), key=QuotaKey.REQUEST_PERCENTAGE))
-    assert budget_of(quotas).charge(10_000, 0) == 2000
+    budget = quotas.budget("alice", "app", 0)
+    assert budget is not None
+    assert budget.charge_api(METADATA, 10_000, 0) == 2000
 
 
 # Sharing
@@ -190,7 +209,7 @@ def test_a_change_for_one_key_does_not_disturb_another() -> None:
 
 
 def test_the_bundle_knows_of_every_change() -> None:
-    quotas = BrokerQuotas(byte_rates(PRODUCE), byte_rates(FETCH), mutation_rates())
+    quotas = BrokerQuotas(byte_rates(PRODUCE), byte_rates(FETCH), mutation_rates(), request_times())
     seen = [quotas.generation]
     for configured in (limited((ALICE, 1.0)), limited((ALICE, 1.0), key=FETCH), QuotaTable()):
         quotas.update(configured)
@@ -325,4 +344,4 @@ def test_a_client_s_payers_are_its_budgets_of_each_quota_key() -> None:
     payers = quotas.payers("ANONYMOUS", "app", 0)
     assert payers.produce is quotas.produce.budget("ANONYMOUS", "app", 0)
     assert payers.fetch is None
-    assert quotas.payers("ANONYMOUS", "other", 0) == (None, None, None)
+    assert quotas.payers("ANONYMOUS", "other", 0) == Payers(None, None)

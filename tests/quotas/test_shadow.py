@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas import DEFAULT, BrokerQuotas, Budget, Entity, MutationBudget, Prefix, QuotaKey, QuotaTable, Tags
+from quotas import (
+    DEFAULT,
+    BrokerQuotas,
+    Budget,
+    Entity,
+    MutationBudget,
+    Payers,
+    Prefix,
+    QuotaKey,
+    QuotaTable,
+    Tags,
+)
 from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates
 from quotas.mutations import MutationPayers, ShadowMutationBudget
 from quotas.remembered import EMPTY
@@ -19,6 +30,8 @@ if TYPE_CHECKING:
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
 ALICE, APP, ANY_APP = Entity("alice"), Entity(client_id="app"), Entity(client_id=DEFAULT)
+
+NOBODY = Payers(None, None)
 
 
 def table(
@@ -53,7 +66,7 @@ def test_shadow_entries_limit_nobody_and_are_counted() -> None:
 def test_without_shadow_entries_there_is_nothing_to_look_at() -> None:
     quotas = BrokerQuotas.create(table({ALICE: 1000.0}))
     assert quotas.payers("alice", "app", 0).shadow is None
-    assert quotas.payers("bob", "app", 0) == (None, None, None)
+    assert quotas.payers("bob", "app", 0) == NOBODY
 
 
 def test_one_entity_may_have_both_with_other_values() -> None:
@@ -92,8 +105,8 @@ def test_of_addresses_and_topics_clients_know_nothing() -> None:
     others = {Entity(ip="10.0.0.1"): 5.0, Entity(ip=DEFAULT): 6.0, Entity(topic="app"): 7.0}
     for some in (table(others), table(shadow=others)):
         quotas = BrokerQuotas.create(some)
-        assert quotas.payers("10.0.0.1", "app", 0) == (None, None, None)
-        assert quotas.payers("alice", "10.0.0.1", 0) == (None, None, None)
+        assert quotas.payers("10.0.0.1", "app", 0) == NOBODY
+        assert quotas.payers("alice", "10.0.0.1", 0) == NOBODY
         assert quotas.mutation_payers("alice", "app", 0) is None
     quotas = BrokerQuotas.create(table({ALICE: 1000.0, **others}))
     payer = produces(quotas)[0]
@@ -305,7 +318,7 @@ def test_what_exists_already_is_charged_to_both() -> None:
 def test_by_default_no_default_means_a_client_without_a_client_id(user: str, entity: Entity) -> None:
     """Kafka's own rule, seen with brokers: such a client is unlimited."""
     quotas = BrokerQuotas.create(table({entity: 1000.0}))
-    assert quotas.payers(user, "", 0) == (None, None, None)
+    assert quotas.payers(user, "", 0) == NOBODY
 
 
 @pytest.mark.parametrize(
@@ -331,7 +344,7 @@ def test_if_asked_for_defaults_mean_it(entity: Entity, tags: Tags) -> None:
 
 def test_entries_of_names_and_prefixes_do_not_mean_it() -> None:
     quotas = BrokerQuotas.create(table({APP: 1.0, Entity(client_id=Prefix("a")): 2.0}), unnamed=EMPTY)
-    assert quotas.payers("alice", "", 0) == (None, None, None)
+    assert quotas.payers("alice", "", 0) == NOBODY
 
 
 def test_a_user_s_own_quota_comes_after_a_default_of_client_ids_that_means_it() -> None:

@@ -1,0 +1,135 @@
+"""Tolls: what requests are charged in request time (KIP-124), from forwarding to response.
+
+A broker charges the time that its threads spent. A proxy estimates it (`quotas.request_time`): most of it
+when the request is forwarded, the rest when its response begins to arrive; then it is charged. Every request
+has its toll, whoever answers it, but for what brokers exempt: the SASL exchange, acks=0, and what brokers ask
+of each other.
+
+A broker takes one request of a connection at a time. So does Weir from clients that are near their limit:
+others may have many under way, and would have them all before the first is found to be too much. And where a
+mute could be got rid of by connecting anew, the first request of a connection waits it out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from protocol.api import response_header_version
+from protocol.codec import response_type
+from protocol.heads import INCOMPLETE, LENGTH, response_body
+from protocol.places import Place, place
+from proxy.rules.plan import Admission, Plan
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
+    from quotas import Payers
+
+FREE: Final = 0.0
+TIMED: Final = Admission()
+"""As PASS, but its time is charged."""
+
+
+def payers_of(session: Session, plan: Plan, data: bytearray, frame: int, end: int) -> Payers | None:
+    """What the client of the request `data[frame:end]`, perhaps cut, draws on; None if the request must wait,
+    for more bytes or for a throttle. Raises ProtocolError.
+
+    A connection does not begin while its client is told to wait. That is once only: others of the client may
+    be told to wait again and again.
+    """
+    if not plan.has_client_id:
+        return session.identify_nameless()
+    payers = session.identify(data, frame, end)
+    if payers is None or session.greeted or plan.cost is None:
+        return payers
+    session.greeted = True
+    budget = payers.request
+    if budget is not None and budget.throttled_until_ms > session.now_ms:
+        session.postpone(budget.throttled_until_ms)
+        return None
+    return payers
+
+
+def begun_us(
+    session: Session, plan: Plan, admission: Admission, payers: Payers, data: bytearray, frame: int, end: int
+) -> float:
+    """What is known of the cost of the request `data[frame:end]`, perhaps cut, as it is forwarded; FREE if
+    nobody pays for it.
+    """
+    quotas = session.quotas
+    now_us = session.clock.now_us
+    gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
+    cost = plan.cost
+    if cost is None or admission.exempt or not admission.answered:
+        return FREE
+    if payers.request is None and (payers.shadow is None or payers.shadow.request is None):
+        return FREE
+    if plan.between_brokers and session.is_broker:
+        return FREE
+    (length,) = LENGTH.unpack_from(data, frame)
+    us = cost.begun_us(length, gap_us)
+    return us if plan.extra_us is None else us + plan.extra_us(session, data, frame, end)
+
+
+def charge(session: Session, plan: Plan, payers: Payers, us: float, length: int) -> int:
+    """Charge a request whose response has this frame length, as soon as that is known; return when the wait
+    for it ends, in ms, 0 if there is none.
+    """
+    if plan.cost is not None:
+        us += plan.cost.us_per_response_byte * length
+    throttle_ms = session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
+    return session.mute(throttle_ms) if throttle_ms > 0 else 0
+
+
+class Tab:
+    """What a client pays for a request that is not simply forwarded: Weir answers it, or runs an errand."""
+
+    __slots__ = ("_payers", "_plan", "_session", "_until_ms", "_us")
+
+    def __init__(self, session: Session, plan: Plan, payers: Payers, us: float) -> None:
+        """`us` is what is known of the request's own cost."""
+        self._session = session
+        self._plan = plan
+        self._payers = payers
+        self._us = us
+        self._until_ms = 0
+        """When the longest wait for what was charged ends."""
+
+    def charge(self, length: int) -> None:
+        """Charge the request itself, whose response has this frame length."""
+        self._charge(self._plan, self._us, length)
+
+    def charge_question(self, api_key: int, version: int, request_length: int, length: int) -> None:
+        """Charge what was asked of the broker on the client's behalf."""
+        plans = self._session.plans
+        plan = plans.get((api_key, version)) or plans.make(api_key, version)
+        if plan.cost is not None:
+            self._charge(plan, plan.cost.begun_us(request_length, 0.0), length)
+
+    def _charge(self, plan: Plan, us: float, length: int) -> None:
+        self._until_ms = max(self._until_ms, charge(self._session, plan, self._payers, us, length))
+
+    def settled(self, frame: bytes) -> bytes:
+        """The client's response frame, with the wait that is left written into it."""
+        report_ms = self._until_ms - self._session.now_ms
+        return reported(frame, self._plan, report_ms) if report_ms > 0 else frame
+
+
+def reported(frame: bytes, plan: Plan, report_ms: int) -> bytes:
+    """A response frame of Weir's own that tells at least this throttle time, where its version can."""
+    place = _throttle_place(plan)
+    body = response_body(
+        frame, 0, len(frame), flexible=response_header_version(plan.api_key, plan.version) == 1
+    )
+    if place is None or body == INCOMPLETE:
+        return frame
+    told = bytearray(frame)
+    position = place.locate(told, body, len(told), True)
+    if position == INCOMPLETE or place.read(told, position) >= report_ms:
+        return frame
+    place.write(told, position, report_ms)
+    return bytes(told)
+
+
+def _throttle_place(plan: Plan) -> Place | None:
+    """Where the client's version has it; `plan.throttle` is where the broker's has it."""
+    return place(response_type(plan.api_key), plan.version, "throttle_time_ms")

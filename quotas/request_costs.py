@@ -1,0 +1,119 @@
+"""What requests cost a broker, in time of one thread: the numbers, as files write them.
+
+A broker charges a request with the time that its threads spent on it (KIP-124). A proxy sees the bytes of a
+request and of its response, and when they pass; of these only the bytes say what the request cost. So the
+cost is a model with a few coefficients per API, which were measured at real brokers:
+
+    us + us_per_request_kb · request + us_per_response_kb · response + ...
+
+One table is shipped per generation of brokers (`costs/`), each with where it came from; `weir calibrate`
+writes one for a broker at hand. A kB is 1000 bytes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
+"""The names of the codec bits 1 to 4 of a batch of records."""
+Microseconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
+
+
+class ApiCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What one request of an API costs, in microseconds. Every term that is left out is zero."""
+
+    us: Microseconds
+    us_per_request_kb: Microseconds = 0.0
+    us_per_response_kb: Microseconds = 0.0
+    us_per_partition: Microseconds = 0.0
+    """Produce: for each partition beyond the first."""
+    us_acks_all: Microseconds = 0.0
+    """Produce: for acks=all, in addition."""
+    us_per_unpacked_kb: dict[Literal["gzip", "snappy", "lz4", "zstd"], Microseconds] = {}
+    """Produce: for each kB that compressed records have when unpacked, by codec: brokers unpack to check."""
+    us_per_converted_kb: Microseconds = 0.0
+    """Fetch: for each kB of a response in an older format than the records are stored in, in addition."""
+
+
+class ColdCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a request costs in addition when its broker has had nothing to do for a while: its caches are
+    cold, its threads parked. Grows with the gap, from nothing at `from_us` to `us` at `full_us`.
+    """
+
+    us: Microseconds
+    from_us: Microseconds
+    full_us: Annotated[float, msgspec.Meta(gt=0.0, le=1e9)]
+
+
+class CostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The costs at one kind of broker."""
+
+    format: Literal[1] = 1
+    broker: str
+    """The release that was measured, such as 3.9.1."""
+    source: str
+    """When and how."""
+    cold: ColdCost
+    rest: ApiCost
+    """Of every API that is not in `apis`."""
+    apis: dict[str, ApiCost]
+    """By Kafka's name of the API, such as `OffsetCommit`."""
+
+    def of(self, api: str) -> ApiCost:
+        """Return what a request of this API costs."""
+        return self.apis.get(api, self.rest)
+
+
+class Overrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A file of the operator's: what it does not say is as in the shipped table."""
+
+    format: Literal[1] = 1
+    broker: str = ""
+    source: str = ""
+    cold: ColdCost | None = None
+    rest: ApiCost | None = None
+    apis: dict[str, ApiCost] = {}
+
+    def over(self, table: CostTable) -> CostTable:
+        """Return `table` with these costs instead."""
+        return CostTable(
+            broker=self.broker or table.broker,
+            source=self.source or table.source,
+            cold=self.cold or table.cold,
+            rest=self.rest or table.rest,
+            apis={**table.apis, **self.apis},
+        )
+
+
+class CostsError(ValueError):
+    """A file of costs cannot be used. The message is one line, without the file's name."""
+
+
+GENERATIONS: Final = ("1.1", "2.8", "3.9", "4.2")
+"""The releases that a table is shipped for, oldest first."""
+
+
+@cache
+def shipped(generation: str) -> CostTable:
+    """Return the table of one of `GENERATIONS`."""
+    text = files("quotas").joinpath("costs", f"{generation}.toml").read_text("utf-8")
+    return msgspec.toml.decode(text, type=CostTable)
+
+
+def parse(text: str, apis: Mapping[str, object] | frozenset[str]) -> Overrides:
+    """Read the text of a file of costs; `apis` are the names that it may use. Raises CostsError."""
+    try:
+        overrides = msgspec.toml.decode(text, type=Overrides)
+    except msgspec.DecodeError as error:
+        raise CostsError(str(error)) from None
+    for name in overrides.apis:
+        if name not in apis:
+            raise CostsError(f"apis.{name}: Kafka has no API of this name")
+    return overrides

@@ -1,0 +1,105 @@
+"""Request time: what one request is estimated to cost its broker, and how that becomes a charge (KIP-124).
+
+`request_costs` has the coefficients as files write them; a `Cost` is what they come down to for one API and
+version, ready for the requests of a busy session. The estimate is in microseconds of one thread; a charge is
+in percent of a thread's second, as in Kafka (100 is one thread, busy for one second).
+
+A request that finds its broker idle costs more: `Cost.cold_us` has what, by the time since anything was last
+forwarded to that broker. The time that a fetch waits for data, or a join for other members, is never in it: a
+broker does not count it either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from quotas.budgets import Budget
+from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+
+if TYPE_CHECKING:
+    from quotas.entities import Tags
+    from quotas.request_costs import ApiCost, ColdCost
+
+US_PER_PERCENT: Final = 10_000.0
+"""A hundredth of a second is one percent of it."""
+_BYTES_PER_KB: Final = 1000.0
+
+
+class Cost:
+    """What requests of one API and version cost at one kind of broker, in microseconds."""
+
+    __slots__ = (
+        "_cold_from_us",
+        "_cold_full_us",
+        "_cold_max_us",
+        "api",
+        "us",
+        "us_per_byte",
+        "us_per_response_byte",
+    )
+
+    def __init__(self, api: ApiCost, cold: ColdCost, *, converted: bool = False) -> None:
+        """`converted`: the broker has to change the format of what it responds with."""
+        self.api = api
+        """Of whose further coefficients what looks into requests makes use."""
+        self.us = api.us
+        self.us_per_byte = api.us_per_request_kb / _BYTES_PER_KB
+        per_response_kb = api.us_per_response_kb + (api.us_per_converted_kb if converted else 0.0)
+        self.us_per_response_byte = per_response_kb / _BYTES_PER_KB
+        self._cold_max_us = cold.us
+        self._cold_from_us = cold.from_us
+        self._cold_full_us = cold.full_us
+
+    def cold_us(self, gap_us: float) -> float:
+        """What a request costs in addition, the broker having been idle for `gap_us`."""
+        if gap_us < self._cold_from_us:
+            return 0.0
+        return self._cold_max_us * min(1.0, gap_us / self._cold_full_us)
+
+    def begun_us(self, length: int, gap_us: float) -> float:
+        """What is known of the cost when a request of this frame length is forwarded."""
+        us = self.us + self.us_per_byte * length
+        return us if gap_us < self._cold_from_us else us + self.cold_us(gap_us)
+
+
+class RequestBudget(Budget):
+    """The request time that those who share `tags` have used lately, and may use: percent of one thread."""
+
+    __slots__ = ("by_api", "near")
+
+    def __init__(
+        self,
+        tags: Tags,
+        limit: float,
+        now_ms: int,
+        *,
+        num_samples: int = NUM_SAMPLES_DEFAULT,
+        window_s: int = WINDOW_S_DEFAULT,
+        is_shadow: bool = False,
+    ) -> None:
+        """As `Budget`, but nobody waits for longer than one window."""
+        super().__init__(
+            tags,
+            limit,
+            now_ms,
+            num_samples=num_samples,
+            window_s=window_s,
+            throttle_ms_max=1000 * window_s,
+            is_shadow=is_shadow,
+        )
+        self.by_api: dict[int, float] = {}
+        """Everything ever charged, by API key."""
+        self.near = False
+        """At the last charge more than half of the limit was in use: from here on one request is taken at a
+        time, as brokers do, lest many are under way when the first is found to be too much.
+        """
+
+    def charge_api(self, api_key: int, percent: float, now_ms: int) -> int:
+        """Charge what a request of this API has cost; return how many ms whoever caused it must wait."""
+        by_api = self.by_api
+        by_api[api_key] = by_api.get(api_key, 0.0) + percent
+        self.charged += percent
+        self.charged_ms = now_ms
+        rate = self._rate.add(percent, now_ms)
+        self.near = rate + rate > self.limit
+        return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
