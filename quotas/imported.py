@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from quotas.quota_entry import LATER_KEYS
 from quotas.quota_file import QuotaFileError, render
 from quotas.table import Quota, QuotaKey, QuotaTable
 
@@ -58,8 +57,6 @@ class Imported:
     def _refusal(self, entity: Entity, key: str, value: float) -> str | None:
         if key not in _KEYS:
             return "no quota that Weir knows"
-        if key in LATER_KEYS:
-            return "not enforced by Weir yet"
         if (entity, _KEYS[key]) in self.values:
             return f"there is one for {entity} already"
         try:

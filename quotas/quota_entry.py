@@ -26,21 +26,28 @@ MODES: Final = {"enforce": False, "shadow": True}
 UNITS: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: "a whole number of bytes/s",
     QuotaKey.CONSUMER_BYTE_RATE: "a whole number of bytes/s",
+    QuotaKey.REQUEST_PERCENTAGE: "a percentage of one thread's time",
     QuotaKey.CONTROLLER_MUTATION_RATE: "a number of partitions/s",
     QuotaKey.CONNECTION_CREATION_RATE: "a whole number of connections/s",
 }
-"""What Weir enforces, and so accepts; and what its values are."""
+"""What the values of each quota are."""
 QUOTA_KEYS: Final = {key.value: key for key in UNITS}
-LATER_KEYS: Final = tuple(key.value for key in QuotaKey if key.value not in QUOTA_KEYS)
 RATE_MAX: Final = 2**63 - 1
-"""Kafka keeps byte rates in a long. Mutation rates are doubles; no burst of them overflows one below this."""
+"""Kafka keeps byte rates in a long. The others that are doubles there overflow nothing below this."""
 CONNECTION_RATE_MAX: Final = 2**31 - 1
 """Kafka keeps it in an int."""
 MUTATION_RATE_MIN: Final = 0.000001
 """A partition in 12 days. Nothing overflows below it, but a rate of 4.7e-7 and less makes a single missing
 partition wait for longer than a throttle time can be (2^31 - 1 ms): it could as well be zero.
 """
+PERCENTAGE_MIN: Final = 5e-324
+"""The smallest double: nobody waits longer than a window for request time, however little is allowed."""
 
+_LEAST: Final = {
+    QuotaKey.CONTROLLER_MUTATION_RATE: MUTATION_RATE_MIN,
+    QuotaKey.REQUEST_PERCENTAGE: PERCENTAGE_MIN,
+}
+"""The smallest values of quotas that are doubles in Kafka; the others are whole numbers."""
 _KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, *QUOTA_KEYS)
 _DEFAULT_CAPABLE: Final = frozenset({"user", "client_id", "ip"})
 
@@ -116,8 +123,6 @@ def number(entity: Entity, key: QuotaKey, rate: float) -> str:
 
     Raises QuotaFileError if it is none that can be read.
     """
-    if key not in UNITS:
-        raise QuotaFileError(f"{key.value} of {entity} is not enforced yet; remove it")
     if key not in keys_of(entity):
         raise QuotaFileError(f"{key.value} cannot be set for {_kind(entity)} ({entity}); remove it")
     if not least(key) <= rate <= float(most(key)) or not _is_unit(key, rate):
@@ -128,7 +133,7 @@ def number(entity: Entity, key: QuotaKey, rate: float) -> str:
 
 def least(key: QuotaKey) -> float:
     """The smallest value of a quota."""
-    return MUTATION_RATE_MIN if key is QuotaKey.CONTROLLER_MUTATION_RATE else 1
+    return _LEAST.get(key, 1)
 
 
 def most(key: QuotaKey) -> int:
@@ -144,8 +149,6 @@ def shown(value: object) -> str:
 
 
 def _check_key(key: str) -> None:
-    if key in LATER_KEYS:
-        raise EntryError(f"{key} is not enforced yet; remove it", key)
     if key not in _KNOWN_KEYS:
         close = get_close_matches(key.lower(), _KNOWN_KEYS, n=1)
         advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(_KNOWN_KEYS)}"
@@ -238,7 +241,7 @@ def _kind(entity: Entity) -> str:
 
 
 def _fitting(entity: Entity) -> str:
-    return _either(key.value for key in keys_of(entity) if key in UNITS)
+    return _either(key.value for key in keys_of(entity))
 
 
 def _either(names: Iterable[str]) -> str:
@@ -268,7 +271,7 @@ def _is_canonical(address: str) -> bool:
 
 def _is_unit(key: QuotaKey, rate: float) -> bool:
     """Whether the rate is what `UNITS` says."""
-    return _is_whole(rate) or (key is QuotaKey.CONTROLLER_MUTATION_RATE and not math.isnan(rate))
+    return _is_whole(rate) or (key in _LEAST and not math.isnan(rate))
 
 
 def _is_whole(rate: float) -> bool:
@@ -276,8 +279,8 @@ def _is_whole(rate: float) -> bool:
 
 
 def _plain(bound: float) -> str:
-    """A bound without an exponent."""
-    return f"{bound:f}" if bound < 1 else str(bound)
+    """A bound without an exponent, if that can be."""
+    return f"{bound:f}" if 1e-6 <= bound < 1 else str(bound)
 
 
 def _quoted(text: str) -> str:
