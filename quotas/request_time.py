@@ -23,16 +23,22 @@ if TYPE_CHECKING:
 US_PER_PERCENT: Final = 10_000.0
 """A hundredth of a second is one percent of it."""
 _BYTES_PER_KB: Final = 1000.0
+API_KEYS_OWN: Final = 128
+"""API keys from here on, and negative ones, share one entry of `RequestBudget.by_api`: Kafka uses the first
+hundred, and a client can name 65,536.
+"""
+OTHER_APIS: Final = -1
+"""The key of that entry."""
 
 
 class Cost:
     """What requests of one API and version cost at one kind of broker, in microseconds."""
 
     __slots__ = (
-        "_cold_from_us",
         "_cold_full_us",
         "_cold_max_us",
         "api",
+        "cold_from_us",
         "us",
         "us_per_byte",
         "us_per_response_byte",
@@ -47,19 +53,20 @@ class Cost:
         per_response_kb = api.us_per_response_kb + (api.us_per_converted_kb if converted else 0.0)
         self.us_per_response_byte = per_response_kb / _BYTES_PER_KB
         self._cold_max_us = cold.us
-        self._cold_from_us = cold.from_us
+        self.cold_from_us = cold.from_us
+        """For how long a broker must have been idle for that to matter."""
         self._cold_full_us = cold.full_us
 
     def cold_us(self, gap_us: float) -> float:
         """What a request costs in addition, the broker having been idle for `gap_us`."""
-        if gap_us < self._cold_from_us:
+        if gap_us < self.cold_from_us:
             return 0.0
         return self._cold_max_us * min(1.0, gap_us / self._cold_full_us)
 
     def begun_us(self, length: int, gap_us: float) -> float:
         """What is known of the cost when a request of this frame length is forwarded."""
         us = self.us + self.us_per_byte * length
-        return us if gap_us < self._cold_from_us else us + self.cold_us(gap_us)
+        return us if gap_us < self.cold_from_us else us + self.cold_us(gap_us)
 
 
 class RequestBudget(Budget):
@@ -88,7 +95,7 @@ class RequestBudget(Budget):
             is_shadow=is_shadow,
         )
         self.by_api: dict[int, float] = {}
-        """Everything ever charged, by API key."""
+        """Everything ever charged, by API key; `OTHER_APIS` for those that are none of Kafka's."""
         self.near = False
         """At the last charge more than half of the limit was in use: from here on one request is taken at a
         time, as brokers do, lest many are under way when the first is found to be too much.
@@ -96,10 +103,17 @@ class RequestBudget(Budget):
 
     def charge_api(self, api_key: int, percent: float, now_ms: int) -> int:
         """Charge what a request of this API has cost; return how many ms whoever caused it must wait."""
-        by_api = self.by_api
-        by_api[api_key] = by_api.get(api_key, 0.0) + percent
+        try:
+            self.by_api[api_key] += percent
+        except KeyError:
+            self._first_of(api_key, percent)
         self.charged += percent
         self.charged_ms = now_ms
         rate = self._rate.add(percent, now_ms)
         self.near = rate + rate > self.limit
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
+
+    def _first_of(self, api_key: int, percent: float) -> None:
+        """Count what a request of an API has cost that has no entry of its own, or none yet."""
+        entry = api_key if 0 <= api_key < API_KEYS_OWN else OTHER_APIS
+        self.by_api[entry] = self.by_api.get(entry, 0.0) + percent

@@ -10,11 +10,11 @@ from proxy.reasons import CloseReason
 from proxy.rules.errand import Run
 from proxy.rules.plan import LATER, PASS, WAIT, Admission, Meter, Plan, Wait
 from proxy.session.tokens import from_client
-from proxy.session.tolls import FREE, TIMED, Tab, begun_us, payers_of
+from proxy.session.tolls import Tab, Toll
+from proxy.session.tolls import may_begin as begins
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
-    from quotas import Payers
 
 _unpack = REQUEST_HEAD.unpack_from
 
@@ -22,14 +22,14 @@ _unpack = REQUEST_HEAD.unpack_from
 class Requests:
     """Judges the bytes that come from the client."""
 
-    __slots__ = ("_session", "_streamed", "_toll_us")
+    __slots__ = ("_session", "_streamed", "_toll")
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._streamed: tuple[int, Plan, Admission, int] | None = None
-        """A request that is still arriving: correlation id, plan, admission, frame length."""
-        self._toll_us = FREE
-        """What is known of the time that the request at hand is charged for."""
+        self._streamed: tuple[int, Plan, Admission, int, Toll | None] | None = None
+        """A request that is still arriving: correlation id, plan, admission, frame length, toll."""
+        self._toll: Toll | None = None
+        """Of the request that was judged last."""
 
     def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:
         """Judge `data[:end]`, bytes from the client; return how many of them are consumed.
@@ -55,27 +55,29 @@ class Requests:
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
             admission: Admission | None = PASS
+            toll: Toll | None = None
             if timed:
-                admission = self._decide_timed(plan, data, position, min(stop, end), stop <= end)
+                admission = self._decide_timed(plan, data, position, min(stop, end), length)
+                toll = self._toll
             elif plan.admit is not None:
                 admission = self._decide(plan, data, position, min(stop, end), stop <= end)
             if admission is None:
                 break
             if stop > end and admission.errand is None:
-                self._streamed = (correlation_id, plan, admission, length)
+                self._streamed = (correlation_id, plan, admission, length, toll)
                 session.request_rest_bytes = stop - end
                 position = end
                 break
             if admission is PASS:
                 plan.requests += 1
-                in_flight.append((correlation_id, plan, None, 0, FREE, None))
+                in_flight.append((correlation_id, plan, None, 0, toll))
                 may_go = len(in_flight) < most
             elif admission.reply is None and admission.errand is None and admission.deferred is None:
-                self._arrived(correlation_id, plan, admission, length)
+                self._arrived(correlation_id, plan, admission, length, toll)
                 may_go = not session.blocked(now_ms)
             else:
                 self._pass_on(view, start, position)
-                start = stop = self._instead(plan, admission, data, position, min(stop, end))
+                start = stop = self._instead(plan, admission, data, position, min(stop, end), toll)
                 may_go = not session.blocked(now_ms)
             position = stop
         if not may_go and (position < end or not session.alone):
@@ -102,17 +104,39 @@ class Requests:
         return None if isinstance(admission, Wait) else admission
 
     def _decide_timed(
-        self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
+        self, plan: Plan, data: bytearray, frame: int, end: int, length: int
     ) -> Admission | None:
-        """Do what `_decide` does, and find out what the request is charged for its time: `_toll_us`."""
-        payers = self._payers(plan, data, frame, end, complete)
-        if payers is None:
+        """Do what `_decide` does, and find out the request's toll: `_toll`."""
+        session, self._toll = self._session, None
+        quotas, complete = session.quotas, frame + LENGTH_BYTES + length == end
+        named, start = session.named, frame + REQUEST_HEAD_BYTES
+        identified = (
+            session.greeted
+            and session.generation == quotas.generation
+            and data.startswith(named, start)
+            and start + len(named) <= end
+            and plan.has_client_id
+        )
+        if not (identified or self._may_begin(plan, data, frame, end, complete)):
             return None
         admission = PASS if plan.admit is None else self._decide(plan, data, frame, end, complete)
         if admission is None:
             return None
-        self._toll_us = begun_us(self._session, plan, admission, payers, data, frame, end)
-        return TIMED if admission is PASS and self._toll_us else admission
+        now_us = session.clock.now_us
+        gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
+        cost, payers = plan.cost, session.tolled
+        if cost is None or payers is None or admission.exempt or not admission.answered:
+            return admission
+        if plan.between_brokers and session.is_broker:
+            return admission
+        us = cost.us + cost.us_per_byte * length
+        if gap_us >= cost.cold_from_us:
+            us += cost.cold_us(gap_us)
+        if plan.extra_us is not None:
+            us += plan.extra_us(session, data, frame, end)
+        self._toll = (us, payers)
+        budget = payers.request
+        return admission._replace(alone=True) if budget is not None and budget.near else admission
 
     def _pass_on(self, view: memoryview, start: int, stop: int) -> None:
         """Send what has been judged so far."""
@@ -127,12 +151,12 @@ class Requests:
         taken = min(session.request_rest_bytes, end)
         session.request_rest_bytes -= taken
         if self._streamed is not None:
-            correlation_id, plan, admission, length = self._streamed
+            correlation_id, plan, admission, length, toll = self._streamed
             if admission.meter is not None:
                 self._measure(admission.meter, data, taken)
             if session.request_rest_bytes == 0:
                 self._streamed = None
-                self._arrived(correlation_id, plan, admission, length)
+                self._arrived(correlation_id, plan, admission, length, toll)
         return taken
 
     def _measure(self, meter: Meter, data: bytearray, stop: int) -> None:
@@ -141,7 +165,9 @@ class Requests:
         except ProtocolError as error:
             self._malformed(str(error))
 
-    def _arrived(self, correlation_id: int, plan: Plan, admission: Admission, length: int) -> None:
+    def _arrived(
+        self, correlation_id: int, plan: Plan, admission: Admission, length: int, toll: Toll | None
+    ) -> None:
         """A request is here to its last byte: charge it, and let its response be awaited."""
         session = self._session
         plan.requests += 1
@@ -158,23 +184,18 @@ class Requests:
                 until_ms = max(until_ms, session.mute(throttle_ms))
         if admission.answered:
             later = payers if admission.charged and plan.on_response else None
-            toll_us, self._toll_us = self._toll_us, FREE
-            if not toll_us:
-                session.in_flight.append((correlation_id, plan, later, until_ms, FREE, None))
-                if admission.alone:
-                    session.alone = True
-                return
-            session.in_flight.append((correlation_id, plan, later, until_ms, toll_us, payers))
-            if admission.alone or (payers.request is not None and payers.request.near):
+            session.in_flight.append((correlation_id, plan, later, until_ms, toll))
+            if admission.alone:
                 session.alone = True
 
-    def _instead(self, plan: Plan, admission: Admission, data: bytearray, frame: int, stop: int) -> int:
+    def _instead(
+        self, plan: Plan, admission: Admission, data: bytearray, frame: int, stop: int, toll: Toll | None
+    ) -> int:
         """Answer the request `data[frame:stop]` in the broker's place, now or later, or run an errand; return
         how far it is consumed.
         """
         session = self._session
-        toll_us, self._toll_us = self._toll_us, FREE
-        tab = Tab(session, plan, session.payers, toll_us) if toll_us else None
+        tab = None if toll is None else Tab(session, plan, toll)
         if admission.errand is not None:
             session.begin(Run(admission.errand, data, frame, stop), tab)
         elif admission.reply is not None:
@@ -189,18 +210,18 @@ class Requests:
         plan.requests += 1
         return stop
 
-    def _payers(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Payers | None:
-        """Who pays for the time of the request at hand; None if it must wait."""
+    def _may_begin(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
+        """Whether it is known who the client of the request at hand is, and that it need not wait."""
         session = self._session
         session.postponed = False
         try:
-            payers = payers_of(session, plan, data, frame, end)
+            may_begin = begins(session, plan, data, frame, end)
         except ProtocolError as error:
             self._malformed(str(error))
-            return None
-        if payers is None and complete and not session.postponed:
+            return False
+        if complete and not (may_begin or session.postponed):
             self._malformed("the request ends within its first fields")
-        return payers
+        return may_begin
 
     def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
         """Ask the plan; what it cannot read is the client's violation.

@@ -19,7 +19,7 @@ from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.plan import ERRAND, LOCAL, WAIT, Meter, Plan, Splice, StreamRewrite, Wait
 from proxy.session.tokens import from_broker
-from proxy.session.tolls import FREE, charge
+from proxy.session.tolls import pay
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -58,17 +58,10 @@ class Responses:
             if not (fits and in_flight and in_flight[0][0] == correlation_id):
                 self._refuse_response(length, correlation_id, fits)
                 break
-            _id, plan, payers, until_ms, toll_us, its_payers = in_flight[0]
-            if its_payers is not None:
-                until_ms = max(until_ms, charge(session, plan, its_payers, toll_us, length))
-                in_flight[0] = (
-                    _id,
-                    plan,
-                    payers,
-                    until_ms,
-                    FREE,
-                    None,
-                )  # once, however often it is presented
+            _id, plan, payers, until_ms, toll = in_flight[0]
+            if toll is not None:
+                until_ms = max(until_ms, pay(session, plan, toll, length))
+                in_flight[0] = (_id, plan, payers, until_ms, None)  # once, however often it is presented
             stop = position + LENGTH_BYTES + length
             if until_ms or payers is not None or plan.rewrite is not None:
                 splice = self._treat(data, position, min(stop, end), stop <= end)
@@ -142,7 +135,7 @@ class Responses:
         It is `data[frame:end]`, all of it if complete, and answers the oldest request in flight.
         """
         session = self._session
-        _id, plan, payers, until_ms, _toll_us, _payers = session.in_flight[0]
+        _id, plan, payers, until_ms, _toll = session.in_flight[0]
         try:
             if plan is ERRAND:
                 return self._go_on(data, frame, end, complete)

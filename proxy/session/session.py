@@ -31,7 +31,7 @@ from proxy.rules.identity import ANONYMOUS as ANONYMOUS
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import ERRAND, LOCAL, Admission, Meter, Plan
 from proxy.session.clock import Clock
-from proxy.session.tolls import FREE, Tab, charge
+from proxy.session.tolls import Tab, Toll, pay
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -50,10 +50,9 @@ NOBODY: Final = Payers(None, None)
 REMEMBERED_BYTES_MAX: Final = 1024
 """Names are rarely longer, and each session keeps them: a client-id may have 32 KB."""
 
-InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | Deferred | Run | None, int, float, Payers | None]
+InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | Deferred | Run | None, int, Toll | None]
 """(correlation id; plan; payers of what its response costs, for a LOCAL plan the reply, for ERRAND its run;
-end of the throttle in ms or 0; what is known of its request time in µs, and who pays for that, until it is
-charged).
+end of the throttle in ms or 0; what its time is charged, until that is done).
 """
 
 
@@ -102,8 +101,6 @@ class Session:
     """One client connection and the broker connection behind it: what the two halves have in common."""
 
     __slots__ = (
-        "_client_id",
-        "_generation",
         "_tab",
         "addresses",
         "alone",
@@ -115,6 +112,7 @@ class Session:
         "exchange",
         "fetch_session",
         "following",
+        "generation",
         "greeted",
         "held_until_ms",
         "hold",
@@ -124,6 +122,7 @@ class Session:
         "management",
         "meter",
         "muted_until_ms",
+        "named",
         "newest",
         "node_id",
         "now_ms",
@@ -140,6 +139,7 @@ class Session:
         "response_rest_bytes",
         "to_broker",
         "to_client",
+        "tolled",
         "user",
         "violation",
         "vouched",
@@ -204,6 +204,8 @@ class Session:
         self.now_ms = 0
         self.payers = NOBODY
         """What the client of the latest charged request draws on; see `identify`."""
+        self.tolled: Payers | None = None
+        """The same, if it has a budget of request time."""
         self.precedent: Precedent | None = None
         self.postponed = False
         """The oldest request not forwarded waits for a throttle that others of its entity have caused."""
@@ -233,8 +235,10 @@ class Session:
         """What the client sends next is looked at by `tokens` first."""
         self.raw = False
         """Bare SASL tokens are expected, from both sides."""
-        self._client_id = b""
-        self._generation = -1
+        self.named = b""
+        """The bytes of the client-id that `payers` are for, its length included."""
+        self.generation = -1
+        """Of the quotas that they were looked up in."""
 
     @property
     def dialect(self) -> Plans:
@@ -282,9 +286,9 @@ class Session:
         ProtocolError.
         """
         start = frame + REQUEST_HEAD_BYTES
-        known = self._client_id
+        known = self.named
         if (
-            self._generation == self.quotas.generation
+            self.generation == self.quotas.generation
             and data.startswith(known, start)
             and start + len(known) <= end
         ):
@@ -295,17 +299,24 @@ class Session:
         self.precedent = None
         named = bytes(data[start:stop])
         client_id = named[2:].decode("utf-8", "replace")  # as Java does
-        self.payers = self.quotas.payers(self.user, client_id, self.now_ms)
+        self._draw_on(client_id)
         short = len(named) <= REMEMBERED_BYTES_MAX
-        self._client_id, self._generation = (named, self.quotas.generation) if short else (b"", -1)
+        self.named, self.generation = (named, self.quotas.generation) if short else (b"", -1)
         return self.payers
 
     def identify_nameless(self) -> Payers:
         """Return what the client of a request draws on whose head has no client-id."""
         self.precedent = None
-        self.payers = self.quotas.payers(self.user, "", self.now_ms)
-        self._client_id, self._generation = b"", -1
+        self._draw_on("")
+        self.named, self.generation = b"", -1
         return self.payers
+
+    def _draw_on(self, client_id: str) -> None:
+        payers = self.payers = self.quotas.payers(self.user, client_id, self.now_ms)
+        timed = payers.request is not None or (
+            payers.shadow is not None and payers.shadow.request is not None
+        )
+        self.tolled = payers if timed else None
 
     def remember(
         self,
@@ -354,7 +365,7 @@ class Session:
         if tab is not None:
             tab.charge(len(frame))
             frame = tab.settled(frame)
-        self.in_flight.append((correlation_id, LOCAL, frame, 0, FREE, None))
+        self.in_flight.append((correlation_id, LOCAL, frame, 0, None))
         self.send_local()
 
     def defer(self, correlation_id: int, deferred: Deferred, tab: Tab | None = None) -> None:
@@ -363,7 +374,7 @@ class Session:
         if tab is not None:
             tab.charge(0)
         self._tab = tab
-        self.in_flight.append((correlation_id, LOCAL, deferred, 0, FREE, None))
+        self.in_flight.append((correlation_id, LOCAL, deferred, 0, None))
         self.alone = True
 
     def wake(self) -> None:
@@ -387,7 +398,7 @@ class Session:
         self.is_broker = user in self.brokers
         self.precedent = None
         self.greeted = False
-        self._client_id, self._generation = b"", -1
+        self.named, self.generation = b"", -1
 
     def follow(self, exchange: Exchange | None) -> None:
         """From now on this SASL exchange is under way, or none."""
@@ -402,7 +413,7 @@ class Session:
         if question is not None:
             self._tab = tab
             self.to_broker.append(question)
-            self.in_flight.append((run.correlation_id, ERRAND, run, 0, FREE, None))
+            self.in_flight.append((run.correlation_id, ERRAND, run, 0, None))
             self.alone = True
         elif run.reply is not None:
             self.reply(run.correlation_id, run.reply, tab)
@@ -418,7 +429,7 @@ class Session:
         question = run.answer(data, frame, end)
         if question is not None:
             self.to_broker.append(question)
-            self.in_flight.append((run.correlation_id, ERRAND, run, 0, FREE, None))
+            self.in_flight.append((run.correlation_id, ERRAND, run, 0, None))
         elif tab is not None:
             self._tab = None
             if run.reply is not None:
@@ -448,9 +459,9 @@ class Session:
         meter, self.meter = self.meter, None
         if meter is not None:
             meter.cut(now_ms)
-        for _id, plan, _payers, _until_ms, toll_us, payers in self.in_flight:
-            if payers is not None:
-                charge(self, plan, payers, toll_us, 0)
+        for _id, plan, _payers, _until_ms, toll in self.in_flight:
+            if toll is not None:
+                pay(self, plan, toll, 0)
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """A peer broke the protocol: nothing further is judged, the session is to be closed.

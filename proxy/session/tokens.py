@@ -21,7 +21,6 @@ from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
 from proxy.reasons import CloseReason
 from proxy.rules.authentication import settle, succeeded
 from proxy.rules.plan import Plan
-from proxy.session.tolls import FREE
 
 if TYPE_CHECKING:
     from proxy.rules.exchange import Exchange
@@ -94,7 +93,7 @@ def _token(session: Session, exchange: Exchange, data: bytearray, position: int,
     if stop > end:
         return position
     exchange.token(bytes(data[start:stop]))
-    session.in_flight.append((0, TOKEN, None, 0, FREE, None))
+    session.in_flight.append((0, TOKEN, None, 0, None))
     session.alone = not (exchange.hidden and exchange.answers)
     return stop
 

@@ -12,68 +12,50 @@ mute could be got rid of by connecting anew, the first request of a connection w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, TypeAlias
 
 from protocol.api import response_header_version
 from protocol.codec import response_type
-from protocol.heads import INCOMPLETE, LENGTH, response_body
+from protocol.heads import INCOMPLETE, response_body
 from protocol.places import Place, place
-from proxy.rules.plan import Admission, Plan
+from quotas import Payers
 
 if TYPE_CHECKING:
+    from proxy.rules.plan import Plan
     from proxy.session.session import Session
-    from quotas import Payers
 
-FREE: Final = 0.0
-TIMED: Final = Admission()
-"""As PASS, but its time is charged."""
+Toll: TypeAlias = tuple[float, Payers]
+"""What is known of a request's time when it is forwarded, in µs, and who pays for it."""
 
 
-def payers_of(session: Session, plan: Plan, data: bytearray, frame: int, end: int) -> Payers | None:
-    """What the client of the request `data[frame:end]`, perhaps cut, draws on; None if the request must wait,
-    for more bytes or for a throttle. Raises ProtocolError.
+def may_begin(session: Session, plan: Plan, data: bytearray, frame: int, end: int) -> bool:
+    """Find out who the client of the request `data[frame:end]`, perhaps cut, is: `session.payers`. False if
+    the request must wait, for more bytes or for a throttle. Raises ProtocolError.
 
     A connection does not begin while its client is told to wait. That is once only: others of the client may
     be told to wait again and again.
     """
     if not plan.has_client_id:
-        return session.identify_nameless()
+        session.identify_nameless()
+        return True
     payers = session.identify(data, frame, end)
-    if payers is None or session.greeted or plan.cost is None:
-        return payers
+    if payers is None:
+        return False
+    if session.greeted or plan.cost is None:
+        return True
     session.greeted = True
     budget = payers.request
-    if budget is not None and budget.throttled_until_ms > session.now_ms:
-        session.postpone(budget.throttled_until_ms)
-        return None
-    return payers
+    if budget is None or budget.throttled_until_ms <= session.now_ms:
+        return True
+    session.postpone(budget.throttled_until_ms)
+    return False
 
 
-def begun_us(
-    session: Session, plan: Plan, admission: Admission, payers: Payers, data: bytearray, frame: int, end: int
-) -> float:
-    """What is known of the cost of the request `data[frame:end]`, perhaps cut, as it is forwarded; FREE if
-    nobody pays for it.
-    """
-    quotas = session.quotas
-    now_us = session.clock.now_us
-    gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
-    cost = plan.cost
-    if cost is None or admission.exempt or not admission.answered:
-        return FREE
-    if payers.request is None and (payers.shadow is None or payers.shadow.request is None):
-        return FREE
-    if plan.between_brokers and session.is_broker:
-        return FREE
-    (length,) = LENGTH.unpack_from(data, frame)
-    us = cost.begun_us(length, gap_us)
-    return us if plan.extra_us is None else us + plan.extra_us(session, data, frame, end)
-
-
-def charge(session: Session, plan: Plan, payers: Payers, us: float, length: int) -> int:
+def pay(session: Session, plan: Plan, toll: Toll, length: int) -> int:
     """Charge a request whose response has this frame length, as soon as that is known; return when the wait
     for it ends, in ms, 0 if there is none.
     """
+    us, payers = toll
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
     throttle_ms = session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
@@ -85,12 +67,11 @@ class Tab:
 
     __slots__ = ("_payers", "_plan", "_session", "_until_ms", "_us")
 
-    def __init__(self, session: Session, plan: Plan, payers: Payers, us: float) -> None:
-        """`us` is what is known of the request's own cost."""
+    def __init__(self, session: Session, plan: Plan, toll: Toll) -> None:
+        """`toll` is the request's own."""
         self._session = session
         self._plan = plan
-        self._payers = payers
-        self._us = us
+        self._us, self._payers = toll
         self._until_ms = 0
         """When the longest wait for what was charged ends."""
 
@@ -106,7 +87,7 @@ class Tab:
             self._charge(plan, plan.cost.begun_us(request_length, 0.0), length)
 
     def _charge(self, plan: Plan, us: float, length: int) -> None:
-        self._until_ms = max(self._until_ms, charge(self._session, plan, self._payers, us, length))
+        self._until_ms = max(self._until_ms, pay(self._session, plan, (us, self._payers), length))
 
     def settled(self, frame: bytes) -> bytes:
         """The client's response frame, with the wait that is left written into it."""

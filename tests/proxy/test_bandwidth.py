@@ -479,7 +479,7 @@ def test_a_long_client_id_is_charged_and_not_kept() -> None:
             play.client(asked)
             play.to_broker(asked)
         assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
-        assert len(play.session._client_id) < 1000
+        assert len(play.session.named) < 1000
 
 
 def test_a_long_name_is_not_remembered() -> None:
