@@ -24,6 +24,8 @@ log = structlog.get_logger("weir.shadow")
 PERIOD_S: Final = 10.0
 LINES_MAX: Final = 20
 """Of entities, each time; the others are counted in one more."""
+PERCENT_DIGITS: Final = 2
+"""Behind the point, of request time. Other rates are told in whole numbers."""
 SLICE: Final = 1000
 """Budgets to look at in one go: less than a millisecond."""
 
@@ -78,8 +80,8 @@ class ShadowLog:
         """Say what is new, in steps of a millisecond or so: each yield is a place to let others work."""
         found: dict[Who, Held] = {}
         for quotas in list(self._book.brokers.values()):
-            for bytes_ in (quotas.produce, quotas.fetch):
-                yield from _look(bytes_.key, bytes_.shadow or (), found, now_ms)
+            for clients in (quotas.produce, quotas.fetch, quotas.request):
+                yield from _look(clients.key, clients.shadow or (), found, now_ms)
             for topics in quotas.topics or ():
                 yield from _look(topics.key, topics.budgets(shadow=True), found, now_ms)
         mutations = self._book.mutations
@@ -133,4 +135,5 @@ def _details(key: QuotaKey, tags: Tags, held: Held) -> dict[str, object]:
     limit = None if held.limit == UNLIMITED else held.limit  # the entry has gone since
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
         return {**details, "refused": held.refused, "limit": limit}
-    return {**details, "rate": round(held.rate), "limit": limit}
+    digits = PERCENT_DIGITS if key is QuotaKey.REQUEST_PERCENTAGE else None
+    return {**details, "rate": round(held.rate, digits), "limit": limit}

@@ -16,8 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
-from quotas.quota_entry import UNITS
-from quotas.table import QuotaKey, QuotaTable
+from quotas.table import QuotaKey, QuotaTable, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,8 +35,6 @@ class Verdict(Enum):
     """Another entry comes first."""
     NOT_MEANT = "not meant"
     """It does not mean clients without a client-id."""
-    NOT_ENFORCED = "not enforced"
-    """Weir does not know this quota yet."""
     NO_ENTRY = "no entry"
     """There is none at this level."""
 
@@ -107,12 +104,7 @@ def explain(
     if not user:
         raise ValueError("a client has a user; without authentication it is ANONYMOUS")
     taken_as = client_id or unnamed
-    charges = [
-        _client_charge(table, key, user, taken_as)
-        for key in QuotaKey
-        if key in _CLIENT_KEYS or _has(table, key)
-        if key is not QuotaKey.CONNECTION_CREATION_RATE
-    ]
+    charges = [_client_charge(table, key, user, taken_as) for key in keys_of(Entity(user, taken_as))]
     if topic is not None:
         charges += [_topic_charge(table, key, topic) for key in _VERBS]
     if ip is not None:
@@ -120,11 +112,6 @@ def explain(
     return Explanation(user, client_id, taken_as, ip, topic, tuple(charges))
 
 
-_CLIENT_KEYS: Final = (
-    QuotaKey.PRODUCER_BYTE_RATE,
-    QuotaKey.CONSUMER_BYTE_RATE,
-    QuotaKey.CONTROLLER_MUTATION_RATE,
-)
 _VERBS: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: "produce to",
     QuotaKey.CONSUMER_BYTE_RATE: "fetch from",
@@ -183,9 +170,8 @@ def _charge(
     resolve: Callable[[Limits], Limit | None],
     words: Callable[[Tags], str],
 ) -> Charge:
-    is_enforced = key in UNITS
-    limit = resolve(table.limits(key)) if is_enforced else None
-    shadow = resolve(table.shadow_limits(key)) if is_enforced else None
+    limit = resolve(table.limits(key))
+    shadow = resolve(table.shadow_limits(key))
     if shadow is not None and not shadow.is_shadow:
         shadow = None
 
@@ -212,7 +198,7 @@ def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -
             if why_not:
                 verdict, reason = Verdict.NOT_MEANT, why_not
             else:
-                verdict, reason = _verdict(key, first if is_shadow else enforced, is_shadow=is_shadow)
+                verdict, reason = _verdict(first if is_shadow else enforced, is_shadow=is_shadow)
                 first = first or candidate
                 enforced = enforced if is_shadow else enforced or candidate
             yield Step(who, entity, value, is_shadow, verdict, reason)
@@ -223,13 +209,11 @@ def _steps(table: QuotaTable, key: QuotaKey, candidates: Sequence[_Candidate]) -
                 yield Step(who, None, None, False, Verdict.NO_ENTRY, "no entry")
 
 
-def _verdict(key: QuotaKey, before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, str]:
+def _verdict(before: _Candidate | None, *, is_shadow: bool) -> tuple[Verdict, str]:
     """What becomes of an entry that means the client; `before` is the entry that comes first, if one does."""
     shadow = "shadow: " if is_shadow else ""
     if before is not None:
         return Verdict.OUTRANKED, f"{shadow}a more specific one wins, {before.who}"
-    if key not in UNITS:
-        return Verdict.NOT_ENFORCED, f"{shadow}Weir does not enforce {key.value} yet"
     if is_shadow:
         return Verdict.COUNTED, "shadow: counted, not enforced"
     return Verdict.WINS, "wins"
@@ -281,10 +265,6 @@ def _prefixes(table: QuotaTable, key: QuotaKey, client_id: str) -> list[Entity]:
         ):
             found[entity] = len(prefix.start)
     return sorted(found, key=lambda entity: -found[entity])
-
-
-def _has(table: QuotaTable, key: QuotaKey) -> bool:
-    return any(its_key is key for values in (table.values, table.shadow) for _entity, its_key in values)
 
 
 def _client_words(tags: Tags) -> str:

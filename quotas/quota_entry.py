@@ -31,7 +31,6 @@ UNITS: Final = {
     QuotaKey.CONNECTION_CREATION_RATE: "a whole number of connections/s",
 }
 """What the values of each quota are."""
-QUOTA_KEYS: Final = {key.value: key for key in UNITS}
 RATE_MAX: Final = 2**63 - 1
 """Kafka keeps byte rates in a long. The others that are doubles there overflow nothing below this."""
 CONNECTION_RATE_MAX: Final = 2**31 - 1
@@ -48,7 +47,8 @@ _LEAST: Final = {
     QuotaKey.REQUEST_PERCENTAGE: PERCENTAGE_MIN,
 }
 """The smallest values of quotas that are doubles in Kafka; the others are whole numbers."""
-_KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, *QUOTA_KEYS)
+_QUOTA_KEYS: Final = {key.value: key for key in UNITS}
+_KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, *_QUOTA_KEYS)
 _DEFAULT_CAPABLE: Final = frozenset({"user", "client_id", "ip"})
 
 _INSTEAD_OF_DEFAULT: Final = {
@@ -87,7 +87,7 @@ def read_entry(values: Mapping[str, object]) -> Entry:
     for key in values:
         _check_key(key)
     entity = _entity({key: _name(key, values[key]) for key in NAME_KEYS if key in values})
-    rates = {key: _rate(name, values[name]) for name, key in QUOTA_KEYS.items() if name in values}
+    rates = {key: _rate(name, values[name]) for name, key in _QUOTA_KEYS.items() if name in values}
     keys = keys_of(entity)
     for rate in rates:
         if rate not in keys:
@@ -203,7 +203,7 @@ def _entity(names: Mapping[str, Name]) -> Entity:
 
 
 def _rate(name: str, rate: object) -> float:
-    key = QUOTA_KEYS[name]
+    key = _QUOTA_KEYS[name]
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not _is_unit(key, rate):
         raise EntryError(f"{name} must be {UNITS[key]}, not {shown(rate)}", name)
     bound = (

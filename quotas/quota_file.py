@@ -6,6 +6,7 @@
     producer_byte_rate = 1_048_576   # bytes per second
     consumer_byte_rate = 2_097_152
     controller_mutation_rate = 0.5   # partitions per second, created, added or deleted
+    request_percentage = 12.5        # percent of one thread's time
 
 TOML. What an entry may say: `quota_entry`. One entity, one entry, and one with `mode = "shadow"`. A mistake
 raises `QuotaFileError`, whose message is one line: where, what, and what to do about it. TOML readers do not
@@ -71,7 +72,7 @@ def render(table: QuotaTable) -> str:
     """Write a quota file that `parse` reads back as an equal table, the shadow entries last.
 
     Raises QuotaFileError for what the format cannot say: a name that is literally `<default>`, a lone
-    surrogate in a name, a byte rate with a fraction, a quota that is not enforced yet.
+    surrogate in a name, a byte rate with a fraction.
     """
     enforced = [Entry(entity, False, rates) for entity, rates in table.entities()]
     return render_entries(

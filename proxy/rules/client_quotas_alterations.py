@@ -44,8 +44,6 @@ CLIENT_KEYS: Final = frozenset(
 )
 """Of users and client-ids (Kafka's QuotaConfig)."""
 IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
-NOT_ENFORCED: Final = frozenset({QuotaKey.REQUEST_PERCENTAGE})
-"""Refused: storing them would tell an operator of a limit that nobody keeps."""
 
 RATE_MAX: Final = 2.0**63
 """Of a LONG as a double, and of Weir's quota file."""
@@ -181,8 +179,6 @@ def _checked(key: QuotaKey, value: float) -> float:
     name = key.value
     if value <= 0:
         raise invalid(f"Quota {name} must be greater than 0")
-    if key in NOT_ENFORCED:
-        raise invalid(f"{name} is not enforced by Weir yet: nothing was changed, leave it out")
     if math.isnan(value):
         raise invalid(f"{name} is not a number")
     most, kind = _MOST.get(key, (RATE_MAX, "Weir's quota file"))

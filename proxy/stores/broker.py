@@ -35,7 +35,6 @@ from proxy.stores.store import StoreError, UnfitError, ready
 from proxy.stores.wire_quotas import EVERYTHING, VERSION, as_request, imported
 from quotas import QuotaTable
 from quotas.imported import Skipped
-from quotas.quota_entry import QUOTA_KEYS
 
 if TYPE_CHECKING:
     from proxy.config import Config
@@ -235,9 +234,8 @@ def _said(error_code: int, message: str | None) -> str:
 
 
 def _shows(table: QuotaTable, changes: Changes) -> bool:
-    """Whether everything is so that Weir can hold."""
-    held = {quota: rate for quota, rate in changes.items() if quota[1].value in QUOTA_KEYS}
-    return all(table.values.get(quota) == rate for quota, rate in held.items())
+    """Whether everything is so."""
+    return all(table.values.get(quota) == rate for quota, rate in changes.items())
 
 
 def broker_store(config: Config) -> BrokerStore:

@@ -133,7 +133,7 @@ def read_value(value: bytes) -> dict[QuotaKey, float]:
         raise RecordError(f"it has the quota {str(error)[:60]}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"its value is none of Weir's: {error}") from None
-    if not found or not all(least(key) <= rate <= most(key) for key, rate in found.items()):
+    if not found or not all(least(key) <= rate <= float(most(key)) for key, rate in found.items()):
         raise RecordError("it has no rates, or one outside its bounds")
     return found
 
