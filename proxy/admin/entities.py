@@ -1,4 +1,4 @@
-"""Reading the budgets of byte rates: totals, and the figures of those that were charged the most.
+"""Reading the budgets of rates: totals, and the figures of those that were charged the most.
 
 Clients choose their client-ids, so the number of budgets is theirs to choose as well. Prometheus keeps every
 label value that it has ever seen: only the `ENTITIES_MAX` largest are shown one by one. All of them count in
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from proxy.quota_book import QuotaBook
 from quotas import BrokerQuotas, Budget, ClientQuotas, Tags
 from quotas.budgets import Account, Totals
+from quotas.request_time import RequestBudget
 
 ENTITIES_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 200
@@ -26,6 +27,10 @@ SLICE: Final = 1000
 """Budgets to look at in one go: about a millisecond."""
 
 A = TypeVar("A", bound=Account)
+B = TypeVar("B", bound=Budget)
+
+Kinds: TypeAlias = Callable[[BrokerQuotas], tuple[ClientQuotas[B], ...]]
+"""The quotas of one broker that are counted in one unit: only of these the largest can be told."""
 
 
 class Pot(NamedTuple):
@@ -49,34 +54,52 @@ class Entity(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reading:
-    """All budgets at one time, as far as they are shown."""
+class Reading(Generic[B]):
+    """All budgets of one unit at one time, as far as they are shown."""
 
     totals: dict[Pot, Totals] = field(default_factory=dict)
     """Of all budgets, shown or not, and of those that have expired."""
     counts: dict[Pot, int] = field(default_factory=dict)
     """How many budgets are remembered."""
+    largest: list[tuple[Pot, B]] = field(default_factory=list)
+    """Those that were charged most."""
     shown: list[Entity] = field(default_factory=list)
+    """Their figures."""
     hidden: int = 0
     """How many are not among `shown`."""
 
 
+def byte_rates(quotas: BrokerQuotas) -> tuple[ClientQuotas[Budget], ...]:
+    """Those that are counted in bytes."""
+    return quotas.produce, quotas.fetch
+
+
+def request_times(quotas: BrokerQuotas) -> tuple[ClientQuotas[RequestBudget], ...]:
+    """Those that are counted in percent of a thread, each for a second."""
+    return (quotas.request,)
+
+
 def read(
-    book: QuotaBook, now_ms: int, reading: Reading, most: int = ENTITIES_MAX, *, shadow: bool = False
+    book: QuotaBook,
+    kinds: Kinds[B],
+    now_ms: int,
+    reading: Reading[B],
+    most: int = ENTITIES_MAX,
+    *,
+    shadow: bool = False,
 ) -> Iterator[None]:
     """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work.
 
     `shadow`: of the budgets of shadow entries.
     """
-    largest: list[tuple[Pot, Budget]] = []
-    for pot, kind in list(_pots(book, shadow=shadow)):
+    largest = reading.largest
+    for pot, kind in list(_pots(book, kinds, shadow=shadow)):
         total = reading.totals[pot] = copy(kind.forgotten)
         reading.counts[pot] = len(kind)
         for part in counted(kind, total):
-            candidates = [*largest, *((pot, budget) for budget in part)]
-            largest = (
-                candidates if len(candidates) <= most else heapq.nlargest(most, candidates, key=_charged)
-            )
+            largest += [(pot, budget) for budget in part]
+            if len(largest) > most:
+                largest[:] = heapq.nlargest(most, largest, key=_charged)
             yield
     reading.hidden = sum(reading.counts.values()) - len(largest)
     remaining = iter(largest)
@@ -94,19 +117,14 @@ def counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
         yield part
 
 
-def _pots(book: QuotaBook, *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[Budget]]]:
-    """Every kind of quota that is counted in bytes, at every broker; of the shadow's, those in use."""
+def _pots(book: QuotaBook, kinds: Kinds[B], *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[B]]]:
+    """Every kind of quota of this unit, at every broker; of the shadow's, those in use."""
     for node_id, quotas in book.brokers.items():
-        for kind in _byte_rates(quotas):
+        for kind in kinds(quotas):
             if not shadow:
                 yield Pot(node_id, kind.key.value), kind
             elif kind.shadow is not None and (len(kind.shadow) or kind.shadow.forgotten.charged):
                 yield Pot(node_id, kind.key.value), kind.shadow
-
-
-def _byte_rates(quotas: BrokerQuotas) -> tuple[ClientQuotas[Budget], ...]:
-    """A quota of another unit gets metrics of its own, as `mutation_entities`."""
-    return quotas.produce, quotas.fetch
 
 
 def _charged(candidate: tuple[Pot, Budget]) -> float:

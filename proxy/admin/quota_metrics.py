@@ -4,100 +4,119 @@ shadow entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client.core import Metric
 
-from proxy.admin import family
-from proxy.admin.entities import Entity, Pot, Reading, broker_label, read
+from proxy.admin.entities import Entity, Pot, Reading, broker_label, byte_rates, read, request_times
 from proxy.admin.mutation_entities import MutationEntity, MutationReading, read_mutations
+from proxy.admin.request_times import ApiTimes, api_times, seconds
+from proxy.admin.side import ENFORCED, SHADOW, Side
 from proxy.quota_book import QuotaBook
+from quotas import Budget
 from quotas.budgets import Totals
+from quotas.request_time import RequestBudget
 
-BROKER_QUOTA: Final = ("broker", "quota")
+BROKER: Final = ("broker",)
+BROKER_QUOTA: Final = (*BROKER, "quota")
 SHARERS: Final = ("user", "client_id", "client_id_prefix")
 ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """How the metrics of one side are called, and explained."""
-
-    prefix: str
-    says: str
-
-    def counters(
-        self, name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[family.Row]
-    ) -> Metric:
-        return family.counters(self.prefix + name, self.says + meaning, labels, rows)
-
-    def gauges(self, name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[family.Row]) -> Metric:
-        return family.gauges(self.prefix + name, self.says + meaning, labels, rows)
-
-    def counter(self, name: str, meaning: str, value: float) -> Metric:
-        return family.counter(self.prefix + name, self.says + meaning, value)
-
-    def gauge(self, name: str, meaning: str, value: float) -> Metric:
-        return family.gauge(self.prefix + name, self.says + meaning, value)
-
-
-_ENFORCED: Final = _Side("weir_", "")
-_SHADOW: Final = _Side("weir_shadow_", "Shadow quotas, as if enforced: ")
-
-
 def families(book: QuotaBook, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
     """Yield the metrics of one side; None is a place to let others work."""
-    side = _SHADOW if shadow else _ENFORCED
-    reading = Reading()
-    yield from read(book, now_ms, reading, shadow=shadow)
-    yield from _quotas(side, reading)
-    yield from _entities(side, reading.shown)
+    side = SHADOW if shadow else ENFORCED
+    rates: Reading[Budget] = Reading()
+    yield from read(book, byte_rates, now_ms, rates, shadow=shadow)
+    times: Reading[RequestBudget] = Reading()
+    yield from read(book, request_times, now_ms, times, shadow=shadow)
+    yield from _quotas(side, rates, times)
+    yield from _entities(side, rates.shown, times.shown)
+    by_api = ApiTimes()
+    yield from api_times(times, by_api)
+    yield from _api_times(side, by_api)
     mutations = MutationReading()
     yield from read_mutations(book, now_ms, mutations, shadow=shadow)
     yield from _mutations(side, mutations)
     yield from _mutation_entities(side, mutations.shown)
 
 
-def _quotas(side: _Side, reading: Reading) -> Iterator[Metric]:
-    def totals(name: str, meaning: str, of: Callable[[Totals], float]) -> Metric:
-        rows = ((_pot_labels(pot), of(total)) for pot, total in reading.totals.items())
-        return side.counters(name, meaning, BROKER_QUOTA, rows)
+def _quotas(side: Side, rates: Reading[Budget], times: Reading[RequestBudget]) -> Iterator[Metric]:
+    all_totals = rates.totals | times.totals
 
-    yield totals("quota_bytes", "Bytes charged to any quota.", lambda total: total.charged)
-    yield totals("quota_throttles", "Charges answered with a throttle time.", lambda total: total.throttled)
-    yield totals("quota_throttle_seconds", "Their throttle times.", lambda total: total.throttle_ms / 1000)
-    counts = ((_pot_labels(pot), count) for pot, count in reading.counts.items())
+    def counters(
+        name: str, meaning: str, of: Callable[[Totals], float], totals: dict[Pot, Totals] = all_totals
+    ) -> Metric:
+        return side.counters(
+            name, meaning, BROKER_QUOTA, ((_pot_labels(pot), of(total)) for pot, total in totals.items())
+        )
+
+    yield counters("quota_bytes", "Bytes charged to any quota.", lambda total: total.charged, rates.totals)
+    yield counters(
+        "quota_request_seconds",
+        "Request time charged to any quota, an estimate.",
+        lambda total: seconds(total.charged),
+        times.totals,
+    )
+    yield counters("quota_throttles", "Charges answered with a throttle time.", lambda total: total.throttled)
+    yield counters("quota_throttle_seconds", "Their throttle times.", lambda total: total.throttle_ms / 1000)
+    counts = ((_pot_labels(pot), count) for pot, count in (rates.counts | times.counts).items())
     yield side.gauges("quota_entities", "Budgets remembered.", BROKER_QUOTA, counts)
-    yield side.gauge("quota_entities_hidden", "Budgets without metrics of their own.", reading.hidden)
+    yield side.gauge(
+        "quota_entities_hidden", "Budgets without metrics of their own.", rates.hidden + times.hidden
+    )
 
 
-def _entities(side: _Side, shown: list[Entity]) -> Iterator[Metric]:
-    def counters(name: str, meaning: str, of: Callable[[Entity], float]) -> Metric:
+def _entities(side: Side, rates: list[Entity], times: list[Entity]) -> Iterator[Metric]:
+    def counters(name: str, meaning: str, of: Callable[[Entity], float], shown: list[Entity]) -> Metric:
         return side.counters(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
 
-    def gauges(name: str, meaning: str, of: Callable[[Entity], float]) -> Metric:
+    def gauges(name: str, meaning: str, of: Callable[[Entity], float], shown: list[Entity]) -> Metric:
         return side.gauges(name, meaning, ENTITY, ((entity.labels, of(entity)) for entity in shown))
 
-    yield counters("entity_bytes", "Bytes charged.", lambda entity: entity.charged)
-    yield gauges(
-        "entity_rate_bytes_per_second", "What is compared with the limit.", lambda entity: entity.rate
+    yield counters("entity_bytes", "Bytes charged.", lambda entity: entity.charged, rates)
+    yield counters(
+        "entity_request_seconds",
+        "Request time charged, an estimate.",
+        lambda entity: seconds(entity.charged),
+        times,
     )
-    yield gauges(
-        "entity_limit_bytes_per_second",
-        "The quota; +Inf if it was removed.",
-        lambda entity: entity.limit,
+    for unit, shown in (("bytes_per_second", rates), ("percent", times)):
+        yield gauges(
+            f"entity_rate_{unit}", "What is compared with the limit.", lambda entity: entity.rate, shown
+        )
+        yield gauges(
+            f"entity_limit_{unit}",
+            "The quota; +Inf if it was removed.",
+            lambda entity: entity.limit,
+            shown,
+        )
+    yield counters(
+        "entity_throttles",
+        "Charges answered with a throttle time.",
+        lambda entity: entity.throttled,
+        rates + times,
     )
     yield counters(
-        "entity_throttles", "Charges answered with a throttle time.", lambda entity: entity.throttled
-    )
-    yield counters(
-        "entity_throttle_seconds", "Their throttle times.", lambda entity: entity.throttle_ms / 1000
+        "entity_throttle_seconds",
+        "Their throttle times.",
+        lambda entity: entity.throttle_ms / 1000,
+        rates + times,
     )
 
 
-def _mutations(side: _Side, reading: MutationReading) -> Iterator[Metric]:
+def _api_times(side: Side, times: ApiTimes) -> Iterator[Metric]:
+    yield side.counters(
+        "request_time_seconds",
+        "Request time charged to an entity, by API, an estimate.",
+        (*BROKER, *SHARERS, "api"),
+        times.rows,
+    )
+    yield side.gauge("request_time_hidden", "APIs of entities without such a counter.", times.hidden)
+
+
+def _mutations(side: Side, reading: MutationReading) -> Iterator[Metric]:
     total = reading.totals
     yield side.counter("mutation_partitions", "Partitions charged to any mutation quota.", total.charged)
     yield side.counter("mutation_refused_topics", "Topics refused with error 89.", total.refused)
@@ -111,7 +130,7 @@ def _mutations(side: _Side, reading: MutationReading) -> Iterator[Metric]:
     )
 
 
-def _mutation_entities(side: _Side, shown: list[MutationEntity]) -> Iterator[Metric]:
+def _mutation_entities(side: Side, shown: list[MutationEntity]) -> Iterator[Metric]:
     def counters(name: str, meaning: str, of: Callable[[MutationEntity], float]) -> Metric:
         return side.counters(name, meaning, SHARERS, ((entity.labels, of(entity)) for entity in shown))
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from proxy import config
 from proxy.addresses import Address
-from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, SLICE, Pot, Reading, read
+from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, SLICE, Pot, Reading, byte_rates, read
 from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
 from proxy.admin.mutation_entities import MutationReading, read_mutations
@@ -25,7 +25,7 @@ from proxy.reasons import CloseReason
 from proxy.server import Server
 from proxy.stores.store_state import StoreState
 from proxy.transport.reactor import Reactor
-from quotas import QuotaTable, parse
+from quotas import Budget, QuotaTable, parse
 from quotas.client_quotas import IDLE_MS_MAX
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def book_of(quotas: str = EVERYBODY) -> QuotaBook:
     return QuotaBook(parse(quotas))
 
 
-def reading_of(book: QuotaBook, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading:
-    reading = Reading()
-    for _step in read(book, now_ms, reading, most):
+def reading_of(book: QuotaBook, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading[Budget]:
+    reading: Reading[Budget] = Reading()
+    for _step in read(book, byte_rates, now_ms, reading, most):
         pass
     return reading
 

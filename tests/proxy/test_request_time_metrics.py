@@ -1,0 +1,140 @@
+"""Metrics of request time: what entities were charged with, by API, in seconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from protocol.api import ApiKey
+from proxy.admin.entities import ENTITIES_MAX
+from proxy.admin.request_times import SERIES_MAX
+from proxy.quota_book import QuotaBook
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.client_quotas import IDLE_MS_MAX
+from tests.proxy.test_metrics import PARSERS, scraped, server
+
+if TYPE_CHECKING:
+    from proxy.server import Server
+
+__all__ = ["server"]  # a fixture
+
+KEY = QuotaKey.REQUEST_PERCENTAGE
+ANY_APP = Entity(client_id=DEFAULT)
+APP = {"broker": "0", "client_id": "app"}
+PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA
+
+
+def book_of(percent: float = 50.0, *, shadow: bool = False) -> QuotaBook:
+    values = {(ANY_APP, KEY): percent}
+    return QuotaBook(QuotaTable(None, values) if shadow else QuotaTable(values))
+
+
+def charge(
+    book: QuotaBook, api_key: int, us: float, client_id: str = "app", now_ms: int = 0, node_id: int = 0
+) -> int:
+    """What a request of this API costs; the throttle time."""
+    quotas = book.of(node_id)
+    return quotas.charge_request(quotas.payers("ANONYMOUS", client_id, now_ms), api_key, us, now_ms)
+
+
+@pytest.mark.parametrize("accept", PARSERS)
+def test_request_time_is_told_in_seconds_by_api(server: Server, accept: str) -> None:
+    book = book_of()
+    charge(book, PRODUCE, 250_000)
+    charge(book, PRODUCE, 250_000)
+    charge(book, METADATA, 125_000, now_ms=9)
+    charge(book, METADATA, 1_000_000, node_id=1)
+    page = scraped(server, book, accept=accept)
+    name = "weir_request_time_seconds_total"
+    assert page.value(name, **APP, api="Produce") == pytest.approx(0.5)
+    assert page.value(name, **APP, api="Metadata") == pytest.approx(0.125)
+    assert page.value(name, **(APP | {"broker": "1"}), api="Metadata") == pytest.approx(1.0)
+    assert len(page.rows(name)) == 3
+    assert page["weir_request_time_hidden"] == 0
+
+
+@pytest.mark.parametrize("accept", PARSERS)
+def test_an_entitys_figures_are_those_of_its_budget(server: Server, accept: str) -> None:
+    """5.2 s of a thread within 10.4 s are 50 %: at 40 % that is a quarter too much, of a window of 10.4 s
+    2.6 s to wait, of which brokers bid nobody wait more than one second (KIP-124).
+    """
+    book = book_of(40)
+    charge(book, PRODUCE, 2_600_000)
+    assert charge(book, METADATA, 2_600_000, now_ms=400) == 1000
+    page = scraped(server, book, now_ms=400, accept=accept)
+    app = {**APP, "quota": "request_percentage"}
+    assert page.value("weir_entity_request_seconds_total", **app) == pytest.approx(5.2)
+    assert page.value("weir_entity_rate_percent", **app) == pytest.approx(50)
+    assert page.value("weir_entity_limit_percent", **app) == 40
+    assert page.value("weir_entity_throttles_total", **app) == 1
+    assert page.value("weir_entity_throttle_seconds_total", **app) == 1
+    quota = {"broker": "0", "quota": "request_percentage"}
+    assert page.value("weir_quota_request_seconds_total", **quota) == pytest.approx(5.2)
+    assert page.value("weir_quota_throttles_total", **quota) == 1
+    assert page.value("weir_quota_throttle_seconds_total", **quota) == 1
+    assert page.value("weir_quota_entities", **quota) == 1
+    assert page.rows("weir_entity_bytes_total") == {}
+    assert page.rows("weir_entity_rate_bytes_per_second") == {}
+    assert quota["quota"] not in str(page.rows("weir_quota_bytes_total"))
+
+
+def test_looking_does_not_change_what_is_decided(server: Server) -> None:
+    looked_at, alone = book_of(), book_of()
+    for now_ms in range(0, 30_000, 700):
+        assert charge(looked_at, PRODUCE, 400_000, now_ms=now_ms) == charge(
+            alone, PRODUCE, 400_000, now_ms=now_ms
+        )
+        scraped(server, looked_at, now_ms=now_ms + 300)
+
+
+def test_totals_keep_what_expired_budgets_had_counted(server: Server) -> None:
+    book = book_of()
+    charge(book, PRODUCE, 2_000_000)
+    assert book.expire(IDLE_MS_MAX) == 1
+    charge(book, PRODUCE, 1_000_000, now_ms=IDLE_MS_MAX)
+    page = scraped(server, book, now_ms=IDLE_MS_MAX)
+    assert page["weir_quota_request_seconds_total"] == pytest.approx(3)
+    assert page["weir_entity_request_seconds_total"] == pytest.approx(1)
+
+
+def test_those_charged_most_are_shown_of_bytes_and_of_time_each(server: Server) -> None:
+    """A percent is far less than a byte."""
+    values = {(ANY_APP, key): 50.0 for key in (KEY, QuotaKey.PRODUCER_BYTE_RATE)}
+    book = QuotaBook(QuotaTable(values))
+    for number in range(ENTITIES_MAX + 5):
+        payers = book.of(0).payers("ANONYMOUS", f"app-{number}", 0)
+        assert payers.produce is not None
+        payers.produce.charge(1e9 + number, 0)
+        charge(book, METADATA, 1000 + number, f"app-{number}")
+    page = scraped(server, book)
+    for name in ("weir_entity_bytes_total", "weir_entity_request_seconds_total"):
+        assert len(page.rows(name)) == ENTITIES_MAX
+    assert page["weir_quota_entities_hidden"] == 5 + 5
+
+
+def test_apis_that_are_none_of_kafkas_have_their_number_or_share_a_series(server: Server) -> None:
+    book = book_of()
+    for api_key in (99, 128, 32_767, -1, -32_768):
+        charge(book, api_key, 1000)
+    rows = scraped(server, book).rows("weir_request_time_seconds_total")
+    by_api = {dict(labels)["api"]: value for labels, value in rows.items()}
+    assert by_api == {"api_99": pytest.approx(0.001), "others": pytest.approx(0.004)}
+
+
+def test_in_shadow_it_is_told_beside(server: Server) -> None:
+    book = book_of(shadow=True)
+    charge(book, PRODUCE, 250_000)
+    page = scraped(server, book)
+    assert page.rows("weir_request_time_seconds_total") == {}
+    assert page.value("weir_shadow_request_time_seconds_total", **APP, api="Produce") == pytest.approx(0.25)
+
+
+def test_invented_names_cannot_make_the_page_longer(server: Server) -> None:
+    book = book_of()
+    for number in range(ENTITIES_MAX + 10):
+        for api_key in range(3):
+            charge(book, api_key, 1000 + number, f"app-{number}")
+    page = scraped(server, book)
+    assert len(page.rows("weir_request_time_seconds_total")) == SERIES_MAX
+    assert page["weir_request_time_hidden"] == 3 * ENTITIES_MAX - SERIES_MAX
