@@ -32,18 +32,19 @@ from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT, Samples
 class Rate(Samples):
     """A sampled rate per second; N is `num_samples`, W `window_size_ms`."""
 
-    __slots__ = ("_span_ms",)
+    __slots__ = ("span_ms",)
 
     def __init__(
         self, num_samples: int = NUM_SAMPLES_DEFAULT, window_size_ms: int = 1000 * WINDOW_S_DEFAULT
     ) -> None:
         """Begin with nothing recorded. Raises ValueError if either number is below 1."""
         super().__init__(num_samples, window_size_ms)
-        self._span_ms = (num_samples - 1) * window_size_ms
+        self.span_ms = (num_samples - 1) * window_size_ms
+        """The window is never shorter."""
 
     def add(self, value: float, now_ms: int) -> float:
         """Record `value` and return the rate per second then: `record` and `measure` in one step."""
-        if not self._from_ms <= now_ms < self._until_ms:
+        if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._purge(now_ms)
             self._note_span()
@@ -69,10 +70,10 @@ class Rate(Samples):
 
     def _window_since(self, oldest_ms: int, now_ms: int) -> int:
         elapsed_ms = now_ms - oldest_ms
-        if elapsed_ms < self._span_ms:
+        if elapsed_ms < self.span_ms:
             # The remainder has the sign of `elapsed_ms`, as in Java: negative if the clock stepped back.
             size_ms = self.window_size_ms
-            elapsed_ms = self._span_ms + (
+            elapsed_ms = self.span_ms + (
                 elapsed_ms % size_ms if elapsed_ms >= 0 else -(-elapsed_ms % size_ms)
             )
         return elapsed_ms if elapsed_ms > 0 else 1

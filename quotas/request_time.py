@@ -72,7 +72,7 @@ class Cost:
 class RequestBudget(Budget):
     """The request time that those who share `tags` have used lately, and may use: percent of one thread."""
 
-    __slots__ = ("by_api", "near")
+    __slots__ = ("_pending", "_quiet_from_ms", "_quiet_until_ms", "_room", "by_api", "near")
 
     def __init__(
         self,
@@ -96,6 +96,11 @@ class RequestBudget(Budget):
         )
         self.by_api: dict[int, float] = {}
         """Everything ever charged, by API key; `OTHER_APIS` for those that are none of Kafka's."""
+        self._pending = 0.0
+        """Charged within the quiet time that `_rate` was last found in, but not recorded there yet."""
+        self._room = -1.0
+        """As much may be pending without coming near the limit: then the rate need not be looked at."""
+        self._quiet_from_ms = self._quiet_until_ms = now_ms
         self.near = False
         """At the last charge more than half of the limit was in use: from here on one request is taken at a
         time, as brokers do, lest many are under way when the first is found to be too much.
@@ -108,10 +113,44 @@ class RequestBudget(Budget):
         except KeyError:
             self._first_of(api_key, percent)
         self.charged += percent
+        pending = self._pending + percent
+        if pending <= self._room and self._quiet_from_ms <= now_ms < self._quiet_until_ms:
+            self.charged_ms, self._pending = now_ms, pending
+            return 0
+        return self._charge_in_full(percent, now_ms)
+
+    def _charge_in_full(self, percent: float, now_ms: int) -> int:
+        """Do what `Budget.charge` does, what was left pending first."""
+        self._record_pending()
         self.charged_ms = now_ms
         rate = self._rate.add(percent, now_ms)
         self.near = rate + rate > self.limit
+        self._quiet_from_ms, self._quiet_until_ms = self._rate.quiet_from_ms, self._rate.quiet_until_ms
+        used = rate * self._rate.window_ms(now_ms)
+        self._room = (self.limit / 2 * self._rate.span_ms - used) / 1000
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
+
+    def set_limit(self, limit: float) -> None:
+        """Replace the limit, as `Budget.set_limit`."""
+        super().set_limit(limit)
+        self._room = -1.0
+
+    def take_over(self, other: Budget) -> None:
+        """Begin with what `other` has used, as `Budget.take_over`."""
+        if isinstance(other, RequestBudget):
+            other._record_pending()
+        super().take_over(other)
+        self._pending, self._room = 0.0, -1.0
+
+    def rate(self, now_ms: int) -> float:
+        """Percent of one thread now: for metrics."""
+        self._record_pending()
+        return super().rate(now_ms)
+
+    def _record_pending(self) -> None:
+        if self._pending:
+            self._rate.record(self._pending, self.charged_ms)
+            self._room, self._pending = self._room - self._pending, 0.0
 
     def _first_of(self, api_key: int, percent: float) -> None:
         """Count what a request of an API has cost that has no entry of its own, or none yet."""

@@ -15,8 +15,9 @@ Emptying happens whenever the statistic is read. So in Kafka a reading by a metr
 of a slot, and with it later decisions. Here only the decisions themselves do that; whoever merely looks calls
 `peek`.
 
-Speed: between two changes of the ring, a record is two list stores. `_from_ms <= now_ms < _until_ms` is the
-time in which the current slot stays open and no slot can expire; only outside of it is the ring looked at.
+Speed: between two changes of the ring, a record is two list stores. From `quiet_from_ms` on, and before
+`quiet_until_ms`, the current slot stays open and no slot can expire; only outside of that is the ring looked
+at.
 
 Sums are taken slot by slot, left to right, because a broker does so and the last bit depends on it. (The
 built-in `sum` compensates rounding errors since Python 3.12: a better sum, but another one.)
@@ -38,14 +39,14 @@ class Samples:
 
     __slots__ = (
         "_current",
-        "_from_ms",
         "_lasts",
         "_lifetime_ms",
         "_oldest_ms",
         "_slots_max",
         "_starts",
-        "_until_ms",
         "_values",
+        "quiet_from_ms",
+        "quiet_until_ms",
         "window_size_ms",
     )
 
@@ -63,11 +64,13 @@ class Samples:
         self._values: list[float] = []
         self._current = 0
         self._oldest_ms = 0
-        self._from_ms = self._until_ms = 0  # an empty span of time: the first record looks at the ring
+        self.quiet_from_ms = self.quiet_until_ms = (
+            0  # an empty span of time: the first record looks at the ring
+        )
 
     def record(self, value: float, now_ms: int) -> None:
         """Add `value` (which may be negative) to the current sample. Looks at nothing else."""
-        if not self._from_ms <= now_ms < self._until_ms:
+        if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             self._open(now_ms)
             self._note_span()
         current = self._current
@@ -83,11 +86,11 @@ class Samples:
         """Begin with what `other`, of the same numbers, has recorded."""
         self._starts, self._lasts, self._values = other._starts[:], other._lasts[:], other._values[:]
         self._current, self._oldest_ms = other._current, other._oldest_ms
-        self._from_ms, self._until_ms = other._from_ms, other._until_ms
+        self.quiet_from_ms, self.quiet_until_ms = other.quiet_from_ms, other.quiet_until_ms
 
     def _settle(self, now_ms: int) -> None:
         """Empty the samples that are dead by now; make one if there is none."""
-        if not self._from_ms <= now_ms < self._until_ms:
+        if not self.quiet_from_ms <= now_ms < self.quiet_until_ms:
             if not self._starts:
                 self._append(now_ms)
             self._purge(now_ms)
@@ -124,8 +127,8 @@ class Samples:
         """Note how long the ring needs no look: until the current sample closes or any can be dead."""
         start_ms = self._starts[self._current]
         self._oldest_ms = min(self._starts)
-        self._from_ms = start_ms
-        self._until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
+        self.quiet_from_ms = start_ms
+        self.quiet_until_ms = min(start_ms + self.window_size_ms, min(self._lasts) + self._lifetime_ms)
 
     def _look(self, now_ms: int) -> tuple[float, int]:
         """(total, start of the oldest sample in ms) as a reading now would find them, without its effects."""

@@ -1,0 +1,78 @@
+"""Request budgets charge as any budget does, though they look at the rate less often."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas import Budget, RequestBudget, Tags
+
+METADATA, FETCH = 3, 1
+STEPS = st.lists(
+    st.tuples(
+        st.one_of(st.integers(0, 3), st.integers(0, 1500), st.integers(0, 20_000)),
+        st.one_of(st.floats(0.001, 0.5), st.floats(0.1, 60.0)),
+        st.sampled_from(["charge", "charge", "charge", "look", "limit"]),
+    ),
+    max_size=60,
+)
+
+
+def both(limit: float, now_ms: int = 0) -> tuple[RequestBudget, Budget]:
+    tags = Tags("", "app")
+    return RequestBudget(tags, limit, now_ms), Budget(tags, limit, now_ms, throttle_ms_max=1000)
+
+
+@given(STEPS, st.floats(0.5, 50.0))
+def test_waits_and_rates_are_those_of_a_budget_that_looks_every_time(
+    steps: list[tuple[int, float, str]], limit: float
+) -> None:
+    budget, plain = both(limit)
+    now_ms = 0
+    for later_ms, percent, what in steps:
+        now_ms += later_ms
+        if what == "limit":
+            budget.set_limit(percent)
+            plain.set_limit(percent)
+        elif what == "look":
+            assert budget.rate(now_ms) == pytest.approx(plain.rate(now_ms), rel=1e-9, abs=1e-9)
+        else:
+            # Sums in another order may differ in their last bit, and a wait by one where it is rounded.
+            assert abs(budget.charge_api(METADATA, percent, now_ms) - plain.charge(percent, now_ms)) <= 1
+            if plain.rate(now_ms) > plain.limit * (0.5 + 1e-9):
+                assert budget.near
+    assert budget.charged == pytest.approx(plain.charged)
+    assert budget.charged_ms == plain.charged_ms
+    assert budget.at_rest(now_ms) == plain.at_rest(now_ms)
+
+
+@given(STEPS)
+def test_what_is_taken_over_includes_what_was_charged_last(steps: list[tuple[int, float, str]]) -> None:
+    budget, plain = both(1000.0)
+    now_ms = 0
+    for later_ms, percent, _what in steps:
+        now_ms += later_ms
+        budget.charge_api(METADATA, percent, now_ms)
+        plain.charge(percent, now_ms)
+    heir, plain_heir = both(1000.0, now_ms)
+    heir.take_over(budget)
+    plain_heir.take_over(plain)
+    assert heir.rate(now_ms) == pytest.approx(plain_heir.rate(now_ms))
+    assert abs(heir.charge_api(METADATA, 5.0, now_ms) - plain_heir.charge(5.0, now_ms)) <= 1
+
+
+def test_a_budget_is_near_its_limit_from_half_of_it_on() -> None:
+    budget, _plain = both(10.0)  # 100 in the ten seconds that a cold start is measured over
+    budget.charge_api(METADATA, 50.0, 0)
+    assert not budget.near
+    assert budget.charge_api(METADATA, 0.1, 1) == 0
+    assert budget.near
+    budget.charge_api(METADATA, 0.1, 30_000)  # all of that is forgotten
+    assert not budget.near
+
+
+def test_it_is_known_which_apis_have_used_it() -> None:
+    budget, _plain = both(10.0)
+    for api_key, percent in ((METADATA, 1.0), (FETCH, 2.0), (METADATA, 0.5)):
+        budget.charge_api(api_key, percent, 0)
+    assert budget.by_api == {METADATA: 1.5, FETCH: 2.0}
+    assert budget.charged == 3.5
