@@ -138,6 +138,8 @@ replicas.
 
 _CONVERTED_BELOW: Final = 4
 """Fetches of older versions get records in older formats, which a broker that has this version makes anew."""
+_ASKED_BY_BROKERS_ONLY: Final = 1
+"""The newest version of OffsetForLeaderEpoch that was a cluster action (Kafka 2.0); then consumers came."""
 _NEWEST_FETCH: Final = ((7, "1.1"), (12, "2.8"))
 """Up to which version of Fetch a broker is like which release."""
 
@@ -164,5 +166,13 @@ def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None
     newer = fetch is None or fetch.max >= _CONVERTED_BELOW
     converted = plan.api_key == K.FETCH and plan.broker_version < _CONVERTED_BELOW and newer
     plan.cost = Cost(api, table.cold, converted=converted)
-    plan.between_brokers = kind is Charged.UNLESS_A_BROKER
+    plan.between_brokers = kind is Charged.UNLESS_A_BROKER or _was_cluster_action(plan.api_key, broker)
     plan.has_client_id = not (plan.api_key == K.CONTROLLED_SHUTDOWN and plan.version == 0)
+
+
+def _was_cluster_action(api_key: int, broker: Mapping[int, VersionRange] | None) -> bool:
+    """Whether brokers of an age ask each other what is anybody's to ask since."""
+    epochs = (broker or {}).get(K.OFFSET_FOR_LEADER_EPOCH)
+    return (
+        api_key == K.OFFSET_FOR_LEADER_EPOCH and epochs is not None and epochs.max <= _ASKED_BY_BROKERS_ONLY
+    )

@@ -1,0 +1,98 @@
+"""Costs made by hand, and sessions whose requests cost that: what tests of request time have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from protocol.messages import HeartbeatRequest, HeartbeatResponse
+from proxy.counters import Counters
+from proxy.rules.plans import Plans
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.request_costs import ApiCost, ColdCost, Overrides, shipped
+from tests.proxy.frames import request, response
+from tests.proxy.wire import APP, new_session
+
+if TYPE_CHECKING:
+    from protocol.versions import VersionRange
+    from proxy.session.session import Session
+    from quotas import RequestBudget
+
+NEVER_COLD: Final = ColdCost(us=0.0, from_us=1e9, full_us=1e9)
+EACH_US: Final = 50.0
+"""What every request costs, whatever its API and size."""
+LIMIT: Final = 0.01
+"""Percent of a thread. From cold that is 0.1 % of a second in ten: 1000 µs, 20 requests. Each one more at the
+same time is half a second more to wait: 0.005 over 0.01.
+"""
+LIMIT_US: Final = 1000.0
+ANONYMOUS_ENTITY: Final = Entity(user="ANONYMOUS")
+
+
+def percent(us: float) -> float:
+    """What so much time is charged with: 10 ms are one percent of a second."""
+    return us / 10_000
+
+
+def costs(
+    apis: dict[str, ApiCost] | None = None, *, rest: ApiCost | None = None, cold: ColdCost = NEVER_COLD
+) -> Overrides:
+    """A table with nothing of the shipped ones: every API costs `rest` but those that are given."""
+    rest = rest or ApiCost(us=EACH_US)
+    shipped_names = {name for release in ("1.1", "2.8", "3.9", "4.2") for name in shipped(release).apis}
+    return Overrides(cold=cold, rest=rest, apis={**dict.fromkeys(shipped_names, rest), **(apis or {})})
+
+
+def time_table(limit: float = LIMIT, entity: Entity = APP) -> QuotaTable:
+    """A quota on request time, of one client-id by default."""
+    return QuotaTable({(entity, QuotaKey.REQUEST_PERCENTAGE): limit})
+
+
+def everybody(limit: float = LIMIT) -> QuotaTable:
+    """A quota of every user."""
+    return time_table(limit, Entity(user=DEFAULT))
+
+
+def timed(
+    table: QuotaTable | None = None,
+    costs_: Overrides | None = None,
+    *,
+    broker: dict[int, VersionRange] | None = None,
+    uplift: bool = False,
+    manages_quotas: bool = False,
+    **kwargs: Any,
+) -> Session:
+    """A session under a quota on request time, with the costs given: by default of `EACH_US`."""
+    plans = Plans(Counters(), costs=costs_ or costs(), uplift=uplift, manages_quotas=manages_quotas)
+    if broker is not None:
+        plans = plans.for_broker(broker)
+    return new_session(time_table() if table is None else table, plans=plans, **kwargs)
+
+
+def budgets(session: Session) -> list[RequestBudget]:
+    """Those of its broker that are enforced."""
+    return list(session.quotas.request)
+
+
+def the_budget(session: Session) -> RequestBudget:
+    """The only one."""
+    (budget,) = budgets(session)
+    return budget
+
+
+def charged_us(session: Session) -> float:
+    """What has been charged in all, rounded to a thousandth of a microsecond."""
+    return round(10_000 * sum(budget.charged for budget in budgets(session)), 3)
+
+
+def spend(session: Session, us: float = LIMIT_US, *, client_id: str = "app", user: str = "ANONYMOUS") -> None:
+    """Have somebody use so much time now: by default all that there is."""
+    quotas, now_ms = session.quotas, session.now_ms
+    quotas.charge_request(quotas.payers(user, client_id, now_ms), 3, us, now_ms)
+
+
+def ping(number: int = 1, client_id: bytes | None = b"app", group_id: str = "") -> bytes:
+    return request(HeartbeatRequest(group_id=group_id), 4, number, client_id)
+
+
+def pong(number: int = 1, throttle_ms: int = 0) -> bytes:
+    return response(HeartbeatResponse(throttle_time_ms=throttle_ms), 4, number)

@@ -1,0 +1,135 @@
+"""Which requests are charged with their time: every API, as Kafka's brokers class them (KafkaApis, 3.9, 4.2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from protocol import schema
+from protocol.api import ApiKey
+from protocol.versions import VersionRange
+from proxy.counters import Counters
+from proxy.rules.plans import Plans
+from proxy.rules.request_time import CLASSES, Charged, generation
+from quotas.request_costs import GENERATIONS, ApiCost, CostTable, shipped
+from tests.proxy.request_costs import costs
+from tests.proxy.test_uplift_rule import broker_of
+
+K = ApiKey
+ANSWERED_BY_THE_NETWORK_LAYER: Final = {K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}
+BETWEEN_BROKERS: Final = {
+    K.LEADER_AND_ISR,
+    K.STOP_REPLICA,
+    K.UPDATE_METADATA,
+    K.CONTROLLED_SHUTDOWN,
+    K.ALTER_PARTITION,
+    K.WRITE_TXN_MARKERS,
+}
+"""Exempt on brokers, if they are authorized."""
+ON_CONTROLLERS: Final = {
+    K.FETCH_SNAPSHOT,
+    K.VOTE,
+    K.BEGIN_QUORUM_EPOCH,
+    K.END_QUORUM_EPOCH,
+    K.DESCRIBE_QUORUM,
+    K.ADD_RAFT_VOTER,
+    K.REMOVE_RAFT_VOTER,
+    K.UPDATE_RAFT_VOTER,
+}
+"""Exempt on controllers' listeners, if they are authorized. So are Fetch and AlterPartition."""
+
+
+def test_every_api_of_the_schemas_is_classified() -> None:
+    """If this fails, the schemas have a new API: say in `request_time.CLASSES` how it is charged."""
+    known = {key for key in range(-1, 1000) if schema.api(key) is not None}
+    assert {int(key) for key in CLASSES} == known
+
+
+def test_what_is_exempt_is_what_brokers_exempt() -> None:
+    assert {key for key, kind in CLASSES.items() if kind is Charged.NEVER} == ANSWERED_BY_THE_NETWORK_LAYER
+    among_brokers = {key for key, kind in CLASSES.items() if kind is Charged.UNLESS_A_BROKER}
+    assert among_brokers == BETWEEN_BROKERS | ON_CONTROLLERS
+
+
+@pytest.mark.parametrize("key", list(CLASSES), ids=lambda key: key.name)
+def test_what_was_measured_has_numbers_of_its_own(key: ApiKey) -> None:
+    """In the table of each generation whose brokers had the API; what is a guess has none."""
+    found = schema.api(key)
+    assert found is not None
+    tables = {release for release in GENERATIONS if found.name in shipped(release).apis}
+    if CLASSES[key] is Charged.MEASURED:
+        assert tables == {release for release in GENERATIONS if key in SPOKEN[release]}
+    else:
+        assert not tables
+
+
+SPOKEN: Final[dict[str, set[int]]] = {
+    "1.1": set(range(43)),
+    "2.8": {*range(52), 56, 57, 60, 61},
+    "3.9": {*range(52), *range(55, 58), *range(60, 62), *range(64, 70), *range(71, 73), 74, 75, 80, 81},
+    "4.2": set(CLASSES) - {4, 5, 6, 7},
+}
+"""The API keys that brokers of these releases have, on listeners of clients (ApiVersions). Share groups (76 to
+79) are not stable in 3.9.
+"""
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ((0, 10, 0), "1.1"),
+        ((0, 10, 2), "1.1"),
+        ((0, 11), "1.1"),
+        ((1, 0), "1.1"),
+        ((1, 1), "1.1"),
+        ((2, 0), "2.8"),
+        ((2, 3), "2.8"),
+        ((2, 8), "2.8"),
+        ((3, 0), "2.8"),
+        ((3, 9), "3.9"),
+        ((4, 0), "4.2"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ".".join(map(str, value)),
+)
+def test_a_broker_is_known_by_its_versions(release: tuple[int, ...], expected: str) -> None:
+    """3.0 speaks as 2.8 does, but for what it says itself."""
+    assert generation(broker_of(release)) == expected
+
+
+@pytest.mark.parametrize("broker", [None, {}, {3: VersionRange(0, 9)}], ids=["unsaid", "nothing", "odd"])
+def test_one_that_has_not_said_is_taken_for_the_middle(broker: dict[int, VersionRange] | None) -> None:
+    assert generation(broker) == "3.9"
+
+
+def test_the_numbers_are_those_of_the_broker_and_of_the_operator_before_them() -> None:
+    own = ApiCost(us=7.5)
+    plans = Plans(Counters(), costs=costs({"Heartbeat": own})).for_broker(broker_of((1, 1)))
+    cost = plans.make(K.HEARTBEAT, 1).cost
+    assert cost is not None
+    assert cost.api == own
+    table: CostTable = shipped("1.1")
+    cost = Plans(Counters()).for_broker(broker_of((1, 1))).make(K.METADATA, 5).cost
+    assert cost is not None
+    assert cost.api == table.of("Metadata")
+    assert cost.us_per_response_byte == table.of("Metadata").us_per_response_kb / 1000
+
+
+@pytest.mark.parametrize(
+    ("broker", "exempt"),
+    [((0, 11), True), ((1, 1), True), ((2, 0), True), ((2, 1), False), ((2, 8), False), ((3, 9), False)],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else str(value),
+)
+def test_epochs_are_exempt_among_old_brokers_only(broker: tuple[int, ...], exempt: bool) -> None:
+    """OffsetForLeaderEpoch was a cluster action up to 2.0 (kafka-quotas 4.2): since then consumers ask too."""
+    plan = Plans(Counters()).for_broker(broker_of(broker)).make(K.OFFSET_FOR_LEADER_EPOCH, 0)
+    assert plan.between_brokers is exempt
+
+
+@pytest.mark.parametrize("api_key", [-1, 93, 999, 32767])
+def test_what_no_schema_knows_is_charged_as_the_rest(api_key: int) -> None:
+    rest = ApiCost(us=12.0)
+    plans = Plans(Counters(), costs=costs(rest=rest))
+    for plan in (plans.make(api_key, 0), plans.make(K.HEARTBEAT, 77)):
+        assert plan.cost is not None
+        assert plan.cost.us == 12.0
