@@ -1,0 +1,97 @@
+"""Batches of records (format 2) to write to a broker that is being measured."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+KB: Final = 1000.0
+RECORD_BYTES: Final = 1000
+NO_CODEC: Final = ""
+_CODEC_BITS: Final = {NO_CODEC: 0, "gzip": 1, "zstd": 4}
+_TAIL: Final = struct.Struct(">hiqqqhii")
+_HEAD: Final = struct.Struct(">qiibI")
+_HEAD_COUNTED: Final = 9
+"""Of the head so many bytes count to the length: leader epoch, magic, checksum."""
+_CRC32C_POLYNOMIAL: Final = 0x82F63B78
+_WORDS: Final = [f"{word}{number:x}" for number in range(0, 4000, 7) for word in ("key", "user", "at", "is")]
+
+
+class Batch(NamedTuple):
+    """A batch as it goes over the wire."""
+
+    data: bytes
+    codec: str = NO_CODEC
+    unpacked_kb: float = 0.0
+    """What its records have when they are unpacked; 0 if they are not compressed."""
+
+
+def batch(values: Sequence[bytes], now_ms: int, codec: str = NO_CODEC) -> Batch:
+    """Records of these values, written now. Raises KeyError for a codec that is not in `compressors`."""
+    records = b"".join(map(_record, range(len(values)), values))
+    packed = compressors()[codec](records) if codec else records
+    counts = (_CODEC_BITS[codec], len(values) - 1, now_ms, now_ms, -1, -1, -1, len(values))
+    rest = _TAIL.pack(*counts) + packed
+    data = _HEAD.pack(0, _HEAD_COUNTED + len(rest), -1, 2, crc32c(rest)) + rest
+    return Batch(data, codec, len(records) / KB if codec else 0.0)
+
+
+def compressors() -> dict[str, Callable[[bytes], bytes]]:
+    """What this Python can compress with, by Kafka's name of the codec; always gzip."""
+    found: dict[str, Callable[[bytes], bytes]] = {"gzip": lambda data: gzip.compress(data, 6)}
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # of Python 3.14
+    except ImportError:
+        return found
+    found["zstd"] = zstd.compress
+    return found
+
+
+def text(count: int) -> list[bytes]:
+    """So many records of 1 kB of words, no two alike."""
+    return [_words(index) for index in range(count)]
+
+
+def _words(index: int) -> bytes:
+    state, parts, size = index * 7919 + 13, list[str](), 0
+    while size < RECORD_BYTES:
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        parts.append(_WORDS[(state >> 8) % len(_WORDS)])
+        size += len(parts[-1]) + 1
+    return " ".join(parts).encode()[:RECORD_BYTES]
+
+
+def _record(index: int, value: bytes) -> bytes:
+    """Attributes, timestamp and offset after the batch's, no key, the value, no headers."""
+    content = b"\0\0" + _varint(index) + b"\x01" + _varint(len(value)) + value + b"\0"
+    return _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    """Zigzag, for a value that is not negative."""
+    value, out = value << 1, bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _crc_entry(value: int) -> int:
+    for _ in range(8):
+        value = (value >> 1) ^ (_CRC32C_POLYNOMIAL if value & 1 else 0)
+    return value
+
+
+_CRC_TABLE: Final = [_crc_entry(index) for index in range(256)]
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C (Castagnoli), a byte at a time: a few batches are made, before anything is measured."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ _CRC_TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF

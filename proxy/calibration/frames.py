@@ -1,0 +1,122 @@
+"""Requests that are sent again and again under changing client-ids, and what is read of their responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from protocol.api import ApiKey, request_header_version, response_header_version, versions
+from protocol.codec import codec, request_type, response_type
+from protocol.errors import ProtocolError
+from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_HEAD, response_body
+from protocol.places import place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.values import Message
+    from protocol.versions import VersionRange
+
+CAPS: Final[Mapping[ApiKey, int]] = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.FETCH: 12,
+    ApiKey.METADATA: 12,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.JOIN_GROUP: 3,
+    ApiKey.DELETE_TOPICS: 5,
+}
+"""The newest versions that name topics instead of giving their ids, ask for one group at a time, and give a
+new member its id at once.
+"""
+CORRELATION_ID: Final = 1
+_NO_TAGS: Final = b"\0"
+
+
+class Request(NamedTuple):
+    """One request, but for its client-id."""
+
+    api: ApiKey
+    version: int
+    body: bytes
+
+    def frame(self, client_id: str) -> bytes:
+        """All of it."""
+        name = client_id.encode()
+        tags = _NO_TAGS if request_header_version(self.api, self.version) == 2 else b""
+        rest = len(name).to_bytes(2, "big") + name + tags + self.body
+        length = REQUEST_HEAD.size - LENGTH_BYTES + len(rest)
+        return REQUEST_HEAD.pack(length, self.api, self.version, CORRELATION_ID) + rest
+
+    def answer(self, frame: bytes) -> Message:
+        """Decode a response's frame. Raises ProtocolError."""
+        return codec(response_type(self.api), self.version).decode(frame, self._body(frame))
+
+    def throttle_ms(self, frame: bytes) -> int:
+        """What a response's frame says. Raises ProtocolError."""
+        where = place(response_type(self.api), self.version, "throttle_time_ms")
+        if where is None:
+            raise ProtocolError(f"{self.api.name} v{self.version} tells no throttle time")
+        return where.read(frame, where.locate(frame, self._body(frame), len(frame), True))
+
+    def _body(self, frame: bytes) -> int:
+        flexible = response_header_version(self.api, self.version) == 1
+        return response_body(frame, 0, len(frame), flexible=flexible)
+
+
+class Dialect:
+    """The versions that a broker and we have in common."""
+
+    def __init__(self, spoken: Mapping[int, VersionRange]) -> None:
+        """`spoken` is what the broker tells."""
+        self.spoken = spoken
+
+    def version(self, api: ApiKey) -> int | None:
+        """The newest version of both that `CAPS` lets pass; None if there is none."""
+        known, spoken = versions(api), self.spoken.get(api)
+        if known is None or spoken is None:
+            return None
+        newest = min(known.max, spoken.max)
+        newest = min(newest, max(CAPS.get(api, newest), spoken.min))
+        return newest if newest >= max(known.min, spoken.min) else None
+
+    def request(self, message: Message, version: int | None = None) -> Request | None:
+        """The message in this version, or in the newest; None if the broker does not have it."""
+        api = ApiKey(_api_key(message))
+        version = self.version(api) if version is None else version
+        if version is None or api not in self.spoken or version not in self.spoken[api]:
+            return None
+        return Request(api, version, codec(request_type(api), version).encode(message))
+
+
+def _api_key(message: Message) -> int:
+    from protocol.values import schema_of
+
+    return schema_of(type(message)).api_key
+
+
+def kafka_name(api: ApiKey) -> str:
+    """Kafka's own name of an API, such as OffsetCommit."""
+    return request_type(api).__name__.removesuffix("Request")
+
+
+def error_codes(message: Message) -> set[int]:
+    """All error codes but 0 in a response, at whatever depth."""
+    return _error_codes(msgspec.to_builtins(message))
+
+
+def _error_codes(value: object) -> set[int]:
+    if isinstance(value, list):
+        return set().union(*map(_error_codes, value))
+    if not isinstance(value, dict):
+        return set()
+    own = {code for name, code in value.items() if name == "error_code" and code}
+    return own.union(*map(_error_codes, value.values()))
+
+
+def length_of(frame: bytes | bytearray) -> int:
+    """Of a frame that begins here, its length's own bytes included."""
+    (length,) = LENGTH.unpack_from(frame)
+    return int(length) + LENGTH_BYTES
