@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from protocol.api import response_header_version
+from protocol.api import response_header_version, versions
 from protocol.codec import response_type
 from protocol.heads import INCOMPLETE, response_body
 from protocol.places import Place, place
@@ -96,7 +96,13 @@ class Tab:
 
 
 def reported(frame: bytes, plan: Plan, report_ms: int) -> bytes:
-    """A response frame of Weir's own that tells at least this throttle time, where its version can."""
+    """A response frame of Weir's own that tells at least this throttle time, where its version can.
+
+    What is asked in a version that nobody knows is answered in version 0, which cannot (ApiVersions).
+    """
+    known = versions(plan.api_key)
+    if known is None or plan.version not in known:
+        return frame
     place = _throttle_place(plan)
     body = response_body(
         frame, 0, len(frame), flexible=response_header_version(plan.api_key, plan.version) == 1

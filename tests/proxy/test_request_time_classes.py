@@ -1,4 +1,4 @@
-"""Which requests are charged with their time: every API, as Kafka's brokers class them (KafkaApis, 3.9, 4.2)."""
+"""Which requests are charged with their time: every API, as Kafka's brokers class them (KafkaApis)."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ SPOKEN: Final[dict[str, set[int]]] = {
     "3.9": {*range(52), *range(55, 58), *range(60, 62), *range(64, 70), *range(71, 73), 74, 75, 80, 81},
     "4.2": set(CLASSES) - {4, 5, 6, 7},
 }
-"""The API keys that brokers of these releases have, on listeners of clients (ApiVersions). Share groups (76 to
-79) are not stable in 3.9.
+"""The API keys that brokers of these releases have, on listeners of clients (ApiVersions). Share groups are not
+stable in 3.9 (76 to 79).
 """
 
 
@@ -121,7 +121,7 @@ def test_the_numbers_are_those_of_the_broker_and_of_the_operator_before_them() -
     ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else str(value),
 )
 def test_epochs_are_exempt_among_old_brokers_only(broker: tuple[int, ...], exempt: bool) -> None:
-    """OffsetForLeaderEpoch was a cluster action up to 2.0 (kafka-quotas 4.2): since then consumers ask too."""
+    """OffsetForLeaderEpoch was a cluster action up to 2.0; since then consumers ask too."""
     plan = Plans(Counters()).for_broker(broker_of(broker)).make(K.OFFSET_FOR_LEADER_EPOCH, 0)
     assert plan.between_brokers is exempt
 
