@@ -82,7 +82,7 @@ def ask(port: int, request: Request, entry: Entry = PLAIN) -> Message:
     """Send one request, return its response. Raises BrokerError if there is an error code in it, OSError."""
     with connect(port, entry) as connection:
         answer = request.response(exchange(connection, request))
-    codes = _error_codes(msgspec.to_builtins(answer))
+    codes = error_codes(msgspec.to_builtins(answer))
     if codes:
         names = ", ".join(sorted(ErrorCode(code).name for code in codes))
         failed = NotReadyError if codes <= _NOT_READY else BrokerError
@@ -113,11 +113,11 @@ def exchange(connection: socket.socket, request: Request) -> bytes:
     return receive_frame(connection)
 
 
-def _error_codes(value: object) -> set[int]:
+def error_codes(value: object) -> set[int]:
     """All error codes but 0, at whatever depth."""
     if isinstance(value, list):
-        return set().union(*map(_error_codes, value))
+        return set().union(*map(error_codes, value))
     if not isinstance(value, dict):
         return set()
     own = {code for name, code in value.items() if name == "error_code" and code}
-    return own.union(*map(_error_codes, value.values()))
+    return own.union(*map(error_codes, value.values()))

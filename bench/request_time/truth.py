@@ -30,7 +30,7 @@ class Truth:
     """A broker's own account, by client-id. Ends with `close`, or as a context manager."""
 
     def __init__(self, where: str, directory: Path) -> None:
-        """`where` is the broker's JMX as HOST:PORT; `directory` is for what is compiled. Raises TruthError."""
+        """`where` is the broker's JMX, HOST:PORT; `directory` is for what is compiled. Raises TruthError."""
         classes = _compiled(directory)
         self._began_s: dict[str, float] = {}
         self._child = subprocess.Popen(
@@ -40,9 +40,9 @@ class Truth:
             text=True,
         )
 
-    def begin(self, client_id: str) -> None:
-        """From now on this client-id sends requests; it has sent none before."""
-        self._began_s[client_id] = time.monotonic()
+    def begin(self, client_id: str, at_s: float | None = None) -> None:
+        """This client-id has sent its first request now, or at this time of the monotonic clock."""
+        self._began_s.setdefault(client_id, time.monotonic() if at_s is None else at_s)
 
     def read(self) -> dict[str, float]:
         """All that each client-id that was begun has used so far, in µs of one thread. Raises TruthError."""
@@ -88,8 +88,8 @@ def parse(text: str) -> dict[str, float]:
 
 
 def total_us(percent: float, elapsed_s: float) -> float:
-    """What a rate comes to `elapsed_s` after a client's first request, at most an hour: Kafka's `Rate` divides
-    by that time and one whole window more (it has two, the older of which it takes as full).
+    """What a rate comes to `elapsed_s` after a client's first request, at most an hour: Kafka's `Rate`
+    divides by that time and one whole window more (it has two, the older of which it takes as full).
     """
     return percent * _US_PER_PERCENT * (WINDOW_S + elapsed_s)
 

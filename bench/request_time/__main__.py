@@ -1,0 +1,180 @@
+"""How far off the estimate of request time is: Weir beside real brokers' own account (JMX).
+
+Workloads run straight at each broker, beside what the model says of them, and through Weir, beside what it
+charged. With `--measure`, the brokers' tables of costs are made instead: `quotas/costs/` holds such tables.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import render
+from bench.report import Table
+from bench.request_time import comparing, costs_file, measuring, report
+from bench.request_time.book import Book
+from bench.request_time.loop import LoopError
+from bench.request_time.stand import VERSIONS, Stand, StandError, standing
+from bench.request_time.topics import TopicsError
+from bench.request_time.truth import TruthError
+from bench.request_time.workloads import QUICK, WORKLOADS, Workload
+from bench.targets import TargetError
+from quotas.request_costs import CostsError, CostTable, parse, shipped
+from tests.kafka import ClusterError, JarError, JavaMissingError
+
+FAILURES: Final = (
+    *(StandError, TopicsError, TruthError, LoopError, TargetError, CostsError),
+    *(ClusterError, JarError, JavaMissingError, OSError),
+)
+INTERRUPTED: Final = 130
+SECONDS: Final = 2.0
+QUICK_SECONDS: Final = 1.0
+
+
+@click.command(help=__doc__)
+@click.option("--brokers", default="", help=f"Some of {', '.join(VERSIONS)}, joined by commas; default: all.")
+@click.option("--workloads", default="", help="Some of them, joined by commas; default: all.")
+@click.option("--ways", default="", help=f"Some of {', '.join(comparing.WAYS)}; default: both.")
+@click.option("--seconds", type=click.FloatRange(0.1), help=f"Counted per workload.  [default: {SECONDS:g}]")
+@click.option("--quick", is_flag=True, help=f"Fewer workloads, {QUICK_SECONDS:g} s each.")
+@click.option("--apis", is_flag=True, help="Show each client's APIs too.")
+@click.option("--measure", is_flag=True, help="Measure what requests cost instead, and write tables of it.")
+@click.option(
+    "--costs",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Where tables of costs are, X.Y.toml: read instead of the shipped ones, or with --measure written.",
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Every figure, to this file.")
+def main(
+    brokers: str,
+    workloads: str,
+    ways: str,
+    seconds: float | None,
+    quick: bool,
+    apis: bool,
+    measure: bool,
+    costs: Path | None,
+    json_file: Path | None,
+) -> None:
+    versions = _chosen(brokers, VERSIONS, "--brokers")
+    names = _chosen(workloads, [workload.name for workload in WORKLOADS], "--workloads")
+    chosen = [w for w in WORKLOADS if w.name in names and (not quick or workloads or w.name in QUICK)]
+    seconds = seconds or (QUICK_SECONDS if quick else SECONDS)
+    kept: list[dict[str, Any]] = []
+    with _progress() as say:
+        for version in versions:
+            with standing(version) as stand:
+                if measure:
+                    kept.append(_measure(stand, seconds, costs, say))
+                else:
+                    how = comparing.How(
+                        seconds, _chosen(ways, comparing.WAYS, "--ways"), _file(costs, version)
+                    )
+                    kept.append(_compare(stand, chosen, how, say, apis=apis))
+            if json_file is not None:
+                json_file.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def generation_of(version: str) -> str:
+    """Whose table a release's is."""
+    return version.rpartition(".")[0]
+
+
+def _measure(stand: Stand, seconds: float, costs: Path | None, say: comparing.Say) -> dict[str, Any]:
+    table, seen = measuring.measure(stand, seconds, say)
+    text = costs_file.write(table)
+    if costs is not None:
+        (costs / f"{generation_of(stand.version)}.toml").write_text(text)
+    else:
+        click.echo(text)
+    _show([report.costs(shipped(generation_of(stand.version)), table)], [])
+    return {"broker": stand.version, "seen": [msgspec.to_builtins(found) for found in seen]}
+
+
+def _compare(
+    stand: Stand, chosen: Sequence[Workload], how: comparing.How, say: comparing.Say, *, apis: bool
+) -> dict[str, Any]:
+    measuring.warm_up(stand, Book(stand.dialect), say)
+    compared = comparing.compare(stand, chosen, _table(how.costs, stand.version), how, say)
+    kinds = {workload.name: comparing.kind_of(workload) for workload in chosen}
+    _show(report.tables(compared, apis=apis), report.notes(compared, kinds))
+    return report.as_json(compared, kinds)
+
+
+def _file(costs: Path | None, version: str) -> Path | None:
+    return None if costs is None else costs / f"{generation_of(version)}.toml"
+
+
+def _table(costs: Path | None, version: str) -> CostTable:
+    base = shipped(generation_of(version))
+    if costs is None:
+        return base
+    return parse(costs.read_text(), frozenset(base.apis) | _known()).over(base)
+
+
+def _known() -> frozenset[str]:
+    from bench.request_time.calls import kafka_name
+    from protocol import ApiKey
+
+    return frozenset(map(kafka_name, ApiKey))
+
+
+def _show(tables: Sequence[Table], notes: Sequence[str]) -> None:
+    if sys.stdout.isatty():
+        render.terminal(Console(), tables, notes)
+    else:
+        click.echo(render.markdown(tables, notes))
+
+
+def _chosen(names: str, among: Sequence[str], option: str) -> list[str]:
+    """Those named, in the order of the table; all if none is."""
+    wanted = {name.strip() for name in names.split(",") if name.strip()}
+    if unknown := wanted - set(among):
+        raise click.BadParameter(
+            f"{', '.join(sorted(unknown))}; known: {', '.join(among)}", param_hint=option
+        )
+    return [name for name in among if not wanted or name in wanted]
+
+
+@contextmanager
+def _progress() -> Iterator[comparing.Say]:
+    """On a terminal's standard error a line that is rewritten; elsewhere a line per step."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("starting a broker", total=None)
+
+        def say(what: str) -> None:
+            progress.update(task, description=what, advance=1)
+            if not console.is_terminal:
+                click.echo(what, err=True)
+
+        yield say
+
+
+def _leave(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        main(prog_name="python -m bench.request_time", standalone_mode=False)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted; everything was ended and deleted", err=True)
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except FAILURES as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,92 @@
+"""Runs workloads straight at a broker and through Weir, and keeps what was estimated beside what was true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench.request_time.book import Book
+from bench.request_time.features import estimate_us
+from bench.request_time.judge import Kind
+from bench.request_time.runner import Case, Observation, observe
+from bench.request_time.stand import Stand
+from bench.request_time.weir import Weir
+from bench.request_time.workloads import Workload
+from quotas.request_costs import ColdCost, CostTable
+from tests.kafka.processes import Processes
+
+WAYS: Final = ("direct", "weir")
+"""Straight at the broker, with the model's estimate; through Weir, with what it charged."""
+
+Say = Callable[[str], None]
+Pair = tuple[Observation, float]
+"""One API of one client, and the estimate in µs."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """What came of one broker: by way and workload."""
+
+    version: str
+    pairs: dict[str, dict[str, list[Pair]]] = field(default_factory=lambda: {way: {} for way in WAYS})
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How thoroughly."""
+
+    seconds: float
+    ways: Sequence[str] = WAYS
+    costs: Path | None = None
+    """For Weir, instead of the shipped ones."""
+
+
+def kind_of(workload: Workload) -> Kind:
+    """By what it is judged."""
+    return Kind(workload.overloaded, workload.idle, workload.compressed)
+
+
+def possible(workloads: Sequence[Workload], stand: Stand) -> list[Workload]:
+    """Those that a broker can do."""
+    book = Book(stand.dialect)
+    return [workload for workload in workloads if workload.needs(book, stand.data)]
+
+
+def compare(stand: Stand, workloads: Sequence[Workload], table: CostTable, how: How, say: Say) -> Compared:
+    """Run what the broker can do, warm. Raises LoopError, TruthError, TargetError, OSError."""
+    compared = Compared(stand.version)
+    with closing(Processes("weir-request-time-")) as processes:
+        weir = Weir(processes, stand.address[1], how.costs) if "weir" in how.ways else None
+        for workload in possible(workloads, stand):
+            for way in how.ways:
+                say(f"{stand.version}: {workload.name}, {way}")
+                seen = _run(stand, workload, table.cold, how.seconds, weir if way == "weir" else None, way)
+                compared.pairs[way][workload.name] = [_pair(found, table, way) for found in seen]
+                compared.problems += [
+                    f"{stand.version}, {workload.name}, {way}: {found.api} answered {', '.join(found.errors)}"
+                    for found in seen
+                    if found.errors
+                ]
+    return compared
+
+
+def _run(
+    stand: Stand, workload: Workload, cold: ColdCost, seconds: float, weir: Weir | None, way: str
+) -> list[Observation]:
+    book, client = Book(stand.dialect), f"{way}-{workload.name}"
+    case = Case(workload.name, partial(workload.make, book, stand.data, client))
+    run = partial(observe, case, truth=stand.truth, cold=cold, warm_up_s=seconds / 2, seconds=seconds)
+    if weir is None:
+        return run(address=stand.address)
+    return run(address=weir.address, charged_us=weir.charged_us)
+
+
+def _pair(seen: Observation, table: CostTable, way: str) -> Pair:
+    if way == "weir":
+        return seen, seen.charged_us
+    return seen, estimate_us(seen.done, table.of(seen.api), table)

@@ -1,0 +1,124 @@
+"""Coefficients out of observations: least squares of the relative error, and nothing below zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from bench.request_time.features import COLD, UNPACKED, Features
+from bench.request_time.runner import Observation
+from quotas.request_costs import CODECS, ApiCost, ColdCost, CostTable
+
+_SWEEPS: Final = 2000
+_LEAST_SPREAD_KB: Final = 0.25
+"""What observations differ by less does not tell what a kB costs."""
+_LEAST_REQUESTS: Final = 8.0
+REQUEST, RESPONSE = "us_per_request_kb", "us_per_response_kb"
+TERMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Produce": ("us", REQUEST, "us_per_partition", "us_acks_all", *UNPACKED.values()),
+    "Fetch": ("us", REQUEST, RESPONSE, "us_per_converted_kb"),
+    **dict.fromkeys(
+        ("Metadata", "DescribeConfigs", "DescribeGroups", "ListGroups", "DescribeCluster", "ApiVersions"),
+        ("us", RESPONSE),
+    ),
+}
+"""Which coefficients an API's cost is made of, where it is not the request's alone."""
+OTHERS: Final = ("us", REQUEST)
+BY_KB: Final = (REQUEST, RESPONSE)
+CHANGES: Final = frozenset(
+    {
+        *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
+        *("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"),
+    }
+)
+"""What changes something is dearer than what is unknown is likely to be."""
+DIGITS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one request of an observation had on average, and what it cost."""
+
+    features: Features
+    us: float
+
+
+def non_negative(rows: Sequence[Row], terms: Sequence[str]) -> dict[str, float]:
+    """The coefficients of `terms`, none below 0, with the least sum of squared relative errors.
+
+    By coordinate descent: each in turn takes its best value, the others standing still.
+    """
+    weighed = [([row.features.get(term, 0.0) / row.us for term in terms]) for row in rows]
+    squares = [sum(row[index] ** 2 for row in weighed) for index in range(len(terms))]
+    found = [0.0] * len(terms)
+    missing = [1.0] * len(rows)
+    for _ in range(_SWEEPS):
+        for index, square in enumerate(squares):
+            if not square:
+                continue
+            step = sum(row[index] * rest for row, rest in zip(weighed, missing, strict=True)) / square
+            step = max(step, -found[index])
+            found[index] += step
+            missing = [rest - row[index] * step for row, rest in zip(weighed, missing, strict=True)]
+    return dict(zip(terms, found, strict=True))
+
+
+def fit_api(api: str, observations: Sequence[Observation], cold: ColdCost) -> ApiCost | None:
+    """What requests of one API cost; None if there are too few."""
+    rows = [row for seen in observations if (row := _row(seen, cold)) is not None]
+    if not rows:
+        return None
+    terms = [term for term in TERMS.get(api, OTHERS) if _tells(rows, term)]
+    found = {term: _rounded(us) for term, us in non_negative(rows, terms).items()}
+    unpacked = {codec: found.pop(UNPACKED[codec]) for codec in CODECS if UNPACKED[codec] in found}
+    return ApiCost(**found, us_per_unpacked_kb=unpacked)  # type: ignore[arg-type]  # terms are its fields
+
+
+def _row(seen: Observation, cold: ColdCost) -> Row | None:
+    """Without what the broker's idleness has added."""
+    count = seen.requests
+    if count < _LEAST_REQUESTS:
+        return None
+    each = {name: amount / count for name, amount in seen.done.items()}
+    us = seen.truth_us / count
+    return Row(each, max(us - each.get(COLD, 0.0) * cold.us, us / 2))
+
+
+def _tells(rows: Sequence[Row], term: str) -> bool:
+    values = [row.features.get(term, 0.0) for row in rows]
+    if term in BY_KB:
+        return max(values) - min(values) >= _LEAST_SPREAD_KB
+    return any(values)
+
+
+def _rounded(us: float) -> float:
+    return float(f"{us:.{DIGITS}g}")
+
+
+def fit_cold(idle: Sequence[Observation], busy: Sequence[Observation], shape: ColdCost) -> ColdCost:
+    """What idleness adds, of the shape of `shape`: the median of what the same requests cost more.
+
+    `idle` were sent with pauses, `busy` without; compared by API.
+    """
+    base = {seen.api: seen.truth_us / seen.requests for seen in busy if seen.requests}
+    added = [
+        (seen.truth_us / seen.requests - base[seen.api]) / share
+        for seen in idle
+        if seen.requests and seen.api in base and (share := seen.done.get(COLD, 0.0) / seen.requests)
+    ]
+    us = _rounded(max(0.0, median(added))) if added else shape.us
+    return ColdCost(us=us, from_us=shape.from_us, full_us=shape.full_us)
+
+
+def fit_table(observations: Sequence[Observation], cold: ColdCost, broker: str, source: str) -> CostTable:
+    """Everything, from observations of microworkloads; the rest is the median of what only asks."""
+    by_api: dict[str, list[Observation]] = {}
+    for seen in observations:
+        by_api.setdefault(seen.api, []).append(seen)
+    fitted = {api: fit_api(api, seen, cold) for api, seen in by_api.items()}
+    apis = {api: cost for api, cost in sorted(fitted.items()) if cost is not None}
+    asking = [cost.us for api, cost in apis.items() if api not in CHANGES]
+    rest = ApiCost(us=_rounded(median(asking)), us_per_request_kb=0.05, us_per_response_kb=0.05)
+    return CostTable(broker=broker, source=source, cold=cold, rest=rest, apis=apis)

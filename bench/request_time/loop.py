@@ -1,0 +1,136 @@
+"""A closed loop of raw connections: each sends the next request of its script when the last is answered."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from bench.request_time.calls import Call, Script
+from bench.request_time.features import Tally
+from protocol.heads import LENGTH, LENGTH_BYTES
+
+SILENCE_S: Final = 30.0
+_READ_BYTES: Final = 1 << 20
+_SOCKET_BYTES: Final = 1 << 20
+
+
+class LoopError(Exception):
+    """A target closed a connection, or did not answer."""
+
+
+class Loop:
+    """Runs scripts, and notes in a tally what they did. Ends with `close`."""
+
+    def __init__(self, address: tuple[str, int], scripts: Iterable[Script], tally: Tally) -> None:
+        """Connect, one connection per script. Raises OSError."""
+        self.tally = tally
+        self.selector = selectors.DefaultSelector()
+        self.buffer = memoryview(bytearray(_READ_BYTES))
+        self.stopping = False
+        self._connections = [Connection(self, address, script) for script in scripts]
+
+    def run(self, seconds: float) -> None:
+        """Go on for so long, then until all that was sent is answered. Raises LoopError, OSError."""
+        clock, connections = time.perf_counter, self._connections
+        end_s = clock() + seconds
+        self.stopping = False
+        while (now_s := clock()) < end_s:
+            due_s = self._send_due(now_s)
+            self._handle(max(0.0, min(end_s, due_s) - clock()))
+        self.stopping = True
+        silent_s = clock() + SILENCE_S
+        while any(connection.is_waiting for connection in connections):
+            self._handle(1.0)
+            if clock() > silent_s:
+                raise LoopError(f"the target has not answered for {SILENCE_S:.0f} s")
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections:
+            connection.close()
+        self.selector.close()
+
+    def _send_due(self, now_s: float) -> float:
+        """Send what may be sent by now; return when there is more to send."""
+        for connection in self._connections:
+            if connection.due_s <= now_s:
+                connection.send()
+        return min(connection.due_s for connection in self._connections)
+
+    def _handle(self, seconds: float) -> None:
+        for key, events in self.selector.select(seconds):
+            handle: Callable[[int], None] = key.data
+            handle(events)
+
+
+class Connection:
+    """One connection of a loop. It waits while `due_s` is infinite."""
+
+    def __init__(self, loop: Loop, address: tuple[str, int], script: Script) -> None:
+        """Connect, send nothing yet. Raises OSError."""
+        self._loop, self._script = loop, script
+        self._sock = socket.create_connection(address, SILENCE_S)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BYTES)
+        self._sock.setblocking(False)
+        self._received = bytearray()
+        self._unsent = memoryview(b"")
+        self._cold = 0.0
+        self._call = next(script)
+        self.is_waiting = False
+        """For an answer."""
+        self.due_s = 0.0
+        """When the next request is to be sent; infinite while one is under way."""
+        loop.selector.register(self._sock, selectors.EVENT_READ, self._ready)
+
+    def send(self) -> None:
+        """Send the next request."""
+        self.is_waiting, self.due_s = True, float("inf")
+        self._cold = self._loop.tally.sent(time.perf_counter())
+        self._unsent = memoryview(self._call.frame)
+        self._send_more()
+
+    def close(self) -> None:
+        """Close it."""
+        self._script.close()
+        self._sock.close()
+
+    def _ready(self, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._send_more()
+        if events & selectors.EVENT_READ:
+            self._receive()
+
+    def _send_more(self) -> None:
+        had = len(self._unsent)
+        with suppress(BlockingIOError):
+            self._unsent = self._unsent[self._sock.send(self._unsent) :]
+        if self._unsent:
+            self._loop.selector.modify(self._sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
+        elif had < len(self._call.frame):
+            self._loop.selector.modify(self._sock, selectors.EVENT_READ, self._ready)
+
+    def _receive(self) -> None:
+        count = self._sock.recv_into(self._loop.buffer)
+        if not count:
+            raise LoopError(f"the target closed a connection of {self._call.client_id}")
+        received = self._received
+        received += self._loop.buffer[:count]
+        if len(received) >= LENGTH_BYTES:
+            size = LENGTH.unpack_from(received)[0]
+            if len(received) == LENGTH_BYTES + size:
+                self._received = bytearray()
+                self._answered(self._call, bytes(received))
+
+    def _answered(self, call: Call, frame: bytes) -> None:
+        self._loop.tally.answered(call, self._cold, frame)
+        self._call = self._script.send(frame)
+        self.is_waiting = False
+        now_s = time.perf_counter()
+        self.due_s = now_s + self._call.pause_s
+        if self.due_s <= now_s and not self._loop.stopping:
+            self.send()

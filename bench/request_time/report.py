@@ -1,0 +1,123 @@
+"""What is printed, and what is kept as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from bench.report import Table
+from bench.request_time.comparing import Compared
+from bench.request_time.judge import Figure, Kind, Verdict, by_api, by_client, verdicts
+from quotas.request_costs import ApiCost, CostTable
+
+HEAD: Final = ("client", "requests/s", "true µs/request", "true %", "estimate %", "estimate / truth")
+TITLES: Final = {"direct": "straight at the broker, the model's estimate", "weir": "through Weir, as charged"}
+
+
+def figures(compared: Compared, way: str) -> list[Figure]:
+    """One per client."""
+    found = (by_client(pairs) for pairs in compared.pairs[way].values())
+    return [figure for figure in found if figure is not None]
+
+
+def tables(compared: Compared, *, apis: bool) -> list[Table]:
+    """One table per way; with `apis`, each client's APIs below it."""
+    return [
+        Table(f"Kafka {compared.version}, {TITLES[way]}", HEAD, _lines(compared, way, apis=apis))
+        for way in compared.pairs
+        if compared.pairs[way]
+    ]
+
+
+def _lines(compared: Compared, way: str, *, apis: bool) -> list[list[str]]:
+    lines = []
+    for pairs in compared.pairs[way].values():
+        whole, parts = by_client(pairs), by_api(pairs)
+        if whole is not None:
+            lines.append(_line(whole, whole.name))
+        if apis and len(parts) > 1:
+            lines += [_line(part, f"… {part.name}") for part in parts]
+    return lines
+
+
+def _line(figure: Figure, name: str) -> list[str]:
+    return [
+        name,
+        f"{figure.requests / figure.seconds:,.0f}",
+        f"{figure.truth_us / figure.requests:,.1f}",
+        f"{figure.truth_percent:.2f}",
+        f"{figure.percent:.2f}",
+        f"{figure.ratio:.2f}",
+    ]
+
+
+def notes(compared: Compared, kinds: Mapping[str, Kind]) -> list[str]:
+    """Which targets are reached, and what went wrong."""
+    told = []
+    for way in compared.pairs:
+        told += [_note(compared.version, way, verdict) for verdict in verdicts(figures(compared, way), kinds)]
+    return told + compared.problems
+
+
+def _note(version: str, way: str, verdict: Verdict) -> str:
+    reached = "reached" if verdict.reached else "NOT REACHED"
+    return f"{version}, {way}: {verdict.target}: {reached} ({verdict.found})"
+
+
+def as_json(compared: Compared, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """Everything."""
+    return {
+        "broker": compared.version,
+        "clients": [
+            {
+                "way": way,
+                "workload": figure.name,
+                "requests": figure.requests,
+                "seconds": figure.seconds,
+                "truth_us": figure.truth_us,
+                "estimate_us": figure.estimate_us,
+                "apis": [
+                    {
+                        "api": part.name,
+                        "requests": part.requests,
+                        "truth_us": part.truth_us,
+                        "estimate_us": part.estimate_us,
+                    }
+                    for part in by_api(compared.pairs[way][figure.name])
+                ],
+            }
+            for way in compared.pairs
+            for figure in figures(compared, way)
+        ],
+        "targets": [
+            {"way": way, "target": verdict.target, "reached": verdict.reached, "found": verdict.found}
+            for way in compared.pairs
+            for verdict in verdicts(figures(compared, way), kinds)
+        ],
+        "problems": compared.problems,
+    }
+
+
+def costs(old: CostTable, new: CostTable) -> Table:
+    """Two tables of costs side by side."""
+    names = sorted({*old.apis, *new.apis})
+    lines = [[name, _terms(old.apis.get(name)), _terms(new.apis.get(name))] for name in names]
+    lines += [
+        ["the rest", _terms(old.rest), _terms(new.rest)],
+        ["a cold broker", f"{old.cold.us:g}", f"{new.cold.us:g}"],
+    ]
+    return Table(f"costs at Kafka {new.broker} in µs", ("API", "before", "measured"), lines)
+
+
+def _terms(cost: ApiCost | None) -> str:
+    if cost is None:
+        return "-"
+    named: Sequence[tuple[float, str]] = (
+        (cost.us_per_request_kb, "/ request kB"),
+        (cost.us_per_response_kb, "/ response kB"),
+        (cost.us_per_partition, "/ partition"),
+        (cost.us_acks_all, "for acks=all"),
+        (cost.us_per_converted_kb, "/ converted kB"),
+        *((us, f"/ kB of {codec}") for codec, us in cost.us_per_unpacked_kb.items()),
+    )
+    return " + ".join([f"{cost.us:g}", *(f"{us:g} {what}" for us, what in named if us)])

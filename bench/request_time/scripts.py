@@ -1,0 +1,306 @@
+"""Clients that have to look at answers: members of groups, transactions, fetch sessions, administrators."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Final, TypeVar
+
+from bench.request_time.book import NEW_SESSION, Book
+from bench.request_time.calls import Call, Script
+from bench.request_time.topics import EMPTY, SMALL
+from protocol import ApiKey, ErrorCode, Message
+from protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AlterConfigsRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    EndTxnRequest,
+    FetchResponse,
+    IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    SyncGroupRequest,
+    TxnOffsetCommitRequest,
+)
+from protocol.values import ZERO_UUID
+
+M = TypeVar("M", bound=Message)
+
+HEARTBEATS: Final = 5
+"""Of a member, until it leaves."""
+METADATA_BYTES: Final = 60
+"""About what a consumer's subscription or assignment has."""
+_TOPIC_RESOURCE: Final = 2
+_MEMBER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+_MANY_LEAVE: Final = 3
+"""Since this version several members may leave at once."""
+
+
+def read(call: Call, frame: bytes, kind: type[M]) -> M:
+    """What was answered. Raises ProtocolError."""
+    answer = call.response(frame)
+    assert isinstance(answer, kind)
+    return answer
+
+
+def membership(book: Book, client: str, group: str) -> Script:
+    """Join a group alone, have its assignment, send heartbeats, leave: again and again."""
+    dialect = book.dialect
+    while True:
+        member = ""
+        while True:
+            call = dialect.call(client, ApiKey.JOIN_GROUP, _join(group, member))
+            joined = read(call, (yield call), JoinGroupResponse)
+            member = joined.member_id
+            if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                break
+        generation = joined.generation_id
+        yield dialect.call(client, ApiKey.SYNC_GROUP, _sync(group, member, generation))
+        for _ in range(HEARTBEATS):
+            yield book.heartbeat(client, group, member, generation)
+        yield dialect.call(
+            client, ApiKey.LEAVE_GROUP, _leave(group, member, dialect.version(ApiKey.LEAVE_GROUP))
+        )
+
+
+def _join(group: str, member: str) -> JoinGroupRequest:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(METADATA_BYTES))
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        member_id=member,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def _sync(group: str, member: str, generation: int) -> SyncGroupRequest:
+    assignment = SyncGroupRequest.SyncGroupRequestAssignment(
+        member_id=member, assignment=bytes(METADATA_BYTES)
+    )
+    return SyncGroupRequest(
+        group_id=group,
+        generation_id=generation,
+        member_id=member,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[assignment],
+    )
+
+
+def _leave(group: str, member: str, version: int) -> LeaveGroupRequest:
+    if version < _MANY_LEAVE:
+        return LeaveGroupRequest(group_id=group, member_id=member)
+    return LeaveGroupRequest(group_id=group, members=[LeaveGroupRequest.MemberIdentity(member_id=member)])
+
+
+def producer_ids(book: Book, client: str) -> Script:
+    """An idempotent producer that starts again and again."""
+    body = InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+    )
+    call = book.dialect.call(client, ApiKey.INIT_PRODUCER_ID, body)
+    while True:
+        yield call
+
+
+def transactions(book: Book, client: str, name: str, partitions: int) -> Script:
+    """Begin, add partitions and a group's offsets, commit; every tenth begins with a new epoch."""
+    dialect = book.dialect
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=EMPTY, partitions=list(range(partitions)))
+    begin = InitProducerIdRequest(
+        transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+    )
+    while True:
+        call = dialect.call(client, ApiKey.INIT_PRODUCER_ID, begin)
+        started = read(call, (yield call), InitProducerIdResponse)
+        if started.error_code:
+            continue
+        producer, epoch = started.producer_id, started.producer_epoch
+        add = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=producer,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[topic],
+        )
+        for _ in range(10):
+            yield dialect.call(client, ApiKey.ADD_PARTITIONS_TO_TXN, add)
+            offsets = AddOffsetsToTxnRequest(
+                transactional_id=name, group_id=name, producer_id=producer, producer_epoch=epoch
+            )
+            yield dialect.call(client, ApiKey.ADD_OFFSETS_TO_TXN, offsets)
+            yield dialect.call(
+                client, ApiKey.TXN_OFFSET_COMMIT, _txn_commit(name, partitions, producer, epoch)
+            )
+            end = EndTxnRequest(
+                transactional_id=name, committed=True, producer_id=producer, producer_epoch=epoch
+            )
+            yield dialect.call(client, ApiKey.END_TXN, end)
+
+
+def _txn_commit(name: str, partitions: int, producer_id: int, producer_epoch: int) -> TxnOffsetCommitRequest:
+    parts = [
+        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+        )
+        for index in range(partitions)
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id=name,
+        group_id=name,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        generation_id=-1,
+        topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=EMPTY, partitions=parts)],
+    )
+
+
+def fetch_session(book: Book, client: str, partitions: int, *, rest: str, max_wait_ms: int = 0) -> Script:
+    """Begin a session of so many empty partitions, then go on with it; the beginning counts for `rest`."""
+    indexes = range(partitions)
+    call = book.fetch(rest, EMPTY, indexes, session=(0, NEW_SESSION), max_wait_ms=0)
+    session_id = read(call, (yield call), FetchResponse).session_id
+    for epoch in count(1):
+        yield book.fetch(client, EMPTY, (), session=(session_id, epoch), max_wait_ms=max_wait_ms)
+
+
+def topic_admin(book: Book, client: str, prefix: str, partitions: int) -> Script:
+    """Create a topic, add a partition to it, delete it: one after another."""
+    dialect = book.dialect
+    for number in count():
+        name = f"{prefix}-{number}"
+        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        body = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        yield dialect.call(client, ApiKey.CREATE_TOPICS, body)
+        more = CreatePartitionsRequest.CreatePartitionsTopic(
+            name=name, count=partitions + 1, assignments=None
+        )
+        grow = CreatePartitionsRequest(topics=[more], timeout_ms=30_000)
+        yield dialect.call(client, ApiKey.CREATE_PARTITIONS, grow)
+        gone = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
+        yield dialect.call(client, ApiKey.DELETE_TOPICS, gone)
+
+
+def config_admin(book: Book, client: str) -> Script:
+    """Change a topic's setting, in the old way and in the new one."""
+    dialect = book.dialect
+    for number in count():
+        value = str(10**9 + number)
+        old = AlterConfigsRequest.AlterConfigsResource(
+            resource_type=_TOPIC_RESOURCE,
+            resource_name=SMALL,
+            configs=[AlterConfigsRequest.AlterableConfig(name="flush.messages", value=value)],
+        )
+        yield dialect.call(client, ApiKey.ALTER_CONFIGS, AlterConfigsRequest(resources=[old]))
+        if dialect.speaks(ApiKey.INCREMENTAL_ALTER_CONFIGS):
+            setting = IncrementalAlterConfigsRequest.AlterableConfig(
+                name="flush.messages", config_operation=0, value=value
+            )
+            new = IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=_TOPIC_RESOURCE, resource_name=SMALL, configs=[setting]
+            )
+            body = IncrementalAlterConfigsRequest(resources=[new])
+            yield dialect.call(client, ApiKey.INCREMENTAL_ALTER_CONFIGS, body)
+
+
+def record_deleter(book: Book, client: str) -> Script:
+    """Delete records of a partition that has none."""
+    part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=0)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EMPTY, partitions=[part])
+    call = book.dialect.call(
+        client, ApiKey.DELETE_RECORDS, DeleteRecordsRequest(topics=[topic], timeout_ms=30_000)
+    )
+    while True:
+        yield call
+
+
+def consumer_heartbeats(book: Book, client: str, group: str) -> Script:
+    """A member of a group of the new kind (KIP-848) that stays."""
+    dialect = book.dialect
+    member, epoch = _MEMBER_ID, 0
+    body = ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=[SMALL],
+        topic_partitions=[],
+    )
+    while True:
+        call = dialect.call(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, body)
+        answer = read(call, (yield call), ConsumerGroupHeartbeatResponse)
+        member, epoch = answer.member_id or member, answer.member_epoch or epoch
+        body = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            rebalance_timeout_ms=-1,
+            subscribed_topic_names=None,
+            topic_partitions=None,
+        )
+
+
+def share_heartbeats(book: Book, client: str, group: str) -> Script:
+    """A member of a share group (KIP-932) that stays."""
+    dialect = book.dialect
+    body = ShareGroupHeartbeatRequest(
+        group_id=group, member_id=_MEMBER_ID, member_epoch=0, subscribed_topic_names=[SMALL]
+    )
+    while True:
+        call = dialect.call(client, ApiKey.SHARE_GROUP_HEARTBEAT, body)
+        answer = read(call, (yield call), ShareGroupHeartbeatResponse)
+        body = ShareGroupHeartbeatRequest(
+            group_id=group,
+            member_id=_MEMBER_ID,
+            member_epoch=answer.member_epoch,
+            subscribed_topic_names=None,
+        )
+
+
+def share_fetches(book: Book, client: str, group: str, *, rest: str) -> Script:
+    """A member of a share group fetches from an empty partition, in a session; `rest` leads up to it."""
+    dialect = book.dialect
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=EMPTY)])
+    call = dialect.call(rest, ApiKey.METADATA, asked)
+    topic_id = read(call, (yield call), MetadataResponse).topics[0].topic_id
+    assert topic_id != ZERO_UUID
+    joining = ShareGroupHeartbeatRequest(
+        group_id=group, member_id=_MEMBER_ID, member_epoch=0, subscribed_topic_names=[EMPTY]
+    )
+    yield dialect.call(rest, ApiKey.SHARE_GROUP_HEARTBEAT, joining)
+    part = ShareFetchRequest.FetchPartition(partition_index=0)
+    topics = [ShareFetchRequest.FetchTopic(topic_id=topic_id, partitions=[part])]
+    epoch = 0
+    while True:
+        body = ShareFetchRequest(
+            group_id=group,
+            member_id=_MEMBER_ID,
+            share_session_epoch=epoch,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=FETCH_KB * 1000,
+            max_records=500,
+            batch_size=500,
+            topics=topics if epoch == 0 else [],
+        )
+        call = dialect.call(client if epoch else rest, ApiKey.SHARE_FETCH, body)
+        answer = read(call, (yield call), ShareFetchResponse)
+        epoch = 0 if answer.error_code else epoch + 1
+
+
+FETCH_KB: Final = 500

@@ -1,0 +1,130 @@
+"""A broker that is measured: its truth readable, its topics filled, its disk bounded."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from bench.entry import receive_frame
+from bench.request_time import topics
+from bench.request_time.calls import Call, Dialect
+from bench.request_time.truth import SETTINGS as TRUTH_SETTINGS
+from bench.request_time.truth import Truth
+from protocol import ApiKey, Message
+from tests.kafka import Cluster
+from tests.kafka.jars import version_tuple
+from tests.kafka.settings import HOST
+
+VERSIONS: Final = ("1.1.1", "2.8.2", "3.9.1", "4.2.0")
+HEAP: Final = "1g"
+QUOTA_PERCENT: Final = 10**9
+"""Of every client-id: the broker then keeps account of each, and throttles none."""
+_MB: Final = 1 << 20
+_SETTINGS: Final = {
+    **TRUTH_SETTINGS,
+    "log.retention.ms": "-1",
+    "log.retention.bytes": str(64 * _MB),
+    "log.segment.bytes": str(16 * _MB),
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "log.segment.delete.delay.ms": "100",
+    "log.index.size.max.bytes": str(128 * 1024),
+    "max.incremental.fetch.session.cache.slots": "1000",
+}
+_SETTINGS_SINCE: Final = {(4, 0): {"group.coordinator.rebalance.protocols": "classic,consumer,share"}}
+ANSWER_S: Final = 30.0
+_SEEN_S: Final = 30.0
+_POLL_S: Final = 0.1
+
+M = TypeVar("M", bound=Message)
+
+
+class StandError(Exception):
+    """A broker cannot be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A broker, ready."""
+
+    version: str
+    address: tuple[str, int]
+    dialect: Dialect
+    truth: Truth
+    directory: Path
+    """For files; deleted at the end."""
+    data: topics.Data
+
+    def ask(self, call: Call, kind: type[M]) -> M:
+        """Send one request on a connection of its own. Raises OSError, ProtocolError."""
+        return ask(self.address, call, kind)
+
+
+def ask(address: tuple[str, int], call: Call, kind: type[M]) -> M:
+    """Send one request on a connection of its own. Raises OSError, ProtocolError."""
+    with socket.create_connection(address, ANSWER_S) as connection:
+        connection.sendall(call.frame)
+        answer = call.response(receive_frame(connection))
+    assert isinstance(answer, kind)
+    return answer
+
+
+def is_since(version: str, *release: int) -> bool:
+    """Whether a Kafka version is this release or a later one."""
+    return version_tuple(version) >= release
+
+
+@contextmanager
+def standing(version: str) -> Iterator[Stand]:
+    """Start a broker; nothing of it is left at the end. Raises what the cluster raises, StandError."""
+    settings = dict(_SETTINGS)
+    for release, more in _SETTINGS_SINCE.items():
+        if version_tuple(version) >= release:
+            settings |= more
+    cluster = Cluster(version, settings=settings, with_jmx=True, heap=HEAP, say=lambda _text: None)
+    with ExitStack() as stack:
+        stack.enter_context(cluster)
+        (port,) = cluster.ports.values()
+        address = (HOST, port)
+        classes = cluster.directory / "classes"
+        classes.mkdir()
+        truth = stack.enter_context(Truth(cluster.jmx(0), classes))
+        _limit_everybody(cluster)
+        dialect = Dialect.of(HOST, port)
+        _await_account(address, dialect, truth)
+        yield Stand(
+            version, address, dialect, truth, cluster.directory, topics.prepare(address, dialect, version)
+        )
+
+
+def _limit_everybody(cluster: Cluster) -> None:
+    where = ("--bootstrap-server", cluster.bootstrap)
+    if not is_since(cluster.version, 2, 6):
+        where = ("--zookeeper", cluster.zookeeper)
+    done = cluster.run(
+        "kafka.admin.ConfigCommand",
+        *(*where, "--alter", "--entity-type", "clients", "--entity-default"),
+        *("--add-config", f"request_percentage={QUOTA_PERCENT}"),
+    )
+    if done.returncode:
+        raise StandError(f"no quota could be set: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def _await_account(address: tuple[str, int], dialect: Dialect, truth: Truth) -> None:
+    """A broker learns of quotas a moment later, and keeps no account before."""
+    from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+
+    body = ApiVersionsRequest(client_software_name="weir", client_software_version="1")
+    call = dialect.call("known", ApiKey.API_VERSIONS, body)
+    truth.begin(call.client_id)
+    deadline_s = time.monotonic() + _SEEN_S
+    while not truth.read()[call.client_id] > 0.0:
+        if time.monotonic() > deadline_s:
+            raise StandError("the broker keeps no account of request time")
+        ask(address, call, ApiVersionsResponse)
+        time.sleep(_POLL_S)

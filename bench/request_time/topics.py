@@ -1,0 +1,262 @@
+"""What is in the broker's topics, and the batches that are written to them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+from confluent_kafka import Producer
+
+from bench.entry import receive_frame
+from bench.frames import crc32c
+from bench.request_time.calls import Call, Dialect
+from protocol import ApiKey, ErrorCode
+from protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    FetchRequest,
+    FetchResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from protocol.values import Message
+
+SMALL: Final = "small"
+"""One record of 100 bytes."""
+BIG: Final = "big"
+"""Batches of 16 kB, 1 MB in all."""
+WRITTEN: Final = "written"
+WIDE: Final = "wide"
+"""For one request that writes to many partitions."""
+EMPTY: Final = "empty"
+"""For one request that names many partitions; nobody writes to it."""
+CODEC_TOPIC: Final = "codec"
+PARTITIONS: Final = {SMALL: 1, BIG: 1, WRITTEN: 16, WIDE: 100, EMPTY: 500}
+SMALL_BYTES: Final = 100
+RECORD_BYTES: Final = 1000
+MEDIUM_RECORDS: Final = 16
+LARGE_RECORDS: Final = 1000
+FETCH_BYTES: Final = 500_000
+CODECS: Final[Mapping[str, tuple[int, ...]]] = {"gzip": (0,), "snappy": (0,), "lz4": (0,), "zstd": (2, 1)}
+"""By codec, since which release brokers have it."""
+TEXTS: Final = ("zeros", "words")
+"""What is compressed: something that leaves next to nothing, and something as it is."""
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators."""
+READY_S: Final = 60.0
+_POLL_S: Final = 0.1
+_COUNT_AT: Final = 57
+_LINGER_MS: Final = 2000
+
+
+class TopicsError(Exception):
+    """The broker's topics could not be made or filled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of records as it goes over the wire."""
+
+    records: bytes
+    unpacked_kb: float = 0.0
+    codec: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The batches to write."""
+
+    small: Batch
+    medium: Batch
+    large: Batch
+    large_of_small: Batch
+    """As large, in records of 100 bytes."""
+    compressed: Mapping[tuple[str, str], Batch] = field(default_factory=dict)
+    """By codec and text."""
+
+
+def prepare(address: tuple[str, int], dialect: Dialect, version: str) -> Data:
+    """Create and fill the topics. Raises TopicsError, OSError."""
+    from tests.kafka.jars import version_tuple
+
+    codecs = [codec for codec, since in CODECS.items() if version_tuple(version) >= since]
+    names = {**PARTITIONS, **{_codec_topic(c, t): 1 for c in codecs for t in TEXTS}}
+    create(address, dialect, names)
+    await_topics(address, dialect, names)
+    data = Data(
+        small=plain([bytes(SMALL_BYTES)]),
+        medium=plain([bytes(RECORD_BYTES)] * MEDIUM_RECORDS),
+        large=plain([bytes(RECORD_BYTES)] * LARGE_RECORDS),
+        large_of_small=plain([bytes(SMALL_BYTES)] * (LARGE_RECORDS * RECORD_BYTES // SMALL_BYTES)),
+        compressed={(c, t): _compressed(address, dialect, c, t) for c in codecs for t in TEXTS},
+    )
+    for kind in (GROUP, TRANSACTION):
+        await_coordinator(address, dialect, kind)
+    for topic, batch, count in ((SMALL, data.small, 1), (BIG, data.medium, 64)):
+        for _ in range(count):
+            write(address, dialect, topic, batch)
+    return data
+
+
+def create(address: tuple[str, int], dialect: Dialect, partitions: Mapping[str, int]) -> None:
+    """Create topics. Raises TopicsError, OSError."""
+    wanted = [
+        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+        for name, count in partitions.items()
+    ]
+    body = CreateTopicsRequest(topics=wanted, timeout_ms=30_000)
+    answer = exchange(address, dialect.call("setup", ApiKey.CREATE_TOPICS, body))
+    assert isinstance(answer, CreateTopicsResponse)
+    codes = {topic.error_code for topic in answer.topics} - {0}
+    if codes:
+        raise TopicsError(f"creating topics: {', '.join(ErrorCode(code).name for code in codes)}")
+
+
+def await_topics(address: tuple[str, int], dialect: Dialect, names: Iterable[str]) -> None:
+    """Return once each partition of these topics has its leader. Raises TopicsError, OSError."""
+    wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    call = dialect.call("setup", ApiKey.METADATA, body)
+    deadline_s = time.monotonic() + READY_S
+    while True:
+        answer = exchange(address, call)
+        assert isinstance(answer, MetadataResponse)
+        found = [topic.error_code for topic in answer.topics]
+        found += [part.error_code for topic in answer.topics for part in topic.partitions]
+        if not any(found):
+            return
+        if time.monotonic() > deadline_s:
+            raise TopicsError("topics are not ready")
+        time.sleep(_POLL_S)
+
+
+def await_coordinator(address: tuple[str, int], dialect: Dialect, kind: int) -> None:
+    """Return once the broker coordinates groups, or transactions. Raises TopicsError, OSError."""
+    call = dialect.call("setup", ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key="any", key_type=kind))
+    deadline_s = time.monotonic() + READY_S
+    while True:
+        answer = exchange(address, call)
+        assert isinstance(answer, FindCoordinatorResponse)
+        if not answer.error_code:
+            return
+        if time.monotonic() > deadline_s:
+            raise TopicsError(f"no coordinator: {ErrorCode(answer.error_code).name}")
+        time.sleep(_POLL_S)
+
+
+def exchange(address: tuple[str, int], call: Call) -> Message:
+    """Send one request on a connection of its own, return what is answered. Raises OSError."""
+    with socket.create_connection(address, READY_S) as connection:
+        connection.sendall(call.frame)
+        return call.response(receive_frame(connection))
+
+
+def write(address: tuple[str, int], dialect: Dialect, topic: str, batch: Batch) -> None:
+    """Write a batch to partition 0. Raises TopicsError, OSError."""
+    answer = exchange(address, dialect.call("setup", ApiKey.PRODUCE, produce_body({topic: [0]}, batch)))
+    assert isinstance(answer, ProduceResponse)
+    for part in chain.from_iterable(found.partition_responses for found in answer.responses):
+        if part.error_code:
+            raise TopicsError(f"writing to {topic}: {ErrorCode(part.error_code).name}")
+
+
+def produce_body(where: Mapping[str, Sequence[int]], batch: Batch, acks: int = 1) -> ProduceRequest:
+    """The same batch for each of these partitions."""
+    data = [
+        ProduceRequest.TopicProduceData(
+            name=topic,
+            partition_data=[
+                ProduceRequest.PartitionProduceData(index=index, records=batch.records) for index in indexes
+            ],
+        )
+        for topic, indexes in where.items()
+    ]
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=data)
+
+
+def plain(values: Sequence[bytes]) -> Batch:
+    """A batch of format 2, not compressed; timestamp 0."""
+    import struct
+
+    records = b"".join(
+        _varint(len(record)) + record
+        for record in (
+            b"\0\0" + _varint(index) + b"\x01" + _varint(len(value)) + value + b"\0"
+            for index, value in enumerate(values)
+        )
+    )
+    rest = struct.pack(">hiqqqhii", 0, len(values) - 1, 0, 0, -1, -1, -1, len(values)) + records
+    return Batch(struct.pack(">qiibI", 0, 9 + len(rest), -1, 2, crc32c(rest)) + rest)
+
+
+def _varint(value: int) -> bytes:
+    """Zigzag, for a value that is not negative."""
+    value, out = value << 1, bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _codec_topic(codec: str, text: str) -> str:
+    return f"{CODEC_TOPIC}-{codec}-{text}"
+
+
+def _compressed(address: tuple[str, int], dialect: Dialect, codec: str, text: str) -> Batch:
+    """What librdkafka makes of 1 MB: it writes it, we read it as it is stored."""
+    topic = _codec_topic(codec, text)
+    values = [_value(text, index) for index in range(LARGE_RECORDS * 9 // 10)]
+    producer = Producer(
+        {
+            "bootstrap.servers": "{}:{}".format(*address),
+            "compression.type": codec,
+            "linger.ms": _LINGER_MS,
+            "batch.size": 1_000_000,
+            "batch.num.messages": LARGE_RECORDS,
+            "message.max.bytes": 1_000_000,
+            "log_level": 2,
+        }
+    )
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    producer.flush(READY_S)
+    wanted = FetchRequest.FetchPartition(
+        partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=2_000_000
+    )
+    body = FetchRequest(
+        max_wait_ms=1000,
+        min_bytes=1,
+        max_bytes=2_000_000,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+    )
+    answer = exchange(address, dialect.call("setup", ApiKey.FETCH, body))
+    assert isinstance(answer, FetchResponse)
+    records = answer.responses[0].partitions[0].records or b""
+    count = int.from_bytes(records[_COUNT_AT : _COUNT_AT + 4])
+    if count != len(values):
+        raise TopicsError(f"{codec}: {count} of {len(values)} records are in the first batch")
+    return Batch(records, sum(len(value) + 10 for value in values) / 1000.0, codec)
+
+
+_WORDS: Final = [f"{word}{number:x}" for number in range(0, 4000, 7) for word in ("key", "user", "at", "is")]
+
+
+def _value(text: str, index: int) -> bytes:
+    """A record of 1 kB."""
+    if text == "zeros":
+        return bytes(RECORD_BYTES)
+    state, parts, size = index * 7919 + 13, list[str](), 0
+    while size < RECORD_BYTES:
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        parts.append(_WORDS[(state >> 8) % len(_WORDS)])
+        size += len(parts[-1]) + 1
+    return " ".join(parts).encode()[:RECORD_BYTES]

@@ -1,0 +1,58 @@
+"""Weir in front of the broker: charges every client's request time, throttles none, tells its charges."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.targets.target import Surroundings
+from bench.targets.weir import NEVER_REACHED, THIS_TREE, start
+from tests.kafka import wire
+from tests.kafka.ports import free_range
+from tests.kafka.processes import Processes
+from tests.kafka.settings import HOST
+
+QUOTAS: Final = f"""\
+[[quota]]
+client_id = "<default>"
+request_percentage = {NEVER_REACHED}
+"""
+SAMPLE: Final = "weir_request_time_seconds_total"
+_US: Final = 1e6
+_SCRAPE_S: Final = 30.0
+
+
+class Weir:
+    """A Weir that runs. It ends with its processes."""
+
+    def __init__(self, processes: Processes, broker_port: int, costs: Path | None) -> None:
+        """`costs`: a file of costs instead of the shipped ones. Raises TargetError, OSError."""
+        admin = free_range(1)
+        options = ["--admin", f"{HOST}:{admin}"]
+        if costs is not None:
+            options += ["--request-costs", str(costs)]
+        running = start(Surroundings(broker_port, processes), "weir", THIS_TREE, QUOTAS, *options)
+        brokers, _ = wire.metadata(HOST, running.port)
+        ((host, port),) = brokers.values()
+        self.address = host, port
+        """Where clients find the broker."""
+        self._url = f"http://{HOST}:{admin}/metrics"
+
+    def charged_us(self) -> dict[str, float]:
+        """What each client-id was charged so far. Raises OSError, ValueError."""
+        with urllib.request.urlopen(self._url, timeout=_SCRAPE_S) as answer:  # noqa: S310 (our own, on loopback)
+            return parse(answer.read().decode())
+
+
+def parse(text: str) -> dict[str, float]:
+    """µs of one thread by client-id, from what the admin endpoint shows."""
+    charged: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == SAMPLE:
+                client_id = sample.labels["client_id"]
+                charged[client_id] = charged.get(client_id, 0.0) + sample.value * _US
+    return charged
