@@ -24,6 +24,7 @@ A quota file:
   [[quota]]
   client_id = "<default>"
   producer_byte_rate = 1048576   # bytes/s, at each broker
+  request_percentage = 25        # percent of one thread's time, at each broker
   controller_mutation_rate = 5   # partitions/s, in the whole cluster
 """
 

@@ -31,6 +31,8 @@ SECTIONS: Final = {
         "quota_window_size_seconds",
         "controller_quota_samples",
         "controller_quota_window_seconds",
+        "request_costs",
+        "request_time_scale",
         "auto_creation",
         "uplift",
     ),

@@ -104,7 +104,7 @@ def explain(
     if not user:
         raise ValueError("a client has a user; without authentication it is ANONYMOUS")
     taken_as = client_id or unnamed
-    charges = [_client_charge(table, key, user, taken_as) for key in keys_of(Entity(user, taken_as))]
+    charges = [_client_charge(table, key, user, taken_as) for key in keys_of(Entity(user))]
     if topic is not None:
         charges += [_topic_charge(table, key, topic) for key in _VERBS]
     if ip is not None:

@@ -90,9 +90,11 @@ def test_byte_rates(written: str, rate: float) -> None:
 
 
 def test_several_values() -> None:
-    assert parse_assignments(["consumer_byte_rate=1M", "controller_mutation_rate=0.5"]) == {
+    written = ["consumer_byte_rate=1M", "controller_mutation_rate=0.5", "request_percentage=12.5"]
+    assert parse_assignments(written) == {
         QuotaKey.CONSUMER_BYTE_RATE: 1_000_000,
         QuotaKey.CONTROLLER_MUTATION_RATE: 0.5,
+        QuotaKey.REQUEST_PERCENTAGE: 12.5,
     }
 
 
@@ -107,6 +109,7 @@ def test_several_values() -> None:
         ("producer_byte_rate=1T", "is '1T', must be a number"),
         ("producer_byte_rate=1e6", "is '1e6', must be a number"),
         ("producer_byte_rate=nan", "is 'nan', must be a number"),
+        ("request_percentage=50%", "request_percentage is '50%', must be a plain number"),
         ("controller_mutation_rate=1K", "controller_mutation_rate is '1K', must be a plain number"),
     ],
 )

@@ -32,6 +32,10 @@ client_id = "<default>"
 consumer_byte_rate = 2000
 
 [[quota]]
+client_id_prefix = "etl-"
+request_percentage = 12.5
+
+[[quota]]
 topic = "logs"
 producer_byte_rate = 5000
 
@@ -64,6 +68,7 @@ def test_in_words(file: Path) -> None:
     assert [part.splitlines()[0] for part in parts] == [
         "producer_byte_rate: 524288 (512 KiB/s)",
         "consumer_byte_rate: 2000 (1.953 KiB/s)",
+        "request_percentage: 12.5",
         "controller_mutation_rate: no limit",
         "producer_byte_rate of the topic: 5000 (4.883 KiB/s)",
         "consumer_byte_rate of the topic: no limit",
@@ -75,7 +80,8 @@ def test_in_words(file: Path) -> None:
     assert "user alice, client-id <default> 524288 wins" in produce
     assert "user alice 3000000 a more specific one wins, user alice, client-id <default>" in produce
     assert "  in shadow: 1000\n" in parts[1]
-    assert parts[2].splitlines()[1:] == ["    no entry at any level"]
+    assert "  shared by all connections whose client-id begins with etl-, together" in parts[2]
+    assert parts[3].splitlines()[1:] == ["    no entry at any level"]
 
 
 def test_as_json(file: Path) -> None:

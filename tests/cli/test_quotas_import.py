@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCRAM = '"SCRAM-SHA-256":"salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"'
 ALICE, ODD, APP = Entity("alice"), Entity("CN=a\nb", "app"), Entity(client_id="app")
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
-TABLE = QuotaTable({(ALICE, PRODUCE): 1024.0, (ODD, FETCH): 5.0})
+TABLE = QuotaTable({(ALICE, PRODUCE): 1024.0, (ODD, FETCH): 5.0, (ODD, QuotaKey.REQUEST_PERCENTAGE): 12.5})
 
 
 def config(written: str) -> str:
@@ -27,20 +27,23 @@ def config(written: str) -> str:
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    """Two quotas."""
+    """Three quotas of two entities."""
     clients = tmp_path / "dump/config/users/CN%3Da%0Ab/clients"
     clients.mkdir(parents=True)
     (tmp_path / "dump/config/users/alice").write_text(config(f'{SCRAM},"producer_byte_rate":"1024"'))
-    (clients / "app").write_text(config('"consumer_byte_rate":"5"'))
+    (clients / "app").write_text(config('"consumer_byte_rate":"5","request_percentage":"12.5"'))
     return tmp_path / "dump"
 
 
 @pytest.fixture
 def flawed(dump: Path) -> Path:
-    """Two quotas, and what cannot be imported."""
-    (dump / "config/users/bob").write_text(config(f'{SCRAM},"request_percentage":"50"'))
+    """The same, and what cannot be imported."""
+    (dump / "config/users/bob").write_text(config(f'{SCRAM},"request_percentage":"0"'))
     (dump / "config/users/carol").write_text("{")
     return dump
+
+
+OF_BOB = "request_percentage of user bob must be a finite number above 0, not 0.0"
 
 
 def imported(*arguments: object) -> tuple[int, str, str]:
@@ -55,7 +58,7 @@ def test_to_stdout(dump: Path) -> None:
     assert parse(out) == TABLE
     assert out.startswith(f"# Imported by `weir quotas import` from {dump}.\n\n[[quota]]\n")
     assert err == (
-        f"{dump}: 2 nodes read, 2 quotas of 2 entities, 0 skipped\n"
+        f"{dump}: 2 nodes read, 3 quotas of 2 entities, 0 skipped\n"
         "1 SCRAM credentials are no quotas, and were left alone\n"
     )
 
@@ -64,13 +67,13 @@ def test_what_is_left_out_is_listed_and_the_exit_code_says_so(flawed: Path) -> N
     exit_code, out, err = imported("--dump", flawed)
     assert exit_code == INCOMPLETE
     assert parse(out) == TABLE
-    of_bob = "/config/users/bob: request_percentage: not enforced by Weir yet"
+    of_bob = f"/config/users/bob: request_percentage: {OF_BOB}"
     of_carol = "/config/users/carol: cannot be read: Input data was truncated"
     assert f"\n# Left out: {of_bob}\n# Left out: {of_carol}\n\n" in out
     assert err.splitlines() == [
         f"skipped {of_bob}",
         f"skipped {of_carol}",
-        f"{flawed}: 4 nodes read, 2 quotas of 2 entities, 2 skipped",
+        f"{flawed}: 4 nodes read, 3 quotas of 2 entities, 2 skipped",
         "2 SCRAM credentials are no quotas, and were left alone",
     ]
 
@@ -89,14 +92,14 @@ def test_as_json(flawed: Path) -> None:
             {
                 "entity": {"user": "CN=a\nb", "client_id": "app"},
                 "mode": "enforce",
-                "quotas": {"consumer_byte_rate": 5},
+                "quotas": {"consumer_byte_rate": 5, "request_percentage": 12.5},
             },
         ],
         "skipped": [
             {
                 "where": "/config/users/bob",
                 "key": "request_percentage",
-                "reason": "not enforced by Weir yet",
+                "reason": OF_BOB,
             },
             {
                 "where": "/config/users/carol",
@@ -162,7 +165,8 @@ def test_applied_to_a_file_whose_other_quotas_stay(dump: Path, tmp_path: Path) -
     assert file.read_text().startswith("# ours\n")
     assert parse(file.read_text()) == before.altered(TABLE.values)
     _exit_code, out, _err = imported("--dump", dump, "--apply", "--quotas", file, "--json")
-    assert [(one["before"], one["after"]) for one in json.loads(out)["changes"]] == [(1024, 1024), (5, 5)]
+    changes = [(one["before"], one["after"]) for one in json.loads(out)["changes"]]
+    assert changes == [(1024, 1024), (5, 5), (12.5, 12.5)]
 
 
 def test_applied_where_a_configuration_says(dump: Path, tmp_path: Path) -> None:

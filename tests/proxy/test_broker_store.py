@@ -140,7 +140,7 @@ def test_entities_of_every_type_are_mirrored() -> None:
     cluster = QuotaCluster(
         stored=[
             ({"user": "alice", "client-id": None}, {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0}),
-            ({"user": None}, {"controller_mutation_rate": 0.5}),
+            ({"user": None}, {"controller_mutation_rate": 0.5, "request_percentage": 12.5}),
             ({"client-id": "app"}, {"producer_byte_rate": 3.0}),
             ({"ip": "10.0.0.1"}, {"connection_creation_rate": 4.0}),
             ({"ip": None}, {"connection_creation_rate": 5.0}),
@@ -151,6 +151,7 @@ def test_entities_of_every_type_are_mirrored() -> None:
             (Entity(user="alice", client_id=DEFAULT), PRODUCE): 1.0,
             (Entity(user="alice", client_id=DEFAULT), CONSUME): 2.0,
             (Entity(user=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
+            (Entity(user=DEFAULT), QuotaKey.REQUEST_PERCENTAGE): 12.5,
             (Entity(client_id="app"), PRODUCE): 3.0,
             (Entity(ip="10.0.0.1"), CONNECTIONS): 4.0,
             (Entity(ip=DEFAULT), CONNECTIONS): 5.0,
@@ -161,7 +162,7 @@ def test_entities_of_every_type_are_mirrored() -> None:
 def test_what_weir_cannot_hold_is_kept_out_and_said_once() -> None:
     cluster = QuotaCluster(
         stored=[
-            ({"user": "alice"}, {"producer_byte_rate": 1000.0, "request_percentage": 50.0, "new_rate": 1.0}),
+            ({"user": "alice"}, {"producer_byte_rate": 1000.0, "request_percentage": 0.0, "new_rate": 1.0}),
             ({"user": "bob"}, {"producer_byte_rate": 0.0}),
             ({"group": "g"}, {"producer_byte_rate": 1.0}),
             ({"user": "bob", "group": "g"}, {"producer_byte_rate": 1.0}),
@@ -178,7 +179,10 @@ def test_what_weir_cannot_hold_is_kept_out_and_said_once() -> None:
     with capture_logs() as logs:
         assert play(cluster, script) == ALICES
     assert [(line["log_level"], line["count"]) for line in logs] == [("warning", 6), ("warning", 1)]
-    assert logs[0]["first"] == "user alice: request_percentage: not enforced by Weir yet"
+    assert logs[0]["first"] == (
+        "user alice: request_percentage: "
+        "request_percentage of user alice must be a finite number above 0, not 0.0"
+    )
 
 
 def test_no_entries_are_no_quotas() -> None:
@@ -276,8 +280,12 @@ def test_an_alteration_is_made_by_a_broker_and_returns_when_it_shows() -> None:
     cluster = QuotaCluster(
         stored=[({"user": "alice"}, {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0})]
     )
-    changes = {(ALICE, PRODUCE): 1000.0, (ALICE, CONSUME): None, (Entity(ip=DEFAULT), CONNECTIONS): 5.0}
-    expected = QuotaTable({(ALICE, PRODUCE): 1000.0, (Entity(ip=DEFAULT), CONNECTIONS): 5.0})
+    new = {
+        (ALICE, PRODUCE): 1000.0,
+        (BOB, QuotaKey.REQUEST_PERCENTAGE): 12.5,
+        (Entity(ip=DEFAULT), CONNECTIONS): 5.0,
+    }
+    changes, expected = {**new, (ALICE, CONSUME): None}, QuotaTable(new)
 
     async def followed(store: BrokerStore, _followed: Followed) -> None:
         assert await store.alter(changes) == expected

@@ -30,7 +30,7 @@ from proxy.rules.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
 from proxy.rules.client_quotas_alterations import read_alterations
 from proxy.rules.client_quotas_filters import described, read_filter
 from proxy.rules.plans import Plans
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
 from quotas.entities import Prefix
 from tests.proxy.frames import (
     body_of,
@@ -397,7 +397,10 @@ def test_alter_sets_and_removes_of_several_entities(version: int) -> None:
     management = Managed()
     message = alter(
         entry({"user": "alice"}, {"producer_byte_rate": 10.0, "consumer_byte_rate": None}),
-        entry({"user": None, "client-id": "app"}, {"controller_mutation_rate": 0.25}),
+        entry(
+            {"user": None, "client-id": "app"},
+            {"controller_mutation_rate": 0.25, "request_percentage": 12.5},
+        ),
         entry({"ip": None}, {"connection_creation_rate": 5.0}),
         entry({"ip": "::1"}, {"connection_creation_rate": None}),
     )
@@ -416,6 +419,7 @@ def test_alter_sets_and_removes_of_several_entities(version: int) -> None:
         (ALICE, PRODUCE): 10.0,
         (ALICE, FETCH): None,
         (Entity(user=DEFAULT, client_id="app"), MUTATE): 0.25,
+        (Entity(user=DEFAULT, client_id="app"), QuotaKey.REQUEST_PERCENTAGE): 12.5,
         (Entity(ip=DEFAULT), CONNECT): 5.0,
         (Entity(ip="::1"), CONNECT): None,
     }
@@ -515,6 +519,9 @@ BAD_ENTRIES: Final[list[tuple[Parts, dict[str, float | None], str]]] = [
         {"controller_mutation_rate": 0.0},
         "Quota controller_mutation_rate must be greater than 0",
     ),
+    ({"user": "a"}, {"request_percentage": 0.0}, "Quota request_percentage must be greater than 0"),
+    ({"user": "a"}, {"request_percentage": -math.inf}, "Quota request_percentage must be greater than 0"),
+    ({"ip": None}, {"request_percentage": 50.0}, "Invalid configuration key request_percentage"),
     ({"user": "a"}, {"consumer_byte_rate": 1.5}, "consumer_byte_rate cannot be a fractional value."),
     (
         {"user": "a"},
@@ -540,9 +547,10 @@ BAD_ENTRIES: Final[list[tuple[Parts, dict[str, float | None], str]]] = [
     ),
     (
         {"user": "a"},
-        {"request_percentage": 50.0},
-        "request_percentage is not enforced by Weir yet: nothing was changed, leave it out",
+        {"request_percentage": math.inf},
+        "Proposed value for request_percentage is too large for Weir's quota file.",
     ),
+    ({"user": "a"}, {"request_percentage": math.nan}, "request_percentage is not a number"),
     (
         {"user": "<default>"},
         {"producer_byte_rate": 1.0},
@@ -568,6 +576,24 @@ def test_values_that_kafka_takes_as_whole_numbers_are_kept_as_such() -> None:
         alter(entry({"user": "a"}, {"producer_byte_rate": 1000.0000001, "consumer_byte_rate": 2.0**63}))
     )
     assert found.changes == {(Entity(user="a"), PRODUCE): 1000.0, (Entity(user="a"), FETCH): 2.0**63}
+
+
+ALL_LEVELS: list[Parts] = [
+    {kind: name for kind, name in (("user", user), ("client-id", client_id)) if name != ""}
+    for user in ("alice", None, "")
+    for client_id in ("app", None, "")
+    if user != "" or client_id != ""
+]
+
+
+@pytest.mark.parametrize("parts", ALL_LEVELS, ids=str)
+@pytest.mark.parametrize("percent", [5e-324, 0.1, 12.5, 2147483647.0, 2.0**63])
+def test_a_percentage_of_request_time_is_kept_and_told_as_it_was_given(parts: Parts, percent: float) -> None:
+    changes = read_alterations(alter(entry(parts, {"request_percentage": percent}))).changes
+    assert changes == {(entity_of(parts), QuotaKey.REQUEST_PERCENTAGE): percent}
+    table = parse(render(QuotaTable().altered(changes)))
+    answer = described(table, read_filter(describe()))
+    assert shown(answer) == {frozenset(parts.items()): {"request_percentage": percent}}
 
 
 def test_removing_what_cannot_be_there_succeeds() -> None:

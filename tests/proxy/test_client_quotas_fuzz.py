@@ -45,7 +45,12 @@ NAMES: Final = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
 )
 KEYS: Final = st.sampled_from([*(key.value for key in QuotaKey), "bogus", ""])
-VALUES: Final = st.none() | st.floats() | st.integers(1, 2**40).map(float)
+VALUES: Final = (
+    st.none()
+    | st.floats()
+    | st.sampled_from([5e-324, 1e-6, 12.5, 2.0**63])
+    | st.integers(1, 2**40).map(float)
+)
 ENTRIES: Final = st.builds(
     entry,
     st.lists(st.tuples(KINDS, NAMES), max_size=3),

@@ -146,6 +146,7 @@ def test_the_audit_log_has_a_line_for_each_value_that_is_another_one_now() -> No
             (ALICE, FETCH): None,
             (entity, PRODUCE): 5.0,
             (entity, QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
+            (entity, QuotaKey.REQUEST_PERCENTAGE): 200.0,
         }
         with capture_logs() as logged:
             scene.alter(changes)
@@ -155,6 +156,7 @@ def test_the_audit_log_has_a_line_for_each_value_that_is_another_one_now() -> No
             (*said, "user alice", "producer_byte_rate", 1000, None),
             (*said, "user <default>, client-id app", "producer_byte_rate", None, 5),
             (*said, "user <default>, client-id app", "controller_mutation_rate", None, 0.5),
+            (*said, "user <default>, client-id app", "request_percentage", None, 200),
         ]
         assert scene.state.alterations == {"stored": 1}
         assert scene.state.last_change_s == 100

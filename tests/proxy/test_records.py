@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,11 @@ from proxy.stores import records
 from proxy.stores.records import Record, RecordError, Slot, Stored, alteration, read_key, read_value, write
 from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Prefix
+from quotas.quota_entry import least, most
 from quotas.table import QuotaKey, keys_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE = Entity(user="alice")
@@ -26,16 +32,23 @@ entities = st.one_of(
     st.builds(Entity, ip=named),
     st.builds(Entity, topic=names),
 )
-rates = st.floats(min_value=1, max_value=2**31 - 1)
-quotas = st.dictionaries(st.sampled_from(QuotaKey), rates, min_size=1)
+
+
+def rates_of(key: QuotaKey) -> st.SearchStrategy[float]:
+    """What a quota may be."""
+    return st.floats(least(key), float(most(key)))
+
+
+def some_of(keys: Iterable[QuotaKey]) -> st.SearchStrategy[dict[QuotaKey, float]]:
+    """Rates of one or more of the keys."""
+    return st.fixed_dictionaries({}, optional={key: rates_of(key) for key in keys}).filter(bool)
+
+
+quotas = some_of(QuotaKey)
 tables = st.builds(
     lambda pairs: {(entity, key): rate for entity, keys in pairs for key, rate in keys.items()},
     st.lists(
-        entities.flatmap(
-            lambda entity: st.tuples(
-                st.just(entity), st.dictionaries(st.sampled_from(keys_of(entity)), rates, min_size=1)
-            )
-        ),
+        entities.flatmap(lambda entity: st.tuples(st.just(entity), some_of(keys_of(entity)))),
         max_size=6,
     ),
 )
@@ -50,6 +63,14 @@ def test_a_record_is_json_in_one_form() -> None:
     assert write(Slot(Entity(client_id=Prefix("etl-")), shadow=True), {}) == Record(
         b'{"entity":{"client-id-prefix":"etl-"},"mode":"shadow"}', None
     )
+
+
+@pytest.mark.parametrize("key", [PRODUCE, CONSUME, QuotaKey.REQUEST_PERCENTAGE])
+def test_javas_largest_long_is_within_bounds(key: QuotaKey) -> None:
+    """How somebody is exempted: kafka-configs sends it as the double next to it, 2^63."""
+    written = write(Slot(ALICE, shadow=False), {key: 9223372036854775807.0}).value
+    assert written is not None
+    assert read_value(written) == {key: 2.0**63}
 
 
 def test_a_user_who_is_called_default_is_not_the_default() -> None:
@@ -145,6 +166,8 @@ def test_a_name_that_no_request_can_have_is_refused(kind: str) -> None:
         (b'{"version":1,"quotas":{"producer_byte_rate":-1}}', "outside its bounds"),
         (b'{"version":1,"quotas":{"producer_byte_rate":1e19}}', "outside its bounds"),
         (b'{"version":1,"quotas":{"controller_mutation_rate":1e-9}}', "outside its bounds"),
+        (b'{"version":1,"quotas":{"request_percentage":0}}', "outside its bounds"),
+        (b'{"version":1,"quotas":{"request_percentage":1e19}}', "outside its bounds"),
         (b'{"version":1,"quotas":{"producer_byte_rate":1e999}}', "none of Weir's"),
         (b'{"version":1,"quotas":{"producer_byte_rate":NaN}}', "none of Weir's"),
     ],
@@ -192,6 +215,7 @@ def test_a_bad_record_leaves_what_was_there() -> None:
     [
         (ALICE, QuotaKey.CONNECTION_CREATION_RATE),
         (Entity(ip="::1"), PRODUCE),
+        (Entity(ip="::1"), QuotaKey.REQUEST_PERCENTAGE),
         (Entity(topic="t"), QuotaKey.CONTROLLER_MUTATION_RATE),
     ],
 )
@@ -225,8 +249,9 @@ def test_an_alteration_does_what_the_table_does(
     data: st.DataObject,
     shadow: bool,
 ) -> None:
-    wanted = st.fixed_dictionaries(dict.fromkeys([*values, *others], st.one_of(st.none(), rates)))
-    changes = data.draw(wanted)
+    changes = data.draw(
+        st.fixed_dictionaries({quota: st.none() | rates_of(quota[1]) for quota in [*values, *others]})
+    )
     table = QuotaTable(values, values)
     stored = Stored()
     for mode in (False, True):

@@ -121,6 +121,25 @@ def test_mutations_tell_what_would_have_been_refused() -> None:
     ]
 
 
+def test_request_time_is_told_in_percent_of_a_thread() -> None:
+    """1.23 s of one thread in the window of 10 s are 12.3 %; of them 2 % were allowed."""
+    book = book_of(QuotaKey.REQUEST_PERCENTAGE, Entity("alice"), rate=2.0)
+    quotas = book.of(0)
+    assert quotas.charge_request(quotas.payers("alice", "app", 0), 3, 1_234_567.0, 0) == 0
+    assert said(ShadowLog(book, ConnectionQuotas())) == [
+        {
+            "event": "would have throttled",
+            "log_level": "info",
+            "quota": "request_percentage",
+            "user": "alice",
+            "count": 1,
+            "seconds": 1.0,
+            "rate": 12.35,
+            "limit": 2.0,
+        }
+    ]
+
+
 def test_a_budget_that_began_anew_is_said_as_new() -> None:
     book = book_of()
     shadow_log = ShadowLog(book, ConnectionQuotas())

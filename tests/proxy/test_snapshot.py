@@ -35,10 +35,11 @@ RICH = QuotaTable(
         (ALICE, PRODUCE): 1000.0,
         (Entity(user=DEFAULT, client_id=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
         (Entity(client_id=Prefix("etl-")), PRODUCE): 1.0,
+        (Entity(client_id=Prefix("etl-")), QuotaKey.REQUEST_PERCENTAGE): 12.5,
         (Entity(ip="::1"), QuotaKey.CONNECTION_CREATION_RATE): 2.0,
         (Entity(topic="orders"), PRODUCE): 3.0,
     },
-    {(ALICE, PRODUCE): 5.0},
+    {(ALICE, PRODUCE): 5.0, (Entity(user="bob"), QuotaKey.REQUEST_PERCENTAGE): 5e-324},
 )
 
 
@@ -93,7 +94,7 @@ def test_what_a_quota_file_cannot_say_is_left_out(tmp_path: Path) -> None:
             (Entity(user="<default>"), PRODUCE): 1.0,
             (ALICE, PRODUCE): 1000.0,
             (ALICE, QuotaKey.CONSUMER_BYTE_RATE): 0.5,
-            (ALICE, QuotaKey.REQUEST_PERCENTAGE): 5.0,
+            (ALICE, QuotaKey.REQUEST_PERCENTAGE): 1e300,
         }
     )
     left_out = write_snapshot(tmp_path / "last.toml", table)

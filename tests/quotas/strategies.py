@@ -10,6 +10,7 @@ from quotas.table import Quota
 CLIENT_KEYS = [
     QuotaKey.PRODUCER_BYTE_RATE,
     QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.REQUEST_PERCENTAGE,
     QuotaKey.CONTROLLER_MUTATION_RATE,
 ]
 
@@ -30,6 +31,7 @@ topics = st.builds(Entity, topic=texts)
 
 byte_rates = st.one_of(st.integers(1, 20), st.integers(1, 2**53)).map(float)
 mutation_rates = st.one_of(st.integers(1, 20).map(float), st.floats(1e-6, 2.0**63))
+percentages = st.one_of(st.integers(1, 200).map(float), st.floats(0.0, 2.0**63, exclude_min=True))
 connection_rates = st.integers(1, 2**31 - 1).map(float)
 
 
@@ -37,6 +39,8 @@ def rates(key: QuotaKey) -> st.SearchStrategy[float]:
     """The values of one key."""
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
         return mutation_rates
+    if key is QuotaKey.REQUEST_PERCENTAGE:
+        return percentages
     return connection_rates if key is QuotaKey.CONNECTION_CREATION_RATE else byte_rates
 
 

@@ -10,6 +10,7 @@ from tests.quotas.strategies import tables
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS, CONNECTIONS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.CONNECTION_CREATION_RATE
+REQUESTS = QuotaKey.REQUEST_PERCENTAGE
 ALICE = Entity("alice")
 
 
@@ -63,7 +64,7 @@ def test_the_more_specific_one_wins_for_each_key_by_itself() -> None:
     assert told(of(explanation, MUTATIONS)) == []
     assert of(explanation, MUTATIONS).limit is None
     assert of(explanation, MUTATIONS).shared_by == ""
-    assert len(explanation.charges) == 3
+    assert [charge.key for charge in explanation.charges] == [PRODUCE, FETCH, REQUESTS, MUTATIONS]
 
 
 def test_of_prefixes_the_longest_wins() -> None:
@@ -174,11 +175,22 @@ def test_who_shares_is_told_in_words(entity: Entity, words: str) -> None:
     assert charge.shared_by == f"{words}, at each broker"
 
 
-def test_what_weir_does_not_enforce_is_told_if_it_is_configured() -> None:
-    table = QuotaTable({(ALICE, QuotaKey.REQUEST_PERCENTAGE): 50.0})
-    charge = of(explain(table, "alice", "app"), QuotaKey.REQUEST_PERCENTAGE)
-    assert told(charge) == [("user alice", 50.0, "Weir does not enforce request_percentage yet")]
-    assert charge.limit is None
+def test_request_time_is_told_as_every_other_quota_of_clients() -> None:
+    table = QuotaTable(
+        {(ALICE, REQUESTS): 50.0},
+        shadow={(Entity("alice", Prefix("a")), REQUESTS): 0.5, (ALICE, PRODUCE): 1.0},
+    )
+    charge = of(explain(table, "alice", "app"), REQUESTS)
+    assert told(charge) == [
+        ("user alice, client-id prefix a", 0.5, "shadow: counted, not enforced"),
+        ("user alice", 50.0, "wins"),
+    ]
+    assert charge.limit == Limit(50.0, Tags("alice", ""))
+    assert charge.shared_by == "all connections of user alice, whatever the client-id, at each broker"
+    assert charge.shadow == Limit(0.5, Tags("alice", "", "a"), is_shadow=True)
+    assert charge.shadow_shared_by == (
+        "all connections of user alice whose client-id begins with a, together, at each broker"
+    )
 
 
 def test_everyone_is_a_user() -> None:

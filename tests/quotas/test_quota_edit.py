@@ -187,7 +187,7 @@ def test_other_spellings_of_a_list_can_be_changed_too(text: str) -> None:
         ("", {(Entity(DEFAULT_MARKER), PRODUCE): 5.0}, "cannot be told from the default"),
         ("", {(ALICE, QuotaKey.CONNECTION_CREATION_RATE): 5.0}, "cannot be set for users"),
         (FILE, {(ALICE, PRODUCE): 0.5}, "it must be a whole number"),
-        (FILE, {(ALICE, QuotaKey.REQUEST_PERCENTAGE): 5.0}, "not enforced yet"),
+        (FILE, {(ALICE, QuotaKey.REQUEST_PERCENTAGE): 1e300}, "it must be a percentage of one thread's time"),
     ],
 )
 def test_what_cannot_be_written_is_refused(

@@ -10,13 +10,14 @@ from quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable
 from tests.quotas.strategies import tables
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
-MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
+MUTATIONS, REQUESTS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCENTAGE
 KNOWN = (
     "user, client_id, client_id_prefix, ip, topic, mode, "
-    "producer_byte_rate, consumer_byte_rate, controller_mutation_rate, connection_creation_rate"
+    "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, "
+    "connection_creation_rate"
 )
 CONNECTIONS = QuotaKey.CONNECTION_CREATION_RATE
-ANY_KEY = "producer_byte_rate or consumer_byte_rate or controller_mutation_rate"
+ANY_KEY = "producer_byte_rate or consumer_byte_rate or request_percentage or controller_mutation_rate"
 
 GOOD = """\
 # who may do what
@@ -37,6 +38,19 @@ ALL_LEVELS = [
     for client_id in ("app", DEFAULT, None)
     if user or client_id
 ]
+PREFIXES = [Entity(user, Prefix("etl-")) for user in ("alice", DEFAULT, None)]
+
+
+def header(entity: Entity) -> str:
+    """An entry without quotas."""
+    key = "client_id_prefix" if isinstance(entity.client_id, Prefix) else "client_id"
+    client_id = entity.client_id.start if isinstance(entity.client_id, Prefix) else entity.client_id
+    names = "".join(
+        f'{part} = "{"<default>" if name is DEFAULT else name}"\n'
+        for part, name in (("user", entity.user), (key, client_id))
+        if name is not None
+    )
+    return f"[[quota]]\n{names}"
 
 
 def test_a_file_is_read() -> None:
@@ -49,18 +63,22 @@ def test_a_file_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("entity", ALL_LEVELS, ids=str)
+@pytest.mark.parametrize("key", [MUTATIONS, REQUESTS])
+@pytest.mark.parametrize("entity", [*ALL_LEVELS, *PREFIXES], ids=str)
 @pytest.mark.parametrize(("written", "rate"), [("5", 5.0), ("0.5", 0.5), ("1e-3", 0.001), ("2.0", 2.0)])
-def test_a_mutation_rate_may_have_a_fraction_at_every_level(
-    entity: Entity, written: str, rate: float
+def test_what_kafka_keeps_as_a_double_may_have_a_fraction_at_every_level(
+    key: QuotaKey, entity: Entity, written: str, rate: float
 ) -> None:
-    parts = (("user", entity.user), ("client_id", entity.client_id))
-    names = "".join(
-        f'{key} = "{"<default>" if name is DEFAULT else name}"\n' for key, name in parts if name is not None
-    )
-    assert parse(f"[[quota]]\n{names}controller_mutation_rate = {written}\n") == QuotaTable(
-        {(entity, MUTATIONS): rate}
-    )
+    text = f"{header(entity)}{key.value} = {written}\n"
+    assert parse(text) == QuotaTable({(entity, key): rate})
+    assert parse(f'{text}mode = "shadow"\n') == QuotaTable(None, {(entity, key): rate})
+
+
+@pytest.mark.parametrize("percent", [5e-324, 1e-320, 1e-7, 0.1, 100.0, 2147483647.0, 2.0**63])
+def test_a_percentage_may_be_any_number_above_0(percent: float) -> None:
+    """The smallest double, and the default that brokers write for none (2^31 - 1), among them."""
+    table = QuotaTable({(Entity("alice"), REQUESTS): percent})
+    assert parse(render(table)) == table
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "quota = []\n"])
@@ -258,10 +276,21 @@ REFUSED = [
         f"{A}producer_byte_rate = 5\n{B}producer_byte_rate = 5\n{A}consumer_byte_rate = 5\n",
         "[[quota]] entry 3 (line 8): user a has an entry already, [[quota]] entry 1 (line 1); merge the two",
     ),
-    (
-        "a quota which is for later",
-        f"{A}request_percentage = 5\n",
-        "[[quota]] entry 1 (line 3): request_percentage is not enforced yet; remove it",
+    *(
+        (
+            f"a percentage: {value}",
+            f"{A}request_percentage = {value}\n",
+            f"[[quota]] entry 1 (line 3): request_percentage must be {what}",
+        )
+        for value, what in (
+            ("0", "above 0, not 0; remove it to lift the limit"),
+            ("-0.5", "above 0, not -0.5; remove it to lift the limit"),
+            ("inf", "at most 9223372036854775807, not inf; remove it to lift the limit"),
+            ("1e+300", "at most 9223372036854775807, not 1e+300; remove it to lift the limit"),
+            ("nan", "a percentage of one thread's time, not nan"),
+            ('"50%"', 'a percentage of one thread\'s time, not "50%"'),
+            ("true", "a percentage of one thread's time, not true"),
+        )
     ),
     *(
         (
@@ -288,7 +317,7 @@ REFUSED = [
             f'[[quota]]\nip = "::1"\n{key} = 5\n',
             f"[[quota]] entry 1 (line 3): {key} cannot be set for an ip; use connection_creation_rate",
         )
-        for key in ("producer_byte_rate", "controller_mutation_rate")
+        for key in ("producer_byte_rate", "controller_mutation_rate", "request_percentage")
     ),
     *(
         (
@@ -299,7 +328,7 @@ REFUSED = [
                 "use producer_byte_rate or consumer_byte_rate"
             ),
         )
-        for key in ("connection_creation_rate", "controller_mutation_rate")
+        for key in ("connection_creation_rate", "controller_mutation_rate", "request_percentage")
     ),
     *(
         (
@@ -476,7 +505,7 @@ def test_what_is_written_reads_back_equal(table: QuotaTable) -> None:
     assert not table.shadow or text.endswith(render(QuotaTable(None, table.shadow)))
 
 
-@pytest.mark.parametrize("key", [PRODUCE, MUTATIONS])
+@pytest.mark.parametrize("key", [PRODUCE, MUTATIONS, REQUESTS])
 def test_the_largest_rate_is_written_too(key: QuotaKey) -> None:
     text = f'[[quota]]\nuser = "a"\n{key.value} = 9223372036854775807\n'
     assert render(parse(text)) == text
@@ -489,6 +518,7 @@ def test_a_written_file_looks_as_one_would_write_it() -> None:
             (Entity(client_id='say "hi"'), FETCH): 10.0,
             (Entity("alice", DEFAULT), FETCH): 5.0,
             (Entity("bob"), MUTATIONS): 0.5,
+            (Entity("bob"), REQUESTS): 12.5,
             (Entity(client_id="deployer"), MUTATIONS): 20.0,
         }
     )
@@ -496,7 +526,7 @@ def test_a_written_file_looks_as_one_would_write_it() -> None:
         '[[quota]]\nuser = "alice"\nclient_id = "<default>"\n'
         "producer_byte_rate = 1048576\nconsumer_byte_rate = 5\n"
         '\n[[quota]]\nclient_id = "say \\"hi\\""\nconsumer_byte_rate = 10\n'
-        '\n[[quota]]\nuser = "bob"\ncontroller_mutation_rate = 0.5\n'
+        '\n[[quota]]\nuser = "bob"\ncontroller_mutation_rate = 0.5\nrequest_percentage = 12.5\n'
         '\n[[quota]]\nclient_id = "deployer"\ncontroller_mutation_rate = 20\n'
     )
     assert render(QuotaTable()) == ""
@@ -525,7 +555,19 @@ def test_a_written_file_looks_as_one_would_write_it() -> None:
             1e300,
             "controller_mutation_rate of user a is 1e\\+300; it must be a number",
         ),
-        (Entity("a"), QuotaKey.REQUEST_PERCENTAGE, 5.0, "request_percentage of user a is not enforced yet"),
+        (
+            Entity("a"),
+            REQUESTS,
+            1e300,
+            "request_percentage of user a is 1e\\+300; it must be a percentage of one thread's time from",
+        ),
+        (
+            Entity(ip="::1"),
+            REQUESTS,
+            5.0,
+            r"request_percentage cannot be set for an ip \(ip ::1\); remove it",
+        ),
+        (Entity(topic="orders"), REQUESTS, 5.0, "cannot be set for a topic"),
     ],
 )
 def test_what_the_format_cannot_say_is_not_written(

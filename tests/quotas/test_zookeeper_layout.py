@@ -140,10 +140,25 @@ def test_what_cannot_be_imported_is_listed(path: str, content: bytes, words: str
     assert words in refused(path, content)
 
 
-def test_what_weir_does_not_enforce_yet_is_listed_and_the_rest_imported() -> None:
-    quotas = ZooKeeperQuotas([("/config/clients/app", node(request_percentage="50", producer_byte_rate="7"))])
-    assert [str(line) for line in quotas.skipped] == [
-        "/config/clients/app: request_percentage: not enforced by Weir yet"
+@pytest.mark.parametrize(
+    ("written", "percent"),
+    [("50", 50.0), ("200.0", 200.0), ("0.5", 0.5), ("2.147483647E9", 2147483647.0), ("4.9E-324", 5e-324)],
+)
+def test_percentages_of_request_time_are_imported_as_java_writes_them(written: str, percent: float) -> None:
+    content = node(request_percentage=written, producer_byte_rate="7")
+    app = Entity(client_id="app")
+    quotas = ZooKeeperQuotas([("/config/clients/app", content)])
+    assert quotas.skipped == []
+    assert quotas.table == QuotaTable({(app, PRODUCE): 7.0, (app, QuotaKey.REQUEST_PERCENTAGE): percent})
+
+
+@pytest.mark.parametrize("written", ["0", "-1", "NaN", "Infinity", "1E300"])
+def test_a_percentage_that_weir_cannot_hold_is_listed_and_the_rest_imported(written: str) -> None:
+    quotas = ZooKeeperQuotas(
+        [("/config/clients/app", node(request_percentage=written, producer_byte_rate="7"))]
+    )
+    assert [(line.where, line.key) for line in quotas.skipped] == [
+        ("/config/clients/app", "request_percentage")
     ]
     assert quotas.table == QuotaTable({(Entity(client_id="app"), PRODUCE): 7.0})
 
