@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from cli.quotas_entity import address, check_user
+from cli.quotas_request_time import RequestTimeJson, Spent, admin_option, lines, spent
 from cli.quotas_show import (
     ENFORCED,
     SHADOW,
@@ -23,11 +24,13 @@ from cli.quotas_source import Source, json_option, source_options
 from quotas.explain import Charge, Explanation, Step, Verdict
 from quotas.explain import explain as explained
 from quotas.remembered import EMPTY
+from quotas.table import QuotaKey
 
 EXAMPLES: Final = """\b
 Examples:
   weir quotas explain --config weir.toml --user alice --client-id app
   weir quotas explain --quotas quotas.toml --client-id app --topic logs --ip 10.0.0.7
+  weir quotas explain --config weir.toml --user alice --admin weir-1:9644
   weir quotas explain --config weir.toml --user alice --json | jq '.charges[] | {key, limit, shared_by}'
 """
 COLOURS: Final = {Verdict.WINS: "green", Verdict.COUNTED: "yellow"}
@@ -68,6 +71,8 @@ class Report(msgspec.Struct):
     ip: str | None
     topic: str | None
     charges: list[ChargeJson]
+    request_time: RequestTimeJson | None
+    """What the client's request time went to; null if no running Weir was asked, or none answered."""
 
 
 @click.command(epilog=EXAMPLES)
@@ -82,13 +87,21 @@ class Report(msgspec.Struct):
 @click.option("--client-id", metavar="NAME", default="", help="Its client-id. [default: none]")
 @click.option("--ip", metavar="ADDRESS", help="Also what its connections from there meet.")
 @click.option("--topic", metavar="NAME", help="Also what its use of this topic meets.")
+@admin_option
 @json_option
 def explain(
-    source: Source, user: str, client_id: str, ip: str | None, topic: str | None, as_json: bool
+    source: Source,
+    user: str,
+    client_id: str,
+    ip: str | None,
+    topic: str | None,
+    admin: str | None,
+    as_json: bool,
 ) -> None:
     """Tell for each quota which entry applies to a client, why the others do not, and who shares the budget.
 
-    The settings quota_mode and empty_client_id count, if --config is given.
+    A running Weir also tells which APIs the client's request time went to. The settings quota_mode,
+    empty_client_id and admin count, if --config is given.
     """
     check_user(user)
     settings = source.settings
@@ -104,14 +117,15 @@ def explain(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    time = spent(admin, settings, found.user, found.client_id)
     if as_json:
-        echo_json(_report(source, found))
+        echo_json(_report(source, found, time))
     else:
-        _show(found)
+        _show(found, time)
         source.warn()
 
 
-def _show(found: Explanation) -> None:
+def _show(found: Explanation, time: Spent) -> None:
     client_id = f"client-id {found.client_id}" if found.client_id else "no client-id"
     if found.taken_as != found.client_id:
         client_id += f" (taken as {found.taken_as})"
@@ -120,6 +134,9 @@ def _show(found: Explanation) -> None:
         click.echo()
         for line in _lines(charge):
             click.echo(line)
+        if charge.key is QuotaKey.REQUEST_PERCENTAGE:
+            for line in lines(time, is_limited=charge.limit is not None or charge.shadow is not None):
+                click.echo(line)
 
 
 def _lines(charge: Charge) -> list[str]:
@@ -144,7 +161,7 @@ def _value(step: Step) -> str:
     return "-" if step.value is None else str(number(step.value))
 
 
-def _report(source: Source, found: Explanation) -> Report:
+def _report(source: Source, found: Explanation, time: Spent) -> Report:
     return Report(
         source.name,
         found.user,
@@ -164,6 +181,7 @@ def _report(source: Source, found: Explanation) -> Report:
             )
             for charge in found.charges
         ],
+        time.found,
     )
 
 

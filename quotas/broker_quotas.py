@@ -143,6 +143,14 @@ class BrokerQuotas:
             shadow.request.charge_api(api_key, percent, now_ms)
         return 0 if budget is None else budget.charge_api(api_key, percent, now_ms)
 
+    def request_budgets(self, user: str, client_id: str) -> tuple[RequestBudget | None, RequestBudget | None]:
+        """The request time that a client draws on, enforced and in shadow, as far as any was charged yet:
+        looking makes no budget.
+        """
+        name = client_id or self.unnamed
+        shadow = self.request.shadow
+        return self.request.drawn_on(user, name), None if shadow is None else shadow.drawn_on(user, name)
+
     def mutation_payers(self, user: str, client_id: str, now_ms: int) -> MutationPayers | None:
         """What a client's partition mutations draw on; None if nothing. Ask anew for each request."""
         name = client_id or self.unnamed

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from quotas.budgets import UNLIMITED, Account, Budget, Totals
 from quotas.entities import Tags
-from quotas.limits import NONE
+from quotas.limits import NONE, Limit
 from quotas.mutations import MutationBudget, ShadowMutationBudget
 from quotas.remembered import OTHERS, is_long, names_kept, names_of_crowd
 from quotas.request_time import RequestBudget
@@ -109,17 +109,33 @@ class ClientQuotas(Generic[A_co]):
         `user` is the name of its principal, without type; a null client-id is the empty one. Keep the answer
         while `generation` stays the same.
         """
+        limit = self._limit(user, client_id)
+        if limit is None:
+            return None
+        budget = self._budgets.get(limit.tags)
+        if budget is None and self._is_full(now_ms):
+            crowd = names_of_crowd(limit.tags, self._limits.named(user, client_id))
+            return self._of_crowd(limit.tags, crowd, limit.value, now_ms)
+        return budget or self._new(limit.tags, limit.value, now_ms)
+
+    def drawn_on(self, user: str, client_id: str) -> A_co | None:
+        """The budget that a client draws on, if there is one already: to look at, for `budget` makes one."""
+        limit = self._limit(user, client_id)
+        if limit is None:
+            return None
+        budget = self._budgets.get(limit.tags)
+        if budget is None and self._crowded:
+            return self._budgets.get(names_of_crowd(limit.tags, self._limits.named(user, client_id)))
+        return budget
+
+    def _limit(self, user: str, client_id: str) -> Limit | None:
+        """What applies to a client on this side, with the names under which its budget is remembered."""
         limit = self._limits.resolve(user, client_id)
         if limit is None or limit.is_shadow != self._is_shadow:
             return None
-        tags = limit.tags
         if is_long(user, client_id):
-            tags = names_kept(tags, self._limits.named(user, client_id))
-        budget = self._budgets.get(tags)
-        if budget is None and self._is_full(now_ms):
-            crowd = names_of_crowd(tags, self._limits.named(user, client_id))
-            return self._of_crowd(tags, crowd, limit.value, now_ms)
-        return budget or self._new(tags, limit.value, now_ms)
+            return limit._replace(tags=names_kept(limit.tags, self._limits.named(user, client_id)))
+        return limit
 
     def of_address(self, ip: str, now_ms: int) -> A_co | None:
         """The budget of the connections from an address, in its canonical form; None if nothing limits it."""

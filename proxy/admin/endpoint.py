@@ -1,4 +1,4 @@
-"""HTTP for operators: /metrics, /healthz, /readyz. Starlette's routes on hypercorn's connections, in Trio.
+"""HTTP for operators: metrics, health, request time. Starlette's routes on hypercorn's connections, in Trio.
 
 Hypercorn's own server is left out: it has no limit of connections, lets an error of one end them all, and
 waits without limit for a client that does not read, even to stop. Here connections are few and short,
@@ -12,6 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import msgspec
 import structlog
 import trio
 from hypercorn.config import Config as HttpConfig
@@ -26,9 +27,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from proxy.addresses import Address
+from proxy.admin import request_time_report
 from proxy.admin.exposition import render
 from proxy.admin.metrics import Sources, families
 from proxy.admin.readiness import Readiness
+from proxy.admin.request_time_page import report
 from proxy.config import ConfigError
 from proxy.transport import sockets
 
@@ -53,7 +56,7 @@ def listen(address: Address) -> list[socket.socket]:
 
 
 def application(sources: Sources, readiness: Readiness) -> Starlette:
-    """Return the three pages."""
+    """Return the pages."""
     scraping = trio.Lock()
 
     async def metrics(request: Request) -> Response:
@@ -73,10 +76,15 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
             return PlainTextResponse("ready\n")
         return PlainTextResponse(f"not ready: {problem}\n", status_code=503)
 
+    async def request_time(request: Request) -> Response:
+        answer = report(sources.book, request.query_params, sources.now_ms())
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+
     pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "/metrics": metrics,
         "/healthz": healthz,
         "/readyz": readyz,
+        request_time_report.PATH: request_time,
     }
     return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
 

@@ -180,3 +180,18 @@ def test_a_long_client_id_that_the_table_names_is_found() -> None:
 def test_a_user_name_that_utf_8_has_no_bytes_for() -> None:
     quotas = quotas_of((ANY_USER, 3.0))
     assert len(budget_of(quotas, "x", user="\ud800" * 300).tags.user) == NAME_CHARS_MAX + 1
+
+
+def test_looking_finds_what_a_client_draws_on_and_makes_nothing() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 10.0))
+    assert quotas.drawn_on("u", "app") is None
+    assert len(quotas) == 0
+    assert quotas.drawn_on("u", "app") is not budget_of(quotas, "app")
+    assert quotas.drawn_on("u", "app") is budget_of(quotas, "app")
+    assert quotas.drawn_on("alice", "app") is None
+    long = "x" * (NAME_CHARS_MAX + 1)
+    assert budget_of(quotas, long) is quotas.drawn_on("u", long)
+    fill(quotas)
+    assert budget_of(quotas, "newcomer") is quotas.drawn_on("u", "newcomer")
+    quotas.update(QuotaTable())
+    assert quotas.drawn_on("u", "app") is None

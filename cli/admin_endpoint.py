@@ -1,0 +1,53 @@
+"""Asking the admin endpoint of a running Weir."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException
+from typing import Final, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from proxy.addresses import Address
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 5.0
+"""How long to wait for a connection, and for each part of an answer."""
+ANSWER_BYTES_MAX: Final = 8 << 20
+_ANY_HOST: Final = ("", "0.0.0.0", "::")
+"""Whoever listens there can be asked here."""
+
+
+class AdminError(Exception):
+    """Why there is no answer, in one line."""
+
+
+def reachable(address: Address) -> Address:
+    """Where to ask an endpoint that listens on this address."""
+    return address._replace(host="localhost") if address.host in _ANY_HOST else address
+
+
+def ask(address: Address, path: str, query: Mapping[str, str], kind: type[T]) -> T:
+    """Return what a page answers in JSON. Raises AdminError."""
+    connection = HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", f"{path}?{urlencode(query, errors='replace')}")
+        answer = connection.getresponse()
+        status, body = answer.status, answer.read(ANSWER_BYTES_MAX)
+    except TimeoutError:
+        raise AdminError(f"no answer from {address} within {PATIENCE_S:g} s") from None
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise AdminError(f"cannot ask {address}: {reason.lower()}") from None
+    except HTTPException:
+        raise AdminError(f"{address} does not speak HTTP: is it the admin endpoint of Weir?") from None
+    finally:
+        connection.close()
+    if status != 200:
+        raise AdminError(f"{address} answers {path} with status {status}: is it Weir, of this release?")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise AdminError(f"{address} answers {path} as no Weir of this release does") from None

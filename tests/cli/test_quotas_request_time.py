@@ -1,0 +1,295 @@
+"""`weir quotas explain --admin`: which APIs a client's request time went to, asked of a running endpoint."""
+
+from __future__ import annotations
+
+import json
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+import trio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from cli import admin_endpoint
+from cli.exits import USAGE
+from protocol.api import ApiKey
+from proxy.addresses import Address
+from proxy.admin.endpoint import Endpoint, application, listen
+from proxy.admin.metrics import Sources
+from proxy.admin.readiness import Readiness
+from proxy.quota_book import QuotaBook
+from proxy.stores.store_state import StoreState
+from quotas import parse
+from tests.cli.test_quotas import done, failed, run
+from tests.kafka.ports import free_range
+from tests.proxy.fake_broker import HOST
+from tests.proxy.stage import LONG_S
+from tests.proxy.test_metrics import server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from proxy.server import Server
+
+T = TypeVar("T")
+
+__all__ = ["server"]  # a fixture
+
+FILE = """\
+[[quota]]
+user = "alice"
+request_percentage = 40
+
+[[quota]]
+user = "alice"
+client_id = "app"
+mode = "shadow"
+request_percentage = 20
+"""
+NOW_MS = 400
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "quotas.toml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture
+def book() -> QuotaBook:
+    """Alice has used 5.2 s of a thread within 10.4 s, half of it with her app: 50 and 25 %."""
+    book = QuotaBook(parse(FILE))
+    charge(book, "app", ApiKey.PRODUCE, 1_950_000, 0)
+    charge(book, "app", ApiKey.METADATA, 650_000, 0)
+    charge(book, "other", ApiKey.FETCH, 2_600_000, NOW_MS)
+    return book
+
+
+def charge(
+    book: QuotaBook, client_id: str, api_key: int, us: float, now_ms: int, node_id: int | None = 1
+) -> None:
+    quotas = book.of(node_id)
+    quotas.charge_request(quotas.payers("alice", client_id, now_ms), api_key, us, now_ms)
+
+
+def asked(app: Starlette, ask: Callable[[str], T]) -> T:
+    """What `ask` makes of the address of an endpoint that serves this."""
+
+    async def main() -> T:
+        port = free_range(1)
+        with trio.fail_after(LONG_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(Endpoint(listen(Address(HOST, port)), app).serve)
+                answer = await trio.to_thread.run_sync(ask, f"{HOST}:{port}")
+                nursery.cancel_scope.cancel()
+        return answer
+
+    return trio.run(main)
+
+
+def weir(server: Server, book: QuotaBook) -> Starlette:
+    """The pages of one that runs."""
+    sources = Sources(server, book, StoreState(lambda: 0.0), lambda: NOW_MS)
+    return application(sources, Readiness(server, trio.Event()))
+
+
+def explained(file: Path, client_id: str, *arguments: str) -> Callable[[str], str]:
+    """The part about request time of what `explain --admin` prints."""
+
+    def ask(address: str) -> str:
+        options = ("--quotas", str(file), "--user", "alice", "--client-id", client_id)
+        out = done("explain", *options, "--admin", address, *arguments).replace(address, "ADDRESS")
+        (part,) = [part for part in out.split("\n\n") if part.startswith("request_percentage")]
+        return part[part.find("  request time so far") :]
+
+    return ask
+
+
+def test_a_table_of_apis_per_broker_and_mode(server: Server, book: QuotaBook, file: Path) -> None:
+    """In shadow 2.6 s within 10 s are 26 %; the limit is 20, and nobody is told to wait more than 1 s."""
+    would = "would have been throttled once, 1.0 s"
+    assert asked(weir(server, book), explained(file, "app")).splitlines() == [
+        "  request time so far, as Weir at ADDRESS estimates it:",
+        "    broker 1: 5.200 s, now 50.00 of 40 % of a thread, throttled once, 1.0 s",
+        "      Fetch     2.600 s  50.0 %",
+        "      Produce   1.950 s  37.5 %",
+        "      Metadata  0.650 s  12.5 %",
+        f"    broker 1, in shadow: 2.600 s, now 25.00 of 20 % of a thread, {would}",
+        "      Produce   1.950 s  75.0 %",
+        "      Metadata  0.650 s  25.0 %",
+    ]
+
+
+def test_as_json(server: Server, book: QuotaBook, file: Path) -> None:
+    charge(book, "other", 99, 1_000_000, NOW_MS, node_id=0)
+    charge(book, "other", ApiKey.FETCH, 0, NOW_MS, node_id=None)
+
+    def ask(address: str) -> dict[str, Any]:
+        options = ("--quotas", str(file), "--user", "alice", "--client-id", "other", "--json")
+        time: dict[str, Any] = json.loads(done("explain", *options, "--admin", address))["request_time"]
+        assert time["admin"] == address
+        return time
+
+    found = asked(weir(server, book), ask)["budgets"]
+    assert [(budget["broker"], budget["mode"]) for budget in found] == [
+        ("0", "enforce"),
+        ("1", "enforce"),
+        ("unknown", "enforce"),
+    ]
+    assert found[0] == {
+        "broker": "0",
+        "mode": "enforce",
+        "user": "alice",
+        "client_id": "",
+        "client_id_prefix": "",
+        "seconds": 1.0,
+        "rate": pytest.approx(10.0),
+        "limit": 40.0,
+        "throttles": 0,
+        "throttle_seconds": 0.0,
+        "apis": [{"api": "api_99", "seconds": 1.0, "percent": 100.0}],
+    }
+    assert found[2]["apis"] == [{"api": "Fetch", "seconds": 0.0, "percent": 0.0}]
+
+
+def test_asking_makes_no_budget(server: Server, file: Path) -> None:
+    book = QuotaBook(parse(FILE))
+    quotas = book.of(1)
+    ask = partial(done, "explain", "--quotas", str(file), "--user", "alice", "--client-id", "app", "--admin")
+    assert "  no request time charged yet, says Weir at 127.0.0.1:" in asked(weir(server, book), ask)
+    assert quotas.request.shadow is not None
+    assert (len(quotas.request), len(quotas.request.shadow)) == (0, 0)
+
+
+def test_a_client_without_a_name_is_taken_as_weir_takes_it(server: Server) -> None:
+    book = QuotaBook(parse('[[quota]]\nclient_id = "<default>"\nrequest_percentage = 5\n'), unnamed="<empty>")
+    quotas = book.of(1)
+    quotas.charge_request(quotas.payers("ANONYMOUS", "", 0), ApiKey.FETCH, 1e6, 0)
+    answer = asked(
+        weir(server, book), lambda address: admin_endpoint.ask(_parsed(address), "/request-time", {}, dict)
+    )
+    assert [budget["client_id"] for budget in answer["budgets"]] == ["<empty>"]
+
+
+def _parsed(address: str) -> Address:
+    host, _, port = address.rpartition(":")
+    return Address(host, int(port))
+
+
+def test_names_are_quoted_on_the_way(server: Server) -> None:
+    name = "a&client_id=b c%00/\u00e9\n"
+    book = QuotaBook(
+        parse('[[quota]]\nuser = "<default>"\nclient_id = "<default>"\nrequest_percentage = 5\n')
+    )
+    quotas = book.of(1)
+    quotas.charge_request(quotas.payers(name, name, 0), ApiKey.FETCH, 1e6, 0)
+    query = {"user": name, "client_id": name}
+    answer = asked(
+        weir(server, book), lambda address: admin_endpoint.ask(_parsed(address), "/request-time", query, dict)
+    )
+    assert [(budget["user"], budget["client_id"]) for budget in answer["budgets"]] == [(name, name)]
+
+
+# Without an answer
+
+
+def test_the_endpoint_of_the_configuration_need_not_answer(file: Path) -> None:
+    port = free_range(1)
+    config = file.with_name("weir.toml")
+    config.write_text(f'upstream = "a:1"\nquotas = "quotas.toml"\nadmin = ":{port}"\n')
+    out = done("explain", "--config", str(config), "--user", "alice")
+    assert (
+        f"  which APIs spend it: cannot ask localhost:{port}: connection refused; "
+        "give --admin HOST:PORT of a running Weir\n"
+    ) in out
+    assert json.loads(done("explain", "--config", str(config), "--json"))["request_time"] is None
+
+
+def test_the_endpoint_of_the_configuration_is_asked(server: Server, book: QuotaBook, file: Path) -> None:
+    def ask(address: str) -> str:
+        config = file.with_name("weir.toml")
+        config.write_text(f'upstream = "a:1"\nquotas = "quotas.toml"\nadmin = "{address}"\n')
+        return done("explain", "--config", str(config), "--user", "alice")
+
+    assert "    broker 1: 5.200 s, now 50.00 of 40 % of a thread" in asked(weir(server, book), ask)
+
+
+def test_without_an_endpoint_it_is_said_how_to_see_more(file: Path) -> None:
+    hint = "  which APIs spend it: give --admin HOST:PORT of a running Weir\n"
+    assert hint in done("explain", "--quotas", str(file), "--user", "alice")
+    assert hint not in done("explain", "--quotas", str(file), "--user", "bob"), "nothing is counted for him"
+
+
+def _answer(answer: Response) -> Starlette:
+    async def page(_request: Request) -> Response:
+        return answer
+
+    return Starlette(routes=[Route("/request-time", page)])
+
+
+@pytest.mark.parametrize(
+    ("app", "words"),
+    [
+        (Starlette(), "answers /request-time with status 404: is it Weir, of this release?"),
+        (_answer(PlainTextResponse("no")), "answers /request-time as no Weir of this release does"),
+        (_answer(Response(b'{"user": "\xff"}')), "answers /request-time as no Weir of this release does"),
+        (_answer(Response(b'{"user": "a", "client_id": ""}')), "as no Weir of this release does"),
+        (_answer(Response(b"[" * 100_000)), "answers /request-time as no Weir of this release does"),
+    ],
+)
+def test_a_wrong_answer_of_the_one_that_was_named_is_one_line(app: Starlette, words: str, file: Path) -> None:
+    assert words in asked(app, lambda address: failed(USAGE, *_explain(file, address)))
+
+
+def _explain(file: Path, address: str) -> tuple[str, ...]:
+    return ("explain", "--quotas", str(file), "--admin", address)
+
+
+def test_nobody_there_is_one_line(file: Path) -> None:
+    address = f"{HOST}:{free_range(1)}"
+    assert failed(USAGE, *_explain(file, address)) == f"cannot ask {address}: connection refused"
+
+
+def test_an_unknown_host_is_one_line(file: Path) -> None:
+    assert failed(USAGE, *_explain(file, f"{'x' * 70}.invalid:1")).startswith("cannot ask xxx")
+
+
+def test_what_does_not_speak_http_is_one_line(file: Path) -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        address = "{}:{}".format(*listener.getsockname())
+
+        async def main() -> str:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.to_thread.run_sync, _talk_nonsense, listener)
+                return await trio.to_thread.run_sync(lambda: failed(USAGE, *_explain(file, address)))
+
+        assert trio.run(main) == f"{address} does not speak HTTP: is it the admin endpoint of Weir?"
+
+
+def _talk_nonsense(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(b"\x00\x00\x00\x04nonsense\n")
+
+
+def test_who_never_answers_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_endpoint, "PATIENCE_S", 0.05)
+    with socket.create_server((HOST, 0)) as mute:
+        address = "{}:{}".format(*mute.getsockname())
+        assert failed(USAGE, *_explain(file, address)) == f"no answer from {address} within 0.05 s"
+
+
+@pytest.mark.parametrize("text", ["weir", "weir:0", ""])
+def test_an_address_that_is_none(text: str, file: Path) -> None:
+    assert failed(USAGE, *_explain(file, text)).startswith(f"--admin is {text!r}, must be HOST:PORT")
+
+
+def test_the_address_s_name_is_told_in_the_usage() -> None:
+    assert "--admin HOST:PORT" in run("explain", "--help").output
