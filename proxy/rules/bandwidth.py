@@ -34,6 +34,7 @@ CHARGED = Admission(charged=True)
 CHARGED_ALONE = Admission(charged=True, alone=True)
 CHARGED_UNANSWERED = Admission(charged=True, answered=False)
 UNANSWERED = Admission(answered=False)
+EXEMPT = Admission(exempt=True)
 _PRODUCE = {
     (False, True): PASS,
     (False, False): UNANSWERED,
@@ -95,7 +96,7 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) 
             if follower is None:
                 return WAIT
             if follower:
-                return PASS
+                return EXEMPT
         if budget is None:
             admission = PASS if shadow is None or shadow.fetch is None else CHARGED
             caller.remember(plan, data, frame, client_id_end(data, frame, end), admission)

@@ -33,7 +33,7 @@ def may_begin(session: Session, plan: Plan, data: bytearray, frame: int, end: in
     the request must wait, for more bytes or for a throttle. Raises ProtocolError.
 
     A connection does not begin while its client is told to wait. That is once only: others of the client may
-    be told to wait again and again.
+    be told to wait again and again. Brokers begin at once: most of what they ask is exempt.
     """
     if not plan.has_client_id:
         session.identify_nameless()
@@ -45,7 +45,7 @@ def may_begin(session: Session, plan: Plan, data: bytearray, frame: int, end: in
         return True
     session.greeted = True
     budget = payers.request
-    if budget is None or budget.throttled_until_ms <= session.now_ms:
+    if budget is None or session.is_broker or budget.throttled_until_ms <= session.now_ms:
         return True
     session.postpone(budget.throttled_until_ms)
     return False
