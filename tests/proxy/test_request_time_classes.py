@@ -70,8 +70,8 @@ SPOKEN: Final[dict[str, set[int]]] = {
     "3.9": {*range(52), *range(55, 58), *range(60, 62), *range(64, 70), *range(71, 73), 74, 75, 80, 81},
     "4.2": set(CLASSES) - {4, 5, 6, 7},
 }
-"""The API keys that brokers of these releases have, on listeners of clients (ApiVersions). Share groups are not
-stable in 3.9 (76 to 79).
+"""The API keys that brokers of these releases have, on listeners of clients (ApiVersions). Share groups, 76 to 79,
+are not stable in 3.9.
 """
 
 
