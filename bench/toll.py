@@ -1,0 +1,119 @@
+"""What request time adds to a request, in Weir's own code: `python -m bench.toll`.
+
+Sessions are fed requests and responses in one process, without sockets, under several quota tables in turn;
+the fastest round of each counts. What sockets and the kernel cost, the same in all columns, is not in these
+figures: beside a real broker the difference drowns in the noise of some microseconds.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import click
+import structlog
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from bench.canned import TOPICS, Answers
+from bench.frames import CLIENT_ID
+from bench.rows import ROWS, Row
+from protocol import heads
+from protocol.api import ApiKey
+from proxy.session.requests import Requests
+from proxy.session.responses import Responses
+from proxy.session.session import ANONYMOUS
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.table import Quota
+from tests.proxy.wire import new_session
+
+REQUESTS: Final = 1_000
+GAP_US: Final = 100
+"""Between two requests: a busy broker, so that none is cold."""
+ANSWERS: Final = Answers(9092)
+BYTES: Final = {
+    (Entity(client_id=CLIENT_ID), QuotaKey.PRODUCER_BYTE_RATE): 1e15,
+    (Entity(client_id=CLIENT_ID), QuotaKey.CONSUMER_BYTE_RATE): 1e15,
+}
+REQUEST: Final = (Entity(client_id=CLIENT_ID), QuotaKey.REQUEST_PERCENTAGE)
+OTHERS: Final = (Entity(client_id="another"), QuotaKey.REQUEST_PERCENTAGE)
+TABLES: Final[Mapping[str, Mapping[Quota, float]]] = {
+    "no quotas": {},
+    "bytes": BYTES,
+    "bytes, another's request time": {**BYTES, OTHERS: 1e9},
+    "bytes and request time": {**BYTES, REQUEST: 1e9},
+    "beyond half of it": {**BYTES, REQUEST: 100.0},
+    "throttled": {**BYTES, REQUEST: 1e-2},
+}
+"""Below half of a limit on request time, the rate need not be looked at by each charge."""
+USED: Final = {"beyond half of it": 600.0}
+"""Percent of one thread that was charged before: per second, that is a tenth of it."""
+BASE: Final = "bytes"
+
+
+def us_per_request(row: Row, table: QuotaTable, used: float = 0.0) -> float:
+    """The CPU time that a request and its response take, in µs, in one round."""
+    quotas = BrokerQuotas.create(table)
+    budget = quotas.payers(ANONYMOUS, CLIENT_ID, 0).request
+    if budget is not None:
+        budget.charge_api(ApiKey.METADATA, used, 0)
+    session = new_session(quotas=quotas)
+    requests, responses = Requests(session), Responses(session)
+    frame = row.request(TOPICS).frame
+    answer = ANSWERS.frame(frame)
+    request, response = bytearray(frame), bytearray(answer)
+    request_view, response_view = memoryview(request), memoryview(response)
+    request_end, response_end = len(request), len(response)
+    gc.collect()
+    begun_ns = time.process_time_ns()
+    for _number in range(REQUESTS):
+        session.clock.now_us += GAP_US
+        now_ms = session.clock.now_us // 1000
+        session.muted_until_ms = 0  # as if the client had waited
+        requests.judge(request, request_view, request_end, now_ms)
+        session.to_broker.clear()
+        response[:] = answer  # which was rewritten
+        responses.judge(response, response_view, response_end, now_ms)
+        session.to_client.clear()
+    took_ns = time.process_time_ns() - begun_ns
+    if session.violation is not None or session.in_flight:
+        raise AssertionError(f"{row.name}: {session.violation}, {len(session.in_flight)} in flight")
+    return took_ns / 1000 / REQUESTS
+
+
+@click.command(help=__doc__)
+@click.option("--rounds", default=40, show_default=True, type=click.IntRange(1))
+@click.option("--json", "as_json", is_flag=True, help="Every figure, in µs.")
+def main(rounds: int, as_json: bool) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    rows = [row for row in ROWS if "500" not in row.name]
+    best: dict[str, dict[str, float]] = {row.name: {} for row in rows}
+    steps = [(row, name) for _round in range(rounds) for row in rows for name in TABLES]
+    for row, name in track(steps, "measuring", console=Console(stderr=True), transient=True):
+        took_us = us_per_request(row, QuotaTable(TABLES[name]), USED.get(name, 0.0))
+        best[row.name][name] = min(took_us, best[row.name].get(name, took_us))
+    if as_json:
+        click.echo(json.dumps({"compiled": compiled(), "us": best}))
+        return
+    table = Table(title=f"µs per request, in process{', compiled' if compiled() else ''}; (added to {BASE})")
+    for column in ("row", *TABLES):
+        table.add_column(column, justify="left" if column == "row" else "right")
+    for row_name, figures in best.items():
+        cells = (f"{us:.2f} ({us - figures[BASE]:+.2f})" for us in figures.values())
+        table.add_row(row_name, *cells)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140).print(table)
+
+
+def compiled() -> bool:
+    """Whether Weir's own code is the compiled one."""
+    return not (heads.__file__ or "").endswith(".py")
+
+
+if __name__ == "__main__":
+    main()
