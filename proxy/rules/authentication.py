@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
@@ -30,7 +31,8 @@ from proxy.rules.plan import WAIT, Admission, Caller, Plan, Wait
 
 log = structlog.get_logger("weir.authentication")
 
-ALONE: Final = Admission(alone=True)
+ALONE: Final = Admission(alone=True, exempt=True)
+SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """What a broker's answer may be while it is kept to be read as a whole."""
 
@@ -57,9 +59,11 @@ def plan_sasl_handshake(plan: Plan) -> None:
             if before is not None and before.has_succeeded(answer.error_code):
                 succeeded(caller, before)
             exchange.accepted = answer.error_code == ErrorCode.NONE
+            caller.identities.behind_sasl |= exchange.accepted
             caller.follow(exchange if exchange.accepted else None)
             if not exchange.accepted:
                 _failed(caller, exchange, answer.error_code)
+        _charge_refused(caller, plan, answer.error_code, end - body)
         return None
 
     plan.admit, plan.rewrite, plan.whole = admit, rewrite, True
@@ -89,9 +93,16 @@ def plan_sasl_authenticate(plan: Plan) -> None:
             settle(
                 caller, exchange, exchange.answer(code, answer.auth_bytes, answer.session_lifetime_ms), code
             )
+        _charge_refused(caller, plan, answer.error_code, end - body)
         return None
 
     plan.admit, plan.rewrite, plan.whole = admit, rewrite, True
+
+
+def _charge_refused(caller: Caller, plan: Plan, error_code: int, length: int) -> None:
+    """The exchange costs no request time; what a broker's handlers refuse, for there is none, does."""
+    if error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        caller.charge_time(plan, length)
 
 
 def _wait(body: int, end: int) -> Wait:

@@ -162,6 +162,11 @@ class Caller(Protocol):
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends (KIP-219)."""
 
+    def charge_time(self, plan: Plan, length: int) -> None:
+        """Charge the latest request with its time, though it was exempt: its response, of about this length,
+        says that it is not.
+        """
+
     def violate(self, reason: CloseReason, detail: str) -> None:
         """Have the session closed."""
 

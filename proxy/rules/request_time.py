@@ -34,7 +34,7 @@ class Charged(Enum):
     MEASURED = "by coefficients of its own, measured at real brokers"
     GUESSED = "by those of the rest: a guess"
     UNLESS_A_BROKER = "by those of the rest, a guess; exempt for the brokers' own principals, as at a broker"
-    NEVER = "not at all: the SASL exchange has no quota, a broker's network layer answers it"
+    IF_REFUSED = "exempt, a broker's network layer answers it; where there is no SASL, by those of the rest"
 
 
 CLASSES: Final[Mapping[ApiKey, Charged]] = {
@@ -55,7 +55,7 @@ CLASSES: Final[Mapping[ApiKey, Charged]] = {
     K.SYNC_GROUP: Charged.GUESSED,
     K.DESCRIBE_GROUPS: Charged.GUESSED,
     K.LIST_GROUPS: Charged.GUESSED,
-    K.SASL_HANDSHAKE: Charged.NEVER,
+    K.SASL_HANDSHAKE: Charged.IF_REFUSED,
     K.API_VERSIONS: Charged.MEASURED,
     K.CREATE_TOPICS: Charged.GUESSED,
     K.DELETE_TOPICS: Charged.GUESSED,
@@ -74,7 +74,7 @@ CLASSES: Final[Mapping[ApiKey, Charged]] = {
     K.ALTER_CONFIGS: Charged.GUESSED,
     K.ALTER_REPLICA_LOG_DIRS: Charged.GUESSED,
     K.DESCRIBE_LOG_DIRS: Charged.GUESSED,
-    K.SASL_AUTHENTICATE: Charged.NEVER,
+    K.SASL_AUTHENTICATE: Charged.IF_REFUSED,
     K.CREATE_PARTITIONS: Charged.GUESSED,
     K.CREATE_DELEGATION_TOKEN: Charged.GUESSED,
     K.RENEW_DELEGATION_TOKEN: Charged.GUESSED,
@@ -159,8 +159,6 @@ def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None
     """Give a plan its cost, by the version that the broker is asked in."""
     known = schema.api(plan.api_key)
     kind = Charged.GUESSED if known is None else CLASSES[ApiKey(plan.api_key)]
-    if kind is Charged.NEVER:
-        return
     api = table.rest if known is None else table.of(known.name)
     fetch = (broker or {}).get(K.FETCH)
     newer = fetch is None or fetch.max >= _CONVERTED_BELOW

@@ -105,6 +105,7 @@ class Session:
         "addresses",
         "alone",
         "attention",
+        "authenticated",
         "brokers",
         "clock",
         "counters",
@@ -173,6 +174,8 @@ class Session:
         self.clock = clock or Clock()
         self.user = user
         self.brokers = brokers
+        self.authenticated = False
+        """By SASL: the broker has accepted its client."""
         self.is_broker = user in brokers
         """Whether it may be exempt as a replica."""
         self.peer = peer
@@ -316,7 +319,13 @@ class Session:
         timed = payers.request is not None or (
             payers.shadow is not None and payers.shadow.request is not None
         )
-        self.tolled = payers if timed else None
+        refused = self.identities.behind_sasl and not self.authenticated  # but for ApiVersions, once
+        self.tolled = payers if timed and not refused else None
+
+    def charge_time(self, plan: Plan, length: int) -> None:
+        """Charge the latest request with its time, though it was exempt."""
+        if self.tolled is not None and plan.cost is not None and self.quotas.timed:
+            pay(self, plan, (plan.cost.us, self.tolled), length)
 
     def remember(
         self,
@@ -395,6 +404,7 @@ class Session:
     def become(self, user: str) -> None:
         """Go on as another principal; what was looked up for the old one is forgotten."""
         self.user = user
+        self.authenticated = True
         self.is_broker = user in self.brokers
         self.precedent = None
         self.greeted = False

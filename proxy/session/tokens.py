@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from protocol.api import ApiKey
 from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
 from proxy.reasons import CloseReason
-from proxy.rules.authentication import settle, succeeded
+from proxy.rules.authentication import SASL_APIS, settle, succeeded
 from proxy.rules.plan import Plan
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ TOKEN_BYTES_MAX: Final = 512 * 1024
 _LENGTH_AND_KEY: Final = Struct(">ih")
 _HEAD_BYTES: Final = 4
 """API key and version: what tells a request from a token."""
-_SASL: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 def from_client(session: Session, data: bytearray, position: int, end: int) -> int:
@@ -120,7 +119,7 @@ def _look_for_end(session: Session, exchange: Exchange, data: bytearray, positio
     """
     while exchange.answers and end - position >= _LENGTH_AND_KEY.size:
         length, api_key = _LENGTH_AND_KEY.unpack_from(data, position)
-        if length < REQUEST_LENGTH_MIN or api_key in _SASL:
+        if length < REQUEST_LENGTH_MIN or api_key in SASL_APIS:
             return
         if api_key != ApiKey.API_VERSIONS:
             succeeded(session, exchange)

@@ -18,14 +18,17 @@ from protocol.api import response_header_version, versions
 from protocol.codec import response_type
 from protocol.heads import INCOMPLETE, response_body
 from protocol.places import Place, place
+from proxy.rules.authentication import SASL_APIS
 from quotas import Payers
 
 if TYPE_CHECKING:
     from proxy.rules.plan import Plan
     from proxy.session.session import Session
 
-Toll: TypeAlias = tuple[float, Payers]
-"""What is known of a request's time when it is forwarded, in µs, and who pays for it."""
+Toll: TypeAlias = tuple[float, Payers, bool]
+"""What is known of a request's time when it is forwarded, in µs; who pays for it; whether the client's next
+requests wait for its response.
+"""
 
 
 def may_begin(session: Session, plan: Plan, data: bytearray, frame: int, end: int) -> bool:
@@ -41,10 +44,10 @@ def may_begin(session: Session, plan: Plan, data: bytearray, frame: int, end: in
     payers = session.identify(data, frame, end)
     if payers is None:
         return False
-    if session.greeted or plan.cost is None:
+    if session.greeted or plan.api_key in SASL_APIS:
         return True
     session.greeted = True
-    budget = payers.request
+    budget = None if session.tolled is None else session.tolled.request
     if budget is None or session.is_broker or budget.throttled_until_ms <= session.now_ms:
         return True
     session.postpone(budget.throttled_until_ms)
@@ -55,7 +58,7 @@ def pay(session: Session, plan: Plan, toll: Toll, length: int) -> int:
     """Charge a request whose response has this frame length, as soon as that is known; return when the wait
     for it ends, in ms, 0 if there is none.
     """
-    us, payers = toll
+    us, payers, _alone = toll
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
     throttle_ms = session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
@@ -71,7 +74,7 @@ class Tab:
         """`toll` is the request's own."""
         self._session = session
         self._plan = plan
-        self._us, self._payers = toll
+        self._us, self._payers, _alone = toll
         self._until_ms = 0
         """When the longest wait for what was charged ends."""
 
@@ -87,7 +90,7 @@ class Tab:
             self._charge(plan, plan.cost.begun_us(request_length, 0.0), length)
 
     def _charge(self, plan: Plan, us: float, length: int) -> None:
-        self._until_ms = max(self._until_ms, pay(self._session, plan, (us, self._payers), length))
+        self._until_ms = max(self._until_ms, pay(self._session, plan, (us, self._payers, True), length))
 
     def settled(self, frame: bytes) -> bytes:
         """The client's response frame, with the wait that is left written into it."""

@@ -1,7 +1,7 @@
 """Request time on the wire (KIP-124): who is charged what and when, what is reported, who waits.
 
-Rules: kafka-quotas 2 (throttle times), 4.1 and 4.2 (what is recorded, and who is exempt), 5 (muting). Costs are
-made by hand: 50 µs each, of which 20 pass at once (`request_costs`).
+Rules are those of Kafka's ClientRequestQuotaManager, KafkaApis and SocketServer (2.8 to 4.2). Costs are made by
+hand: 50 µs each, of which 20 pass at once (`request_costs`).
 """
 
 from __future__ import annotations
@@ -14,26 +14,21 @@ import pytest
 
 import tests.protocol
 from protocol.api import ApiKey, versions
-from protocol.codec import codec, request_type, response_type
+from protocol.codec import request_type, response_type
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
-    CreateTopicsRequest,
     FetchRequest,
     FetchResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    HeartbeatRequest,
-    MetadataRequest,
     MetadataResponse,
     ProduceRequest,
-    ProduceResponse,
 )
+from proxy.counters import Counters
+from proxy.rules.identity import Identities
+from proxy.rules.plans import Plans
 from proxy.rules.request_time import CLASSES, Charged
 from proxy.session.session import ANONYMOUS
-from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.entities import Prefix
-from quotas.request_costs import ApiCost, ColdCost
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.protocol.generate import sample
 from tests.proxy.frames import (
     body_of,
@@ -59,14 +54,23 @@ from tests.proxy.request_costs import (
     ping,
     pong,
     spend,
-    the_budget,
     time_table,
     timed,
 )
+from tests.proxy.sasl import (
+    ILLEGAL_STATE,
+    UNSUPPORTED_MECHANISM,
+    authenticate,
+    authenticated,
+    bare,
+    handshake,
+    plain,
+    shaken,
+)
+from tests.proxy.talk import produce
 from tests.proxy.wire import APP, Wire, new_session
 
 if TYPE_CHECKING:
-    from protocol.values import Message
     from proxy.session.session import Session
 
 PARTS: Final = msgspec.json.decode(
@@ -83,7 +87,7 @@ def every_api() -> list[Any]:
     return [
         pytest.param(key, version, id=f"{key.name}-v{version}")
         for key, kind in CLASSES.items()
-        if kind is not Charged.NEVER
+        if kind is not Charged.IF_REFUSED
         for version in versions(key) or ()
     ]
 
@@ -324,3 +328,131 @@ def test_a_header_without_client_id_is_charged_to_its_user() -> None:
         play.to_client(told, pong(2))
         charged = {(b.tags.user, b.tags.client_id): b.charged for b in budgets(session)}
         assert charged == {(ANONYMOUS, ""): percent(EACH_US), (ANONYMOUS, "app"): percent(EACH_US)}
+
+
+# SASL
+
+
+OF_USERS: Final = everybody()
+
+
+def behind(identities: Identities, table: QuotaTable = OF_USERS) -> Session:
+    """A session of a process that has learnt this."""
+    plans = Plans(Counters(), costs=costs(), identities=identities)
+    return new_session(table, plans=plans)
+
+
+def relay(play: Playbook, question: bytes, answer: bytes) -> None:
+    """Both untouched."""
+    play.client(question)
+    play.to_broker(question)
+    play.broker(answer)
+    play.to_client(answer)
+
+
+def negotiate(play: Playbook, number: int = 1) -> None:
+    relay(
+        play,
+        request(ApiVersionsRequest(), 0, number),
+        response(ApiVersionsResponse(error_code=-1), 0, number),
+    )
+
+
+def log_in(play: Playbook, user: str = "alice") -> None:
+    relay(play, handshake("PLAIN"), shaken())
+    relay(play, authenticate(plain(user)), authenticated())
+    assert play.session.user == user
+
+
+def by_user(session: Session) -> dict[str, float]:
+    """What each user was charged, in µs."""
+    return {budget.tags.user: round(10_000 * budget.charged, 3) for budget in budgets(session)}
+
+
+def test_the_sasl_exchange_costs_nothing_and_what_follows_is_its_user_s() -> None:
+    with Playbook(session=timed(everybody())) as play:
+        log_in(play)
+        assert charged_us(play.session) == 0
+        relay(play, ping(), pong())
+        log_in(play, "bob")  # authenticates anew
+        relay(play, ping(), pong())
+        assert by_user(play.session) == {ANONYMOUS: 0, "alice": EACH_US, "bob": EACH_US}
+
+
+def test_bare_tokens_cost_nothing() -> None:
+    with Playbook(session=timed(everybody())) as play:
+        relay(play, handshake("PLAIN", 0), shaken(version=0))
+        relay(play, bare(plain("alice")), bare(b""))
+        relay(play, ping(), pong())
+        assert by_user(play.session) == {ANONYMOUS: 0, "alice": EACH_US}
+
+
+def test_the_user_that_a_connection_becomes_is_waited_for() -> None:
+    """A mute is not got rid of by connecting and logging in anew."""
+    with Playbook(session=timed(everybody())) as play:
+        spend(play.session, LIMIT_US + EACH_US, user="alice")
+        log_in(play)
+        play.client(ping())
+        play.muted_until(500)
+        play.at(500)
+        play.to_broker(ping())
+
+
+def test_behind_sasl_nobody_pays_before_it_is_known_who_asks() -> None:
+    """A broker's network layer answers ApiVersions then, and nothing else. What a broker is, the first client
+    shows that it lets in: for that one alone ANONYMOUS pays.
+    """
+    identities = Identities()
+    with Playbook(session=behind(identities)) as play:
+        negotiate(play)
+        log_in(play)
+        assert by_user(play.session) == {ANONYMOUS: EACH_US}
+    with Playbook(session=behind(identities)) as play:
+        spend(play.session, 2 * LIMIT_US)  # what those have used whose names are hidden
+        negotiate(play)
+        assert by_user(play.session) == {ANONYMOUS: 2 * LIMIT_US}
+        log_in(play)
+        negotiate(play, 2)
+        assert by_user(play.session) == {ANONYMOUS: 2 * LIMIT_US, "alice": EACH_US}
+
+
+def test_what_is_asked_without_logging_in_is_not_anonymous_s() -> None:
+    """The broker closes the connection: that is no reason to let others wait."""
+    identities = Identities()
+    with Playbook(session=behind(identities)) as play:
+        log_in(play)
+    with Playbook(session=behind(identities)) as play:
+        many = [produce(number) for number in range(100)] + [ping(number) for number in range(100)]
+        play.client(*many)
+        play.to_broker(*many)
+        play.session.end(0)
+        assert charged_us(play.session) == 0
+
+
+@pytest.mark.parametrize("refusal", [ILLEGAL_STATE, UNSUPPORTED_MECHANISM])
+def test_a_handshake_that_is_refused_does_not_show_that_clients_log_in(refusal: int) -> None:
+    identities = Identities()
+    with Playbook(session=behind(identities)) as play:
+        relay(play, handshake("PLAIN"), shaken(refusal))
+    with Playbook(session=behind(identities)) as play:
+        negotiate(play)
+        assert by_user(play.session) == {ANONYMOUS: EACH_US}
+
+
+def test_where_there_is_no_sasl_its_requests_are_charged_like_others() -> None:
+    """Answered ILLEGAL_SASL_STATE, by the broker's handlers; neither answer can tell a throttle time."""
+    with Playbook(session=timed()) as play:
+        spend(play.session)
+        relay_muted(play, handshake("PLAIN"), shaken(ILLEGAL_STATE), 500)
+        play.at(500)
+        relay_muted(play, authenticate(b"?"), authenticated(error_code=ILLEGAL_STATE), 1000)
+        assert charged_us(play.session) == LIMIT_US + 2 * EACH_US
+
+
+def relay_muted(play: Playbook, question: bytes, answer: bytes, until_ms: int) -> None:
+    """Both untouched, and the client has to wait."""
+    play.client(question)
+    play.to_broker(question)
+    play.broker(answer)
+    play.to_client(answer)
+    play.muted_until(until_ms)
