@@ -19,9 +19,11 @@ from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from quotas.remembered import EMPTY
 from tests.mutations.requests import Create, Delete, Topic
+from tests.proxy import request_costs
 from tests.proxy.controller import NODE, Connection, Controller
 from tests.proxy.frames import framed, head_of, header, request, split
 from tests.proxy.playbook import Playbook
+from tests.proxy.request_costs import EACH_US, LIMIT, LIMIT_US, percent, spend, time_table, timed
 from tests.proxy.test_bandwidth import fetch, fetched, length_of, ping, pong, produce, produced
 from tests.proxy.test_mutations_model import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.wire import APP, Wire, new_session, quota_table
@@ -119,6 +121,50 @@ def test_a_change_of_mode_reaches_an_open_session() -> None:
         play.to_broker(produce(3, 9000))
 
 
+# Request time
+
+
+def test_request_time_over_the_quota_is_counted_and_nobody_waits() -> None:
+    """20 requests are all that there is; of 40 at once each further one would wait half a second longer, one
+    second at most. Waits that overlap count once.
+    """
+    asked = [ping(number) for number in range(40)]
+    with Playbook(session=timed(shadowed(time_table()))) as play:
+        play.client(*asked)
+        play.to_broker(*asked)
+        play.broker(*(pong(number) for number in range(40)))
+        play.to_client(*(pong(number) for number in range(40)))
+        shadow = shadow_of(play.session, "request")
+        assert (shadow.throttled, shadow.throttle_ms_total) == (20, 1000)
+        assert round(shadow.charged, 9) == percent(40 * EACH_US)
+    assert play.session.counters.throttles == 0
+
+
+def test_a_connection_does_not_wait_for_what_others_have_used_in_shadow() -> None:
+    quotas = timed(shadowed(time_table())).quotas
+    for _connection in range(3):
+        with Playbook(session=timed(quotas=quotas)) as play:
+            spend(play.session)
+            play.client(ping(1), ping(2))
+            play.to_broker(ping(1), ping(2))
+            play.broker(pong(1), pong(2))
+            play.to_client(pong(1), pong(2))
+
+
+def test_enforced_and_shadow_request_time_are_both_charged() -> None:
+    table = QuotaTable(time_table().values, time_table(LIMIT / 2).values)
+    with Playbook(session=timed(table)) as play:
+        spend(play.session)
+        play.client(request_costs.ping())
+        play.to_broker(request_costs.ping())
+        play.broker(request_costs.pong())
+        play.to_client(request_costs.pong(throttle_ms=500))
+        play.muted_until(500)
+        shadow = shadow_of(play.session, "request")
+        assert round(shadow.charged, 9) == percent(LIMIT_US + EACH_US)
+        assert shadow.throttled == 2
+
+
 class Step(NamedTuple):
     """A request, how long after the last, and how much it carries."""
 
@@ -192,13 +238,19 @@ def figures(budget: Budget | None, now_ms: int) -> tuple[float, ...]:
     )
 
 
-@given(STORY, st.sampled_from([300, 256 * 1024]), st.sampled_from([500.0, 3000.0, 1e6]))
+@given(
+    STORY,
+    st.sampled_from([300, 256 * 1024]),
+    st.sampled_from([500.0, 3000.0, 1e6]),
+    st.sampled_from([None, 0.001, 0.01, 50.0]),
+)
 @PROPERTY
 def test_the_wire_is_as_without_quotas_and_the_figures_as_with_enforced_ones(
-    story: Steps, buffer_bytes: int, rate: float
+    story: Steps, buffer_bytes: int, rate: float, time: float | None
 ) -> None:
     """The figures for as long as nothing is throttled; afterwards the enforced client is another one."""
-    table = quota_table(produce=rate, fetch=rate)
+    times = time_table(time).values if time is not None else {}
+    table = QuotaTable({**quota_table(produce=rate, fetch=rate).values, **times})
     plain, shadow, enforced = (Traffic(each, buffer_bytes) for each in (QuotaTable(), shadowed(table), table))
     now_ms, throttled = 0, False
     for number, step in enumerate(story):
@@ -211,7 +263,7 @@ def test_the_wire_is_as_without_quotas_and_the_figures_as_with_enforced_ones(
         assert (session.muted_until_ms, session.held_until_ms, session.alone) == (0, 0, False)
         assert (session.violation, session.counters.throttles) == (None, 0)
         throttled = throttled or enforced.session.counters.throttles > 0
-        for key in () if throttled else ("produce", "fetch"):
+        for key in () if throttled else ("produce", "fetch", "request"):
             client_quotas = getattr(enforced.session.quotas, key)
             counted = next(iter(getattr(session.quotas, key).shadow), None)
             assert figures(counted, now_ms) == figures(next(iter(client_quotas), None), now_ms)
