@@ -125,10 +125,13 @@ class RequestBudget(Budget):
         self.charged_ms = now_ms
         rate = self._rate.add(percent, now_ms)
         self.near = rate + rate > self.limit
+        if self.near:
+            self._room = -1.0
+            return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
         self._quiet_from_ms, self._quiet_until_ms = self._rate.quiet_from_ms, self._rate.quiet_until_ms
         used = rate * self._rate.window_ms(now_ms)
         self._room = (self.limit / 2 * self._rate.span_ms - used) / 1000
-        return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
+        return 0
 
     def set_limit(self, limit: float) -> None:
         """Replace the limit, as `Budget.set_limit`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import ProtocolError
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUEST_LENGTH_MIN
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from proxy.session.session import Session
 
 _unpack = REQUEST_HEAD.unpack_from
+
+ALONE: Final = Admission(alone=True)
+"""As PASS, but the next requests wait for its response."""
 
 
 class Requests:
@@ -134,9 +137,10 @@ class Requests:
             us += cost.cold_us(gap_us)
         if plan.extra_us is not None:
             us += plan.extra_us(session, data, frame, end)
-        self._toll = (us, payers)
         budget = payers.request
-        return admission._replace(alone=True) if budget is not None and budget.near else admission
+        alone = budget is not None and budget.near
+        self._toll = (us, payers, alone)
+        return ALONE if alone and admission is PASS else admission
 
     def _pass_on(self, view: memoryview, start: int, stop: int) -> None:
         """Send what has been judged so far."""
@@ -185,7 +189,7 @@ class Requests:
         if admission.answered:
             later = payers if admission.charged and plan.on_response else None
             session.in_flight.append((correlation_id, plan, later, until_ms, toll))
-            if admission.alone:
+            if admission.alone or (toll is not None and toll[2]):
                 session.alone = True
 
     def _instead(

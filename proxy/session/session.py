@@ -325,7 +325,7 @@ class Session:
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge the latest request with its time, though it was exempt."""
         if self.tolled is not None and plan.cost is not None and self.quotas.timed:
-            pay(self, plan, (plan.cost.us, self.tolled), length)
+            pay(self, plan, (plan.cost.us, self.tolled, False), length)
 
     def remember(
         self,
