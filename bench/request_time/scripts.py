@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Final, TypeVar
 
@@ -45,6 +46,8 @@ HEARTBEATS: Final = 5
 METADATA_BYTES: Final = 60
 """About what a consumer's subscription or assignment has."""
 _TOPIC_RESOURCE: Final = 2
+_SERIAL: Final = count()
+"""For names that nobody has used before."""
 _MEMBER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 _MANY_LEAVE: Final = 3
 """Since this version several members may leave at once."""
@@ -59,7 +62,7 @@ def read(call: Call, frame: bytes, kind: type[M]) -> M:
 
 def membership(book: Book, client: str, group: str) -> Script:
     """Join a group alone, have its assignment, send heartbeats, leave: again and again."""
-    dialect = book.dialect
+    dialect, group = book.dialect, f"{group}-{next(_SERIAL)}"
     while True:
         member = ""
         while True:
@@ -171,18 +174,23 @@ def _txn_commit(name: str, partitions: int, producer_id: int, producer_epoch: in
 
 
 def fetch_session(book: Book, client: str, partitions: int, *, rest: str, max_wait_ms: int = 0) -> Script:
-    """Begin a session of so many empty partitions, then go on with it; the beginning counts for `rest`."""
+    """Begin a session of so many empty partitions, then go on with it; the beginning counts for `rest`.
+
+    What goes on is about all that the beginning has listed: its length counts each time.
+    """
     indexes = range(partitions)
     call = book.fetch(rest, EMPTY, indexes, session=(0, NEW_SESSION), max_wait_ms=0)
+    listed_kb = call.known["us_per_request_kb"]
     session_id = read(call, (yield call), FetchResponse).session_id
     for epoch in count(1):
-        yield book.fetch(client, EMPTY, (), session=(session_id, epoch), max_wait_ms=max_wait_ms)
+        more = book.fetch(client, EMPTY, (), session=(session_id, epoch), max_wait_ms=max_wait_ms)
+        yield replace(more, known={**more.known, "us_per_request_kb": listed_kb})
 
 
 def topic_admin(book: Book, client: str, prefix: str, partitions: int) -> Script:
     """Create a topic, add a partition to it, delete it: one after another."""
     dialect = book.dialect
-    for number in count():
+    for number in _SERIAL:
         name = f"{prefix}-{number}"
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         body = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
