@@ -19,6 +19,7 @@ with N of at least `COUNT_WANTED` that is nothing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.request_time import US_PER_PERCENT
@@ -35,7 +36,8 @@ EDGE_S: Final = 0.02
 """So near to where a window falls back by a whole second, ours and the broker's clock may differ about it."""
 
 
-class Windows(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Windows:
     """The broker's `quota.window.num` and `quota.window.size.seconds`."""
 
     num: int = NUM_SAMPLES_DEFAULT
@@ -54,8 +56,8 @@ class Windows(NamedTuple):
 class Reading(NamedTuple):
     """What was seen until a response told a throttle time."""
 
-    count: int
-    """Responses, that one included."""
+    requests: int
+    """That were answered, the last one included."""
     throttle_ms: int
     elapsed_s: float
     """From the first response to the last."""

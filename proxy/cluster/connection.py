@@ -68,6 +68,11 @@ class Connection:
         self.address = address
         self._timeout_s = timeout_s
 
+    @property
+    def stream(self) -> trio.abc.Stream:
+        """For whoever sends frames of their own; not while a question is open."""
+        return self._stream
+
     async def ask(self, request: Message, answer: type[M], version: int) -> M:
         """Send the request in a version with header v1, and return the response. Raises QuestionError, with
         the address in its text.

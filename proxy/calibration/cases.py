@@ -1,0 +1,332 @@
+"""What is sent to a broker that is measured: each API in sizes that tell its coefficients apart.
+
+Nothing of it changes anything but the calibrator's own topic and group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from protocol.api import ApiKey
+from protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    InitProducerIdRequest,
+    ListGroupsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+)
+from proxy.calibration.batches import KB, Batch, batch, compressors, text
+from proxy.calibration.frames import kafka_name
+from quotas.cost_fitting import UNPACKED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from protocol.values import Message
+    from proxy.calibration.frames import Dialect, Request
+
+WRITTEN, SMALL, BIG = 0, 1, 2
+"""Partitions of the calibrator's topic: one is written to, one has a small record, one half a megabyte; the
+others stay empty.
+"""
+EMPTY: Final = 3
+PARTITIONS: Final = 34
+MANY: Final = range(EMPTY, PARTITIONS)
+WIDE: Final = range(16)
+"""Partitions that one produce request writes to."""
+BIG_BATCHES: Final = 32
+MEDIUM_RECORDS: Final = 16
+LARGE_RECORDS: Final = 200
+FETCH_BYTES: Final = 500_000
+CONVERTED_VERSION: Final = 3
+"""The newest version of Fetch that gets records in an older format than they are stored in."""
+PAUSES_S: Final = (0.003, 0.01)
+NO_EPOCH: Final = -1
+_TOPIC_RESOURCE: Final = 2
+
+BY_REQUEST: Final = ("us", "us_per_request_kb")
+BY_RESPONSE: Final = ("us", "us_per_response_kb")
+COEFFICIENTS: Final[Mapping[ApiKey, tuple[str, ...]]] = {
+    ApiKey.PRODUCE: (*BY_REQUEST, "us_per_partition", "us_acks_all", *(UNPACKED[c] for c in compressors())),
+    ApiKey.FETCH: (*BY_REQUEST, "us_per_response_kb", "us_per_converted_kb"),
+    ApiKey.LIST_OFFSETS: BY_REQUEST,
+    ApiKey.METADATA: BY_RESPONSE,
+    ApiKey.OFFSET_COMMIT: BY_REQUEST,
+    ApiKey.OFFSET_FETCH: BY_RESPONSE,
+    ApiKey.FIND_COORDINATOR: ("us",),
+    ApiKey.HEARTBEAT: ("us",),
+    ApiKey.DESCRIBE_GROUPS: ("us",),
+    ApiKey.LIST_GROUPS: BY_RESPONSE,
+    ApiKey.API_VERSIONS: ("us",),
+    ApiKey.CREATE_TOPICS: ("us",),
+    ApiKey.INIT_PRODUCER_ID: ("us",),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: BY_REQUEST,
+    ApiKey.DESCRIBE_CONFIGS: BY_RESPONSE,
+    ApiKey.DESCRIBE_CLUSTER: BY_RESPONSE,
+}
+"""The APIs that are measured, and the coefficients that are fitted for each."""
+NAMES: Final[Mapping[str, ApiKey]] = {kafka_name(api): api for api in COEFFICIENTS}
+MEMBERS: Final = frozenset({ApiKey.HEARTBEAT})
+"""What only a member of a group can ask."""
+GROUPS: Final = MEMBERS | {
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.DESCRIBE_GROUPS,
+}
+"""What needs a group."""
+TOPICS: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_CONFIGS,
+    }
+)
+"""What needs a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One request to repeat."""
+
+    name: str
+    request: Request
+    known: Mapping[str, float] = field(default_factory=dict)
+    """What it says of its cost, by the names of coefficients; its sizes are known anyway."""
+    converted: bool = False
+    """The broker has to change the format of the records that it responds with."""
+    pause_s: float = 0.0
+    """Before each."""
+
+    @property
+    def api(self) -> str:
+        """Kafka's name of it."""
+        return kafka_name(self.request.api)
+
+    def features(self, request_bytes: float, response_bytes: float) -> dict[str, float]:
+        """How often each coefficient applies, by what went over the wire: the values of length fields."""
+        found = {
+            "us": 1.0,
+            "us_per_request_kb": request_bytes / KB,
+            "us_per_response_kb": response_bytes / KB,
+            **self.known,
+        }
+        return {**found, "us_per_converted_kb": response_bytes / KB} if self.converted else found
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What the calibrator has at the broker."""
+
+    topic: str
+    group: str
+    member: str = ""
+    generation: int = -1
+
+
+def cases(dialect: Dialect, own: Own, apis: Iterable[ApiKey], now_ms: int) -> list[Case]:
+    """Those of these APIs that the broker has, in an order in which they can be sent."""
+    make = _Cases(dialect, own, now_ms)
+    wanted = frozenset(apis)
+    return [case for case in make.all() if case.request.api in wanted]
+
+
+def filling(dialect: Dialect, own: Own, now_ms: int) -> list[Request]:
+    """What has to be written before anything is read, once each."""
+    make = _Cases(dialect, own, now_ms)
+    small, medium = batch([bytes(100)], now_ms), batch(text(MEDIUM_RECORDS), now_ms)
+    written = [(small, [SMALL]), *[(medium, [BIG])] * BIG_BATCHES]
+    found = [dialect.request(make.produce(data, where)) for data, where in written]
+    return [request for request in found if request is not None]
+
+
+class _Cases:
+    def __init__(self, dialect: Dialect, own: Own, now_ms: int) -> None:
+        self._dialect = dialect
+        self._own = own
+        self._now_ms = now_ms
+
+    def all(self) -> Iterator[Case]:
+        yield from self._questions()
+        yield from self._produce()
+        yield from self._fetch()
+        yield from self._partitions()
+        yield from self._groups()
+        yield from self._cold()
+
+    def _one(
+        self,
+        name: str,
+        message: Message,
+        *,
+        version: int | None = None,
+        known: Mapping[str, float] | None = None,
+        converted: bool = False,
+        pause_s: float = 0.0,
+    ) -> Iterator[Case]:
+        request = self._dialect.request(message, version)
+        if request is not None:
+            yield Case(name, request, known or {}, converted, pause_s)
+
+    def _questions(self) -> Iterator[Case]:
+        topic = self._own.topic
+        api_versions = ApiVersionsRequest(client_software_name="weir", client_software_version="calibrate")
+        yield from self._one("", api_versions)
+        yield from self._one("of brokers", self._metadata(()))
+        yield from self._one(f"of {PARTITIONS} partitions", self._metadata((topic,)))
+        yield from self._one("", DescribeClusterRequest(endpoint_type=1))
+        yield from self._one("", InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+        for what, keys in (("one setting", ["retention.ms"]), ("all settings", None)):
+            resource = DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=keys
+            )
+            yield from self._one(what, DescribeConfigsRequest(resources=[resource]))
+        created = CreateTopicsRequest.CreatableTopic(
+            name=f"{topic}_new", num_partitions=1, replication_factor=1
+        )
+        validated = CreateTopicsRequest(topics=[created], timeout_ms=10_000, validate_only=True)
+        yield from self._one("validated only", validated)
+
+    def _metadata(self, topics: Sequence[str]) -> MetadataRequest:
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+    def produce(self, records: Batch, indexes: Iterable[int], acks: int = 1) -> ProduceRequest:
+        """The same batch to each of these partitions."""
+        parts = [ProduceRequest.PartitionProduceData(index=index, records=records.data) for index in indexes]
+        data = ProduceRequest.TopicProduceData(name=self._own.topic, partition_data=parts)
+        return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data])
+
+    def _produce(self) -> Iterator[Case]:
+        now_ms = self._now_ms
+        small, medium = batch([bytes(100)], now_ms), batch(text(MEDIUM_RECORDS), now_ms)
+        large = text(LARGE_RECORDS)
+        yield from self._one("100 bytes", self.produce(small, [WRITTEN]))
+        yield from self._one("16 kB", self.produce(medium, [WRITTEN]))
+        yield from self._one("200 kB", self.produce(batch(large, now_ms), [WRITTEN]))
+        known = {"us_per_partition": len(WIDE) - 1.0}
+        wide = [WRITTEN, *MANY[: len(WIDE) - 1]]
+        yield from self._one(f"{len(WIDE)} partitions", self.produce(small, wide), known=known)
+        known = {"us_acks_all": 1.0}
+        yield from self._one("acks=all", self.produce(small, [WRITTEN], acks=-1), known=known)
+        for codec in compressors():
+            for what, values in (("words", large), ("zeros", [bytes(1000)] * LARGE_RECORDS)):
+                packed = batch(values, now_ms, codec)
+                yield from self._one(
+                    f"200 kB of {what} as {codec}",
+                    self.produce(packed, [WRITTEN]),
+                    known={UNPACKED[codec]: packed.unpacked_kb},
+                )
+
+    def _fetch(self) -> Iterator[Case]:
+        sizes = (("small", SMALL, FETCH_BYTES), ("17 kB", BIG, 17_500), ("500 kB", BIG, FETCH_BYTES))
+        for what, index, at_most_bytes in sizes:
+            yield from self._one(what, self._fetched([index], at_most_bytes))
+        yield from self._one(f"{len(MANY)} partitions", self._fetched(MANY[:1], FETCH_BYTES, empty=MANY))
+        newest = self._dialect.version(ApiKey.FETCH)
+        if newest is not None and newest > CONVERTED_VERSION:
+            for what, index, at_most_bytes in sizes[:2]:
+                yield from self._one(
+                    f"{what}, converted",
+                    self._fetched([index], at_most_bytes),
+                    version=CONVERTED_VERSION,
+                    converted=True,
+                )
+
+    def _fetched(self, indexes: Sequence[int], at_most_bytes: int, empty: Sequence[int] = ()) -> FetchRequest:
+        partitions = [
+            FetchRequest.FetchPartition(
+                partition=index,
+                current_leader_epoch=NO_EPOCH,
+                fetch_offset=0,
+                partition_max_bytes=at_most_bytes,
+            )
+            for index in empty or indexes
+        ]
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=at_most_bytes,
+            session_epoch=NO_EPOCH,
+            topics=[FetchRequest.FetchTopic(topic=self._own.topic, partitions=partitions)],
+        )
+
+    def _partitions(self) -> Iterator[Case]:
+        """What lists partitions, one and many."""
+        topic = self._own.topic
+        for what, indexes in (("one partition", MANY[:1]), (f"{len(MANY)} partitions", MANY)):
+            offsets = [
+                ListOffsetsRequest.ListOffsetsPartition(
+                    partition_index=index,
+                    current_leader_epoch=NO_EPOCH,
+                    timestamp=-1,
+                    max_num_offsets=1,
+                )
+                for index in indexes
+            ]
+            listed = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=offsets)
+            yield from self._one(what, ListOffsetsRequest(replica_id=-1, topics=[listed]))
+            epochs = [
+                OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+                    partition=index, current_leader_epoch=NO_EPOCH, leader_epoch=0
+                )
+                for index in indexes
+            ]
+            of_topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=epochs)
+            yield from self._one(what, OffsetForLeaderEpochRequest(replica_id=-2, topics=[of_topic]))
+
+    def _groups(self) -> Iterator[Case]:
+        own = self._own
+        yield from self._one("", FindCoordinatorRequest(key=own.group))
+        yield from self._one("", ListGroupsRequest())
+        if own.member:
+            beat = HeartbeatRequest(group_id=own.group, generation_id=own.generation, member_id=own.member)
+            yield from self._one("", beat)
+        for what, indexes in (("one partition", MANY[:1]), (f"{len(MANY)} partitions", MANY)):
+            yield from self._one(what, self._commit(indexes))
+            topic = OffsetFetchRequest.OffsetFetchRequestTopic(
+                name=own.topic, partition_indexes=list(indexes)
+            )
+            yield from self._one(what, OffsetFetchRequest(group_id=own.group, topics=[topic]))
+        yield from self._one("", DescribeGroupsRequest(groups=[own.group]))
+
+    def _commit(self, indexes: Iterable[int]) -> OffsetCommitRequest:
+        parts = [
+            OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=1,
+                committed_leader_epoch=NO_EPOCH,
+                committed_metadata="",
+            )
+            for index in indexes
+        ]
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=self._own.topic, partitions=parts)
+        return OffsetCommitRequest(
+            group_id=self._own.group,
+            generation_id_or_member_epoch=self._own.generation,
+            member_id=self._own.member,
+            retention_time_ms=-1,
+            topics=[topic],
+        )
+
+    def _cold(self) -> Iterator[Case]:
+        for pause_s in PAUSES_S:
+            name = f"of {PARTITIONS} partitions, pauses of {pause_s * 1000:g} ms"
+            yield from self._one(name, self._metadata((self._own.topic,)), pause_s=pause_s)

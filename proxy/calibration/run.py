@@ -1,0 +1,443 @@
+"""A calibration from beginning to end: look, set up, warm up, read in rounds, put everything back.
+
+Each round reads every case once, each under a client-id and on a connection of its own, so that no reading
+sees what another has left. The rounds' medians are what is fitted; what they differ by is the spread.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import trio
+
+from protocol.api import ApiKey
+from protocol.codec import response_type
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+from protocol.messages import ApiVersionsResponse
+from proxy.calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
+from proxy.calibration.frames import Dialect, Request, error_codes, kafka_name
+from proxy.calibration.lab import CLIENT_ID_START, Lab
+from proxy.calibration.line import CalibrationError, Line, exchange
+from proxy.calibration.repeat import NeverThrottledError, Seen, depth, repeat
+from proxy.cluster.connection import QuestionError, failures
+from proxy.rules.api_versions import ranges
+from proxy.rules.request_time import generation
+from quotas.calibration import COUNT_WANTED, Windows, median, wanted_us
+from quotas.cost_fitting import coefficients_of, estimate_us
+from quotas.request_costs import shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from protocol.versions import VersionRange
+    from proxy.addresses import Address
+    from proxy.calibration.line import Way
+    from quotas.request_costs import CostTable, Overrides
+    from quotas.table import Quota
+
+ROUNDS: Final = 3
+SHARE: Final = 0.25
+"""Of one thread, at most so much is asked for on average."""
+WARM_UPS_MAX: Final = 5
+STEADY: Final = 0.9
+"""A broker is warm when a round costs at least this times the one before."""
+COUNT_MAX: Final = 20
+"""So many times more requests than were expected end a reading."""
+TRIES: Final = 3
+"""Rounds beyond the wanted ones, for readings that failed."""
+FAILURES_MAX: Final = 5
+"""In a row."""
+PUT_BACK_S: Final = 60.0
+COLD_US: Final = 60.0
+"""What is expected for a request that finds its broker idle, in addition."""
+_AGAIN_S: Final = 0.5
+_READING_S: Final = 0.05
+"""About what a reading takes beside its requests: connecting, and what is gathered before."""
+_REQUEST_S: Final = 0.0001
+HELLO: Final = Request(ApiKey.API_VERSIONS, 0, b"")
+"""Every broker answers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is wanted."""
+
+    apis: tuple[ApiKey, ...] = tuple(COEFFICIENTS)
+    rounds: int = ROUNDS
+    share: float = SHARE
+
+
+class Taken(NamedTuple):
+    """A reading that was made, not yet told."""
+
+    case: Case
+    client_id: str
+    wanted_us: float
+    seen: Seen
+
+
+class Instrument(Protocol):
+    """What tells how much time of the broker's a client-id has taken."""
+
+    until_throttled: bool
+    """A reading ends with a throttle time; otherwise after as many requests as are wanted."""
+    gather_s: float
+    """For so long readings are gathered before they are told."""
+
+    async def look(self) -> list[Quota]: ...
+    async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None: ...
+    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]: ...
+    async def disarm(self) -> None: ...
+    async def remove(self, quotas: Sequence[Quota]) -> None: ...
+
+
+@dataclass(slots=True)
+class Found:
+    """What is known of a case: by round, what a request cost, and what went over the wire."""
+
+    case: Case
+    us: list[float] = field(default_factory=list)
+    features: dict[str, float] = field(default_factory=dict)
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a calibration would do; nothing has been changed yet."""
+
+    address: Address
+    spoken: Mapping[int, VersionRange]
+    generation: str
+    table: CostTable
+    """What is assumed now."""
+    node_id: int
+    windows: Windows
+    client_ids: str
+    topic: str | None
+    group: str | None
+    cases: list[Case]
+    requests: int
+    thread_s: float
+    """Of one of the broker's threads, all in all."""
+    lasts_s: float
+    left_quotas: list[Quota]
+    left_topics: list[str]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was measured."""
+
+    found: list[Found]
+    left_out: dict[str, str]
+    """APIs, or cases of them, and why."""
+    notes: list[str]
+    left_behind: list[str] = field(default_factory=list)
+    """What could not be put back."""
+
+
+class Calibration:
+    """One broker's. First `look`, then `measure`."""
+
+    def __init__(
+        self,
+        way: Way,
+        address: Address,
+        timeout_s: float,
+        options: Options,
+        costs: Overrides,
+        instrument: Callable[[Line, Dialect], Instrument],
+        *,
+        run: str,
+        now_ms: int,
+        say: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
+    ) -> None:
+        """`run` is eight hexadecimal digits that no other run has; `costs` what is configured now; `say` is
+        told how far it is.
+        """
+        self._line = Line(way, address, timeout_s)
+        self._options = options
+        self._costs = costs
+        self._make_instrument = instrument
+        self._run = run
+        self._now_ms = now_ms
+        self._say = say
+        self._number = 0
+        self._done = self._total = 0
+        self._findings = Findings([], {}, [])
+
+    async def look(self) -> Outlook:
+        """Ask, and change nothing. Raises CalibrationError, QuestionError."""
+        try:
+            spoken = await self._versions()
+            self._dialect = Dialect(spoken)
+            self._instrument = self._make_instrument(self._line, self._dialect)
+            self._lab = Lab(self._line, self._dialect, self._run, self._now_ms)
+            left_quotas = await self._instrument.look()
+            left_topics = await self._lab.look()
+        finally:
+            await self._line.aclose()
+        release = generation(spoken)
+        self._table = self._costs.over(shipped(release))
+        return self._outlook(spoken, release, left_quotas, left_topics)
+
+    async def _versions(self) -> Mapping[int, VersionRange]:
+        answer = await self._line.ask(HELLO, ApiVersionsResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise CalibrationError(
+                f"{self._line.address}: it answers ApiVersions with error {answer.error_code}"
+            )
+        return ranges(answer)
+
+    def _outlook(
+        self,
+        spoken: Mapping[int, VersionRange],
+        release: str,
+        left_quotas: list[Quota],
+        left_topics: list[str],
+    ) -> Outlook:
+        own, wanted = self._lab.own, frozenset(self._options.apis)
+        planned = self._cases()
+        costs = [self._wanted_us(case, self._expected_us(case)) for case in planned]
+        requests = [total / self._expected_us(case) for case, total in zip(planned, costs, strict=True)]
+        rounds = self._options.rounds + 1
+        lasts = sum(
+            max(cost / 1e6 / self._options.share, _READING_S + count * (_REQUEST_S + case.pause_s))
+            for case, cost, count in zip(planned, costs, requests, strict=True)
+        )
+        return Outlook(
+            address=self._line.address,
+            spoken=spoken,
+            generation=release,
+            table=self._table,
+            node_id=self._lab.node_id,
+            windows=self._lab.windows,
+            client_ids=f"{CLIENT_ID_START}{self._run}-*",
+            topic=own.topic if wanted & TOPICS else None,
+            group=f"{own.group}-*" if wanted & GROUPS else None,
+            cases=planned,
+            requests=round(sum(requests) * rounds),
+            thread_s=sum(costs) * rounds / 1e6,
+            lasts_s=lasts * rounds + 5.0,
+            left_quotas=left_quotas,
+            left_topics=left_topics,
+        )
+
+    def _cases(self) -> list[Case]:
+        return cases(self._dialect, self._lab.own, self._options.apis, self._now_ms)
+
+    def _expected_us(self, case: Case) -> float:
+        """By the table that is assumed now; of responses only that they are as large as requests."""
+        length = float(len(case.request.body))
+        known = case.features(length, length)
+        guess = estimate_us(known, coefficients_of(self._table.of(case.api)))
+        return max(guess + (COLD_US if case.pause_s else 0.0), 1.0)
+
+    def _wanted_us(self, case: Case, expected_us: float) -> float:
+        """Pauses take long: of those requests no more than necessary."""
+        return COUNT_WANTED * expected_us if case.pause_s else wanted_us(expected_us)
+
+    # What changes something
+
+    async def measure(self, outlook: Outlook) -> Findings:
+        """Do it, and put everything back, also when it fails or is cancelled; only then `left_behind` of the
+        findings is complete. Raises CalibrationError, QuestionError.
+        """
+        try:
+            await self._instrument.remove(outlook.left_quotas)
+            await self._lab.delete_topics(outlook.left_topics)
+            await self._set_up()
+            await self._read_all()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._put_back()
+        return self._findings
+
+    @property
+    def findings(self) -> Findings:
+        """What there is, also after `measure` was cancelled."""
+        return self._findings
+
+    async def _set_up(self) -> None:
+        self._say(0, 0, "creating a topic and a group to measure with")
+        wanted = frozenset(self._options.apis)
+        if wanted & TOPICS:
+            await self._lab.make_topic()
+        if wanted & GROUPS:
+            reason = await self._lab.make_group()
+            if reason is not None:
+                self._findings.left_out.update({kafka_name(api): reason for api in wanted & GROUPS})
+        for api in wanted:
+            if self._dialect.version(api) is None:
+                self._findings.left_out[kafka_name(api)] = "the broker does not have it"
+
+    async def _put_back(self) -> None:
+        """Once more after a failure, on another connection: whatever has gone wrong may have passed."""
+        self._say(self._total, self._total, "putting everything back")
+        left: list[str] = []
+        with trio.move_on_after(PUT_BACK_S) as scope:
+            for step in (self._disarm, self._lab.clear):
+                left += await self._twice(step)
+            await self._line.aclose()
+        if scope.cancelled_caught:
+            left.append(
+                f"whatever begins with {CLIENT_ID_START}{self._run} or is called {self._lab.own.topic}"
+            )
+        self._findings.left_behind = left
+
+    async def _disarm(self) -> list[str]:
+        await self._instrument.disarm()
+        return []
+
+    async def _twice(self, step: Callable[[], Awaitable[list[str]]]) -> list[str]:
+        for last in (False, True):
+            try:
+                return await step()
+            except (QuestionError, CalibrationError) as error:
+                await self._line.aclose()
+                if last:
+                    return [str(error)]
+                await trio.sleep(_AGAIN_S)
+        return []
+
+    # Readings
+
+    async def _read_all(self) -> None:
+        found = [Found(case) for case in await self._those_that_work()]
+        self._findings.found = found
+        if not found:
+            raise CalibrationError(f"{self._line.address}: none of what was asked for can be measured")
+        self._total = len(found) * (1 + self._options.rounds)
+        expected = await self._warm_up(found)
+        for turn in range(self._options.rounds + TRIES):
+            lacking = [one for one in found if len(one.us) < min(turn + 1, self._options.rounds)]
+            if not lacking:
+                break
+            for one, us, seen in await self._round(lacking, expected):
+                one.us.append(us)
+                one.requests += seen.reading.requests
+                one.features = one.case.features(seen.request_bytes, seen.response_bytes)
+                expected[id(one)] = us
+                self._done += 1
+        for one in found:
+            if not one.us:
+                self._findings.left_out[_label(one.case)] = "no reading was good"
+        found[:] = [one for one in found if one.us]
+        self._compare(found)
+
+    def _compare(self, found: Sequence[Found]) -> None:
+        ratios = [one.us[-1] / one.us[0] for one in found if len(one.us) > 1]
+        if ratios and median(ratios) < STEADY:
+            self._findings.notes.append(
+                f"the last round cost {median(ratios):.2f} times the first: the broker is still warming up, "
+                "or its load changes: calibrate again"
+            )
+
+    async def _those_that_work(self) -> list[Case]:
+        """Ask each once."""
+        good = []
+        for case in self._cases():
+            with suppress(ProtocolError):
+                answer = await self._line.ask(case.request, response_type(case.request.api))
+                codes = error_codes(answer)
+                if not codes:
+                    good.append(case)
+                    continue
+                names = {code.value: code.name for code in ErrorCode}
+                reason = ", ".join(names.get(code, f"error {code}") for code in sorted(codes))
+                self._findings.left_out[_label(case)] = f"the broker answers {reason}"
+        return good
+
+    async def _warm_up(self, found: Sequence[Found]) -> dict[int, float]:
+        """Read until readings do not fall any more; return what each costs, by the identity of `Found`."""
+        expected = {id(one): self._expected_us(one.case) for one in found}
+        for turn in range(WARM_UPS_MAX):
+            before = dict(expected)
+            for one, us, _seen in await self._round(found, expected, is_rough=True):
+                expected[id(one)] = us
+            if turn and median([expected[key] / before[key] for key in before]) >= STEADY:
+                break
+        self._done = len(found)
+        return expected
+
+    async def _round(
+        self, found: Sequence[Found], expected: Mapping[int, float], *, is_rough: bool = False
+    ) -> list[tuple[Found, float, Seen]]:
+        """Read each once; those that fail are left out."""
+        wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
+        totals = {client_id: total for client_id, (_one, total) in wanted.items()}
+        await self._instrument.arm(totals, self._client_id(), self._lab.windows)
+        told: list[tuple[Found, float, Seen]] = []
+        gathered: list[tuple[Found, Taken]] = []
+        failed = 0
+        since_s = trio.current_time()
+        for client_id, (one, total) in wanted.items():
+            self._say(self._done + len(told), self._total, "warming up" if is_rough else _label(one.case))
+            began_s = trio.current_time()
+            try:
+                seen = await self._read(one.case, client_id, total / expected[id(one)])
+            except NeverThrottledError:
+                continue
+            except QuestionError:
+                failed += 1
+                if failed >= FAILURES_MAX:
+                    raise
+                await trio.sleep(_AGAIN_S * failed)
+                continue
+            failed = 0
+            gathered.append((one, Taken(one.case, client_id, total, seen)))
+            if trio.current_time() - since_s >= self._instrument.gather_s:
+                told += await self._tell(gathered, is_rough=is_rough)
+                gathered, since_s = [], trio.current_time()
+            await trio.sleep(max(total / 1e6 / self._options.share - (trio.current_time() - began_s), 0.0))
+        return told + await self._tell(gathered, is_rough=is_rough)
+
+    async def _tell(
+        self, gathered: Sequence[tuple[Found, Taken]], *, is_rough: bool
+    ) -> list[tuple[Found, float, Seen]]:
+        if not gathered:
+            return []
+        totals = await self._instrument.tell([taken for _one, taken in gathered], self._lab.windows)
+        told = []
+        for (one, taken), total in zip(gathered, totals, strict=True):
+            if isinstance(total, float) and total > 0:
+                told.append((one, total / taken.seen.reading.requests, taken.seen))
+            elif is_rough:  # at least so much it was
+                told.append((one, taken.wanted_us / taken.seen.reading.requests, taken.seen))
+        return told
+
+    def _client_id(self) -> str:
+        """Of a fixed length: it counts to the size of requests."""
+        self._number += 1
+        return f"{CLIENT_ID_START}{self._run}-{self._number:06d}"
+
+    async def _read(self, case: Case, client_id: str, count: float) -> Seen:
+        """Raises QuestionError, NeverThrottledError."""
+        async with await self._line.connect() as connection:
+            with failures(self._line.address, self._line.timeout_s):
+                asked_s = trio.current_time()
+                # What connecting has cost the broker's network threads is charged to the first who asks.
+                await exchange(
+                    connection.stream,
+                    HELLO,
+                    ApiVersionsResponse,
+                    self._line.timeout_s,
+                )
+                round_trip_s = trio.current_time() - asked_s
+                until = self._instrument.until_throttled
+                return await repeat(
+                    connection.stream,
+                    case,
+                    client_id,
+                    count_max=max(round(count * COUNT_MAX) if until else round(count), 2),
+                    under_way=depth(case.request.frame(client_id), round_trip_s),
+                    timeout_s=self._line.timeout_s,
+                    is_enough=not until,
+                )
+
+
+def _label(case: Case) -> str:
+    return f"{case.api} {case.name}".strip()
