@@ -77,9 +77,9 @@ def fit_api(api: str, observations: Sequence[Observation], cold: ColdCost) -> Ap
 
 
 def _row(seen: Observation, cold: ColdCost) -> Row | None:
-    """Without what the broker's idleness has added."""
+    """Without what the broker's idleness has added; what the broker exempts is none."""
     count = seen.requests
-    if count < _LEAST_REQUESTS:
+    if count < _LEAST_REQUESTS or seen.truth_us <= 0:
         return None
     each = {name: amount / count for name, amount in seen.done.items()}
     us = seen.truth_us / count

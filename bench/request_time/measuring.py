@@ -65,7 +65,9 @@ def table_of(seen: list[Observation], broker: str, source: str) -> CostTable:
     warm = [
         found
         for found in seen
-        if not found.case.startswith(micro.COLD_PREFIX) and not found.client.endswith(micro.SETUP)
+        if not found.errors
+        and not found.case.startswith(micro.COLD_PREFIX)
+        and not found.client.endswith(micro.SETUP)
     ]
     return fit_table(warm, cold, broker, source)
 
