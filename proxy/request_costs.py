@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from proxy.settings import Settings
 
 SCALE_MAX: Final = 1000.0
+FILE_BYTES_MAX: Final = 1 << 20
+"""A file that names every API with every cost has less than a hundredth of it."""
+NODE_ID_MAX: Final = 2**31 - 1
+_SHOWN_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +49,32 @@ def _read(path: Path) -> Overrides:
     known = (schema.api(key) for key in ApiKey)
     names = frozenset(api.name for api in known if api is not None)
     try:
-        return parse(path.read_text("utf-8"), names)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read request_costs: {error.strerror}") from None
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:  # the latter of a path with a NUL in it
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot read request_costs: {why}") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(
+            f"{path}: request_costs has more than {FILE_BYTES_MAX} bytes; give a file of weir calibrate"
+        )
+    try:
+        return parse(content.decode("utf-8"), names)
     except (CostsError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: request_costs: {error}") from None
 
 
 def _scales(text: str) -> tuple[float, dict[int, float]]:
     """Parse `1.2`, `1=0.8;2=1.25`, or both: `1.2;2=1.25`."""
-    scale, scales = 1.0, {}
+    scales: dict[int | None, float] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         node, equals, factor = part.rpartition("=")
-        value = _factor(text, factor)
-        if equals:
-            scales[_node_id(text, node)] = value
-        else:
-            scale = value
-    return scale, scales
+        node_id = _node_id(text, node) if equals else None
+        if node_id in scales:
+            raise _unusable(text)
+        scales[node_id] = _factor(text, factor)
+    scale = scales.pop(None, 1.0)
+    return scale, {node_id: factor for node_id, factor in scales.items() if node_id is not None}
 
 
 def _factor(text: str, factor: str) -> float:
@@ -77,11 +89,18 @@ def _factor(text: str, factor: str) -> float:
 
 def _node_id(text: str, node: str) -> int:
     try:
-        return int(node)
+        node_id = int(node)
     except ValueError:
         raise _unusable(text) from None
+    if not 0 <= node_id <= NODE_ID_MAX:
+        raise _unusable(text)
+    return node_id
 
 
 def _unusable(text: str) -> ConfigError:
-    wanted = f"a factor above 0, at most {SCALE_MAX:g}, or NODE=FACTOR[;NODE=FACTOR...], such as 1=0.8;2=1.25"
-    return ConfigError(f"request_time_scale is {text!r}, must be {wanted}")
+    wanted = (
+        f"a factor above 0, at most {SCALE_MAX:g}, or NODE=FACTOR[;NODE=FACTOR...], such as 1=0.8;2=1.25, "
+        "each once"
+    )
+    shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+    return ConfigError(f"request_time_scale is {shown!r}, must be {wanted}")

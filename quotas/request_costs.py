@@ -12,14 +12,20 @@ writes one for a broker at hand. A kB is 1000 bytes.
 
 from __future__ import annotations
 
+import tomllib
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
 
+from quotas.quota_entry import shown
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
+
+T = TypeVar("T")
 
 CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 """The names of the codec bits 1 to 4 of a batch of records."""
@@ -98,6 +104,7 @@ class CostsError(ValueError):
 
 GENERATIONS: Final = ("1.1", "2.8", "3.9", "4.2")
 """The releases that a table is shipped for, oldest first."""
+_SHOWN_MAX: Final = 200
 
 
 @cache
@@ -107,13 +114,35 @@ def shipped(generation: str) -> CostTable:
     return msgspec.toml.decode(text, type=CostTable)
 
 
-def parse(text: str, apis: Mapping[str, object] | frozenset[str]) -> Overrides:
+def parse(text: str, apis: Collection[str]) -> Overrides:
     """Read the text of a file of costs; `apis` are the names that it may use. Raises CostsError."""
     try:
-        overrides = msgspec.toml.decode(text, type=Overrides)
-    except msgspec.DecodeError as error:
-        raise CostsError(str(error)) from None
-    for name in overrides.apis:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # numbers of 5000 digits and deep nesting, too
+        raise CostsError(f"not valid TOML: {_one_line(error)}; correct this place") from None
+    costs = document.get("apis")
+    for name, cost in costs.items() if isinstance(costs, dict) else ():
         if name not in apis:
-            raise CostsError(f"apis.{name}: Kafka has no API of this name")
-    return overrides
+            close = get_close_matches(name, apis, n=1)
+            advice = f"did you mean {close[0]}?" if close else "remove it, or write Kafka's name of it"
+            raise CostsError(f"apis: Kafka has no API {shown(name)}; {advice}")
+        _converted(cost, ApiCost, f"apis.{name}")
+    return _converted(document, Overrides, "")
+
+
+def _converted(value: object, kind: type[T], place: str) -> T:
+    """Check what stands at a place of the file. Raises CostsError."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        what, _at, path = _one_line(error).partition(" - at ")
+        what = what.replace("Object contains unknown field", "unknown key")
+        what = what.replace("Object missing required field", "missing key")
+        where = (place + path.rpartition("$")[2].strip("`")).removeprefix(".")
+        remedy = f"correct it, or leave {place} out for the shipped figures" if place else "correct it"
+        raise CostsError(f"{where + ': ' if where else ''}{what}; {remedy}") from None
+
+
+def _one_line(error: Exception) -> str:
+    text = "".join(char if char.isprintable() else " " for char in str(error))
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."

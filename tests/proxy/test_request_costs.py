@@ -1,0 +1,139 @@
+"""What the configuration says of request time: read, or refused in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import config
+from proxy.config import ConfigError
+from proxy.request_costs import FILE_BYTES_MAX, RequestTimeRules, request_time_rules
+from proxy.settings import Settings
+from quotas.request_costs import ApiCost, Overrides
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COSTS = "[apis.Produce]\nus = 20.5\n"
+
+
+def rules(scale: str = "1", costs: str = "") -> RequestTimeRules:
+    return request_time_rules(Settings(upstream="a:1", request_time_scale=scale, request_costs=costs))
+
+
+def refused(scale: str = "1", costs: Path | None = None) -> str:
+    with pytest.raises(ConfigError) as error:
+        rules(scale, "" if costs is None else str(costs))
+    text = str(error.value)
+    assert text.isprintable()
+    assert len(text) < 500
+    return text
+
+
+def test_by_default_the_shipped_costs_count_once() -> None:
+    found = rules()
+    assert found.costs == Overrides()
+    assert [found.scale_of(node_id) for node_id in (None, 0, 1)] == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "scale", "scales"),
+    [
+        ("", 1.0, {}),
+        (" ; ", 1.0, {}),
+        ("1.25", 1.25, {}),
+        ("1000", 1000.0, {}),
+        ("1e-320", 1e-320, {}),
+        ("1=0.8;2=1.25", 1.0, {1: 0.8, 2: 1.25}),
+        (" 1.2 ; 2 = 1.25 ;", 1.2, {2: 1.25}),
+        ("0=2;2147483647=3;0.5", 0.5, {0: 2.0, 2147483647: 3.0}),
+    ],
+)
+def test_factors(text: str, scale: float, scales: dict[int, float]) -> None:
+    found = rules(text)
+    assert (found.scale, found.scales) == (scale, scales)
+    assert found.scale_of(None) == found.scale_of(77) == scale
+    assert [found.scale_of(node_id) for node_id in scales] == list(scales.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("0", "-1", "nan", "inf", "-inf", "1000.1", "1e400", "x", "1,2", "9" * 5000),
+        *("=", "1=", "=1", "1==2", "1=0", "1=nan", "1=inf", "1=-1", "a=1", "1.5=1", "nan=1"),
+        *("-1=1", "2147483648=1", f"{'9' * 5000}=1", "1=1,2=1", "1:0.8"),
+        *("1=1;1=1", "1;1", "1;1=2;2", "1=0.8;\n\x1b[31m"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_factors_that_cannot_be(text: str) -> None:
+    said = refused(text)
+    assert said.startswith("request_time_scale is '")
+    assert said.endswith(
+        "must be a factor above 0, at most 1000, or NODE=FACTOR[;NODE=FACTOR...], such as 1=0.8;2=1.25, "
+        "each once"
+    )
+
+
+@given(st.text() | st.text("0123456789=;.-e ", max_size=12))
+def test_whatever_the_factors_they_are_taken_or_refused(text: str) -> None:
+    try:
+        found = rules(text)
+    except ConfigError:
+        refused(text)
+    else:
+        assert all(0 < factor <= 1000 for factor in (found.scale, *found.scales.values()))
+        assert all(0 <= node_id < 2**31 for node_id in found.scales)
+
+
+def test_a_file_of_costs(tmp_path: Path) -> None:
+    path = tmp_path / "costs.toml"
+    path.write_text(COSTS)
+    assert rules(costs=str(path)).costs.apis == {"Produce": ApiCost(us=20.5)}
+
+
+@pytest.mark.parametrize("place", ["request_costs", "[quotas]\nrequest_costs"])
+def test_its_path_is_relative_to_the_configuration(tmp_path: Path, place: str) -> None:
+    (tmp_path / "costs.toml").write_text(COSTS)
+    (tmp_path / "weir.toml").write_text(
+        f'upstream = "a:1"\n{place} = "costs.toml"\nrequest_time_scale = "2"\n'
+    )
+    loaded = config.load(tmp_path / "weir.toml", {})
+    assert loaded.request_time.costs.apis == {"Produce": ApiCost(us=20.5)}
+    assert loaded.request_time.scale == 2.0
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.toml"
+    assert refused(costs=missing) == f"{missing}: cannot read request_costs: No such file or directory"
+    assert refused(costs=tmp_path) == f"{tmp_path}: cannot read request_costs: Is a directory"
+    with pytest.raises(ConfigError, match="cannot read request_costs: embedded null byte"):
+        rules(costs="\x00")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xfe", "codec can't decode byte 0xff in position 0"),
+        (b"us\n", "not valid TOML"),
+        (b"[apis.Produce]\nus = nan\n", "apis.Produce.us: Expected `float` >= 0.0; correct it"),
+        (b"[apis.produce]\nus = 1\n", 'Kafka has no API "produce"; did you mean Produce?'),
+        (b"[apis.Produce]\nus = " + b"9" * 5000, "not valid TOML"),
+        (b"#" * (FILE_BYTES_MAX + 1), "more than 1048576 bytes; give a file of weir calibrate"),
+    ],
+    ids=["no UTF-8", "no TOML", "no number", "no API", "huge number", "huge file"],
+)
+def test_a_file_that_says_what_cannot_be(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "costs.toml"
+    path.write_bytes(content)
+    said = refused(costs=path)
+    assert said.startswith(f"{path}: request_costs")
+    assert words in said
+
+
+def test_a_file_without_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(ConfigError, match=r"^/dev/zero: request_costs has more than"):
+        rules(costs="/dev/zero")
