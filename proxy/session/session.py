@@ -111,6 +111,7 @@ class Session:
         "counters",
         "draining",
         "exchange",
+        "fetch_length",
         "fetch_session",
         "following",
         "generation",
@@ -133,6 +134,7 @@ class Session:
         "plans",
         "postponed",
         "precedent",
+        "produce_shape",
         "quotas",
         "raw",
         "report_ms",
@@ -182,6 +184,8 @@ class Session:
         self.management = management or Unmanaged()
         self.fetch_session: FetchSession | None = None
         """Followed while topics have rates."""
+        self.fetch_length = 0
+        self.produce_shape: tuple[Plan, bytes, float] | None = None
         self.vouched = False
         """The broker has just answered this client, for a reply of Weir's own that is to depend on that."""
         self.greeted = False
@@ -388,6 +392,7 @@ class Session:
 
     def wake(self) -> None:
         """Something that was waited for elsewhere is here: have it sent, and go on."""
+        self.now_ms = max(self.now_ms, self.clock.now_us // 1000)
         self.answered()
         self.attention = True
         if self.on_wake is not None:
@@ -433,17 +438,16 @@ class Session:
 
         It takes the place of the answered one, which is the only entry in flight. Raises ProtocolError.
         """
-        tab = self._tab
+        tab, self._tab = self._tab, None
         if tab is not None:
             tab.charge_question(*run.asked, run.asked_length, end - frame - LENGTH_BYTES)
         question = run.answer(data, frame, end)
         if question is not None:
+            self._tab = tab
             self.to_broker.append(question)
             self.in_flight.append((run.correlation_id, ERRAND, run, 0, None))
-        elif tab is not None:
-            self._tab = None
-            if run.reply is not None:
-                run.reply = tab.settled(run.reply)
+        elif tab is not None and run.reply is not None:
+            run.reply = tab.settled(run.reply)
         self.attention = True
 
     def send_local(self) -> None:
@@ -469,9 +473,11 @@ class Session:
         meter, self.meter = self.meter, None
         if meter is not None:
             meter.cut(now_ms)
-        for _id, plan, _payers, _until_ms, toll in self.in_flight:
+        for _id, plan, what, _until_ms, toll in self.in_flight:
             if toll is not None:
                 pay(self, plan, toll, 0)
+            elif self._tab is not None and isinstance(what, Run):
+                self._tab.charge_question(*what.asked, what.asked_length, 0)
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """A peer broke the protocol: nothing further is judged, the session is to be closed.

@@ -1,6 +1,6 @@
 """Request time on the wire (KIP-124): who is charged what and when, what is reported, who waits.
 
-Rules are those of Kafka's ClientRequestQuotaManager, KafkaApis and SocketServer (2.8 to 4.2). Costs are made by
+The rules are those of ClientRequestQuotaManager, KafkaApis and SocketServer (2.8 to 4.2). Costs are made by
 hand: 50 µs each, of which 20 pass at once (`request_costs`).
 """
 

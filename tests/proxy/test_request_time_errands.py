@@ -1,0 +1,327 @@
+"""Request time of what is not simply forwarded: errands, answers of Weir's own, uplifted versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from protocol.codec import request_type, response_type
+from protocol.messages import (
+    AlterClientQuotasResponse,
+    ApiVersionsRequest,
+    DeleteTopicsResponse,
+    DescribeClientQuotasResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from proxy.counters import Counters
+from proxy.reasons import CloseReason
+from proxy.rules.errand import ask
+from proxy.rules.plan import PASS, WAIT, Admission
+from proxy.rules.plans import Plans
+from quotas import BrokerQuotas, QuotaTable
+from quotas.request_costs import ApiCost
+from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.proxy.frames import body_of, head_of, padded, request, response, split
+from tests.proxy.playbook import Playbook
+from tests.proxy.request_costs import (
+    EACH_US,
+    LIMIT_US,
+    charged_us,
+    costs,
+    ping,
+    pong,
+    spend,
+    time_table,
+    timed,
+)
+from tests.proxy.test_client_quotas import Managed, alter, describe, entry
+from tests.proxy.test_errand import VERSION, delete, deleted
+from tests.proxy.test_errand import answer as told
+from tests.proxy.test_errand import asked as question
+from tests.proxy.test_mutations import Cluster, limited
+from tests.proxy.test_uplift import RAISED, broker_of
+from tests.proxy.test_uplift import told as versions_of
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from proxy.rules.errand import Errand
+    from proxy.rules.plan import Caller, Wait
+    from proxy.session.session import Session
+
+COSTS: Final = costs(
+    {"Metadata": ApiCost(us=100.0, us_per_response_kb=1000.0), "DeleteTopics": ApiCost(us=7.0)}
+)
+
+
+def questions(count: int, *, again: bool = False) -> Errand:
+    """Ask so many questions about metadata, then answer, unless the request is to be judged again."""
+    for number in range(count):
+        topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")
+        yield from ask(MetadataRequest(topics=[topic]), 9, MetadataResponse)
+    result = DeleteTopicsResponse.DeletableTopicResult(name="t")
+    return None if again else DeleteTopicsResponse(responses=[result])
+
+
+def session_of(count: int, *, again: bool = False) -> Session:
+    """A session in which DeleteTopics is an errand of so many questions; if `again`, before it is forwarded."""
+    plans = Plans(Counters(), costs=COSTS)
+    plan = plans.make(20, VERSION)
+    begun = False
+
+    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Admission | Wait:
+        nonlocal begun
+        if not complete:
+            return WAIT
+        if again and begun:
+            return PASS
+        begun = True
+        return Admission(errand=questions(count, again=again), again=again)
+
+    plan.admit, plan.whole = admit, True
+    return new_session(time_table(), plans=plans)
+
+
+def length_of(frame: bytes) -> int:
+    return len(frame) - 4
+
+
+def reported(frame: bytes, throttle_ms: int) -> bytes:
+    """The same DeleteTopics response, with a throttle time."""
+    message = body_of(frame, DeleteTopicsResponse, VERSION)
+    message.throttle_time_ms = throttle_ms
+    return response(message, VERSION, int.from_bytes(frame[4:8]))
+
+
+# Errands
+
+
+def test_an_errand_costs_its_questions_and_nothing_else() -> None:
+    each = 100 + length_of(told(7))  # 1000 µs per kB
+    with Playbook(session=session_of(2)) as play:
+        play.client(delete(7))
+        play.to_broker(question(7, 0))
+        assert charged_us(play.session) == 0
+        play.broker(told(7))
+        play.to_broker(question(7, 1))
+        assert charged_us(play.session) == each
+        play.broker(told(7))
+        play.to_client(deleted(7))
+        assert charged_us(play.session) == 2 * each
+
+
+def test_an_errand_s_wait_is_told_in_its_answer_as_what_is_left_of_it() -> None:
+    session = session_of(2)
+    spend(session, LIMIT_US - length_of(told(7)) - 50)  # the first question is 50 µs too many
+    with Playbook(session=session) as play:
+        play.client(delete(7), ping(8))
+        play.to_broker(question(7, 0))
+        play.broker(told(7))
+        play.to_broker(question(7, 1))
+        play.muted_until(500)
+        play.at(400)
+        session.quotas.update(time_table(1.0))  # the second is not
+        play.broker(told(7))
+        play.to_client(reported(deleted(7), 100))
+        play.at(500)
+        play.to_broker(ping(8))
+        play.broker(pong(8))
+        play.to_client(pong(8))
+
+
+def test_an_errand_without_questions_costs_what_the_request_does() -> None:
+    session = session_of(0)
+    spend(session)
+    with Playbook(session=session) as play:
+        play.client(delete(7))
+        play.to_client(reported(deleted(7), 70))  # 7 µs are 0.07 s over
+        play.muted_until(70)
+        assert charged_us(session) == LIMIT_US + 7
+
+
+def test_what_is_found_out_beforehand_is_charged_beside_the_request() -> None:
+    session = session_of(1, again=True)
+    with Playbook(session=session) as play:
+        play.client(delete(7))
+        play.to_broker(question(7, 0))
+        play.broker(told(7))
+        play.to_broker(delete(7))
+        assert charged_us(session) == 100 + length_of(told(7))
+        play.broker(deleted(7))
+        play.to_client(deleted(7))
+        assert charged_us(session) == 107 + length_of(told(7))
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_an_errand_that_a_closed_connection_cuts_has_cost_what_was_asked(answered: int) -> None:
+    """Else clients would close before the answer."""
+    session = session_of(2)
+    wire = Wire(session)
+    wire.feed(0, client=delete(7))
+    for _question in range(answered):
+        wire.feed(0, broker=told(7))
+    session.end(0)
+    assert charged_us(session) == 100 * (answered + 1) + answered * length_of(told(7))
+
+
+def test_a_question_that_is_answered_with_rubbish_is_charged_once() -> None:
+    session = session_of(1)
+    rubbish = padded(told(7), 500)[:30]
+    rubbish = (26).to_bytes(4) + rubbish[4:]
+    with Playbook(session=session) as play:
+        play.client(delete(7))
+        play.to_broker(question(7, 0))
+        play.broker(rubbish)
+        play.violation(CloseReason.RESPONSE_MALFORMED)
+        session.end(0)
+        assert charged_us(session) == 100 + 26
+
+
+@pytest.mark.parametrize("mutation", [Create((Topic("new", 3),)), Grow((("old", 9),)), Delete(("old",))])
+@pytest.mark.parametrize("mutation_rate", [0.1, 1.0, None])
+def test_mutations_cost_each_question_that_the_broker_answers(
+    mutation: Any, mutation_rate: float | None
+) -> None:
+    """Under a mutation quota they are errands, of which some end without the broker having seen a mutation."""
+    cluster = Cluster(sizes={"old": 4})
+    values = {**time_table(1.0).values, **limited(mutation_rate).values}
+    cluster.quotas = BrokerQuotas.create(QuotaTable(values))
+    cluster.plans = Plans(Counters(), costs=costs())
+    for number in range(3):
+        cluster.ask(0, mutation)
+        (budget,) = cluster.quotas.request
+        assert round(budget.charged * 10_000, 3) == EACH_US * len(cluster.controller.asked), number
+
+
+def test_automatic_creation_is_charged() -> None:
+    cluster = Cluster()
+    cluster.quotas = BrokerQuotas.create(QuotaTable({**time_table(1.0).values, **limited(1.0).values}))
+    cluster.plans = Plans(Counters(), costs=costs())
+    topic = MetadataRequest.MetadataRequestTopic(name="missing")
+    connection = cluster.connect()
+    for number in range(3):
+        connection.send(number, request(MetadataRequest(topics=[topic], allow_auto_topic_creation=True), 12))
+    (budget,) = cluster.quotas.request
+    assert round(budget.charged * 10_000, 3) == EACH_US * len(cluster.controller.asked) >= 3 * EACH_US
+
+
+# Answers of Weir's own
+
+
+def managed(management: Managed) -> Session:
+    session = timed(manages_quotas=True)
+    session.management, session.peer = management, "10.9.8.7:4711"
+    return session
+
+
+def vouched(play: Playbook) -> None:
+    """The broker is asked for no topic's metadata, and answers."""
+    play.to_broker(request(MetadataRequest(topics=[]), 1))
+    play.broker(response(MetadataResponse(), 1))
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_what_weir_describes_costs_what_a_broker_s_answer_does(version: int) -> None:
+    """And its question whether the broker takes the client besides: 50 µs each."""
+    session = managed(Managed(QuotaTable()))
+    spend(session, LIMIT_US - EACH_US)
+    wire = Wire(session)
+    wire.feed(0, client=request(describe(), version))
+    assert bytes(wire.to_broker) == request(MetadataRequest(topics=[]), 1)
+    wire.feed(0, broker=response(MetadataResponse(), 1))
+    assert charged_us(session) == LIMIT_US + EACH_US
+    answer = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
+    assert (answer.error_code, answer.throttle_time_ms) == (0, 500)
+    assert session.muted_until_ms == 500
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_who_is_denied_pays_for_that(version: int) -> None:
+    session = managed(Managed(denies="you may not"))
+    spend(session)
+    wire = Wire(session)
+    wire.feed(0, client=request(describe(), version))
+    answer = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
+    assert (answer.error_code, answer.throttle_time_ms) == (31, 500)
+    assert charged_us(session) == LIMIT_US + EACH_US
+
+
+def test_what_is_answered_later_is_charged_at_once() -> None:
+    management = Managed(answers=False)
+    session = managed(management)
+    wire = Wire(session)
+    wire.feed(0, client=request(alter(entry({"client-id": "x"}, {"producer_byte_rate": 1.0})), 1) + ping(2))
+    wire.feed(0, broker=response(MetadataResponse(), 1))
+    assert charged_us(session) == 2 * EACH_US
+    (done,) = management.waiting
+    done(None)
+    wire.feed(0)
+    answer = body_of(bytes(wire.to_client), AlterClientQuotasResponse, 1)
+    assert answer.throttle_time_ms == 0
+    assert charged_us(session) == 2 * EACH_US
+    wire.feed(0, broker=pong(2))
+    assert charged_us(session) == 3 * EACH_US
+
+
+def test_an_answer_that_comes_later_tells_what_is_left_of_the_wait() -> None:
+    management = Managed(answers=False)
+    session = managed(management)
+    spend(session, LIMIT_US - EACH_US)
+    wire = Wire(session)
+    wire.feed(0, client=request(alter(entry({"client-id": "x"}, {"producer_byte_rate": 1.0})), 1) + ping(2))
+    wire.feed(0, broker=response(MetadataResponse(), 1))
+    assert session.muted_until_ms == 500
+    wire.feed(300)
+    (done,) = management.waiting
+    session.clock.now_us = 300_000
+    done(None)
+    (answer,) = session.to_client
+    assert body_of(bytes(answer), AlterClientQuotasResponse, 1).throttle_time_ms == 200
+    assert charged_us(session) == LIMIT_US + EACH_US
+
+
+# Uplift
+
+
+@pytest.mark.parametrize(("release", "key", "version"), RAISED)
+def test_uplifted_requests_are_charged_once_and_told(
+    release: tuple[int, ...], key: int, version: int
+) -> None:
+    broker = broker_of(release)
+    session = timed(broker=broker, uplift=True)
+    spend(session)
+    wire = Wire(session)
+    wire.feed(0, client=request(request_type(key)(), version))
+    (asked,) = split(bytes(wire.to_broker))
+    head = head_of(asked)
+    assert head.version == broker[key].max
+    wire.feed(0, broker=response(response_type(key)(), head.version))
+    assert charged_us(session) == LIMIT_US + EACH_US
+    assert session.muted_until_ms == 500
+    answer: Any = body_of(bytes(wire.to_client), response_type(key), version)
+    assert answer.throttle_time_ms == 500
+
+
+def test_a_version_that_the_broker_cannot_say_is_charged_though_weir_answers_it() -> None:
+    session = timed(broker=broker_of((0, 10, 2)), uplift=True)
+    spend(session)
+    wire = Wire(session)
+    wire.feed(0, client=request(FindCoordinatorRequest(key="a", key_type=1), 2))  # of a transaction
+    assert not wire.to_broker
+    answer = body_of(bytes(wire.to_client), FindCoordinatorResponse, 2)
+    assert (answer.error_code, answer.throttle_time_ms) == (35, 500)
+    assert charged_us(session) == LIMIT_US + EACH_US
+
+
+def test_learning_what_the_broker_speaks_is_charged() -> None:
+    session = timed(costs_=costs({"ApiVersions": ApiCost(us=9.0)}), uplift=True)
+    wire = Wire(session)
+    wire.feed(0, client=request(FindCoordinatorRequest(key="g"), 2))
+    assert bytes(wire.to_broker) == request(ApiVersionsRequest(), 0)
+    wire.feed(0, broker=versions_of(broker_of((2, 8))))
+    assert charged_us(session) == 9
+    wire.feed(0, broker=response(FindCoordinatorResponse(), 2))
+    assert charged_us(session) == 9 + EACH_US
