@@ -19,5 +19,6 @@ TARGETS: Final[tuple[Target, ...]] = (
     kafka_proxy.KAFKA_PROXY,
     weir.WEIR,
     weir_compiled.WEIR_COMPILED,
+    weir.WEIR_UNTIMED,
     weir.WEIR_WITHOUT_QUOTAS,
 )

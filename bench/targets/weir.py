@@ -12,7 +12,7 @@ from bench import certificate
 from bench.entry import PLAIN, Entry
 from bench.frames import CLIENT_ID, client_ids
 from bench.targets.target import Running, Surroundings, Target, start_process
-from quotas import DEFAULT, Entity
+from quotas import DEFAULT, Entity, QuotaKey
 from quotas.quota_entry import UNITS
 from quotas.table import keys_of
 from tests.kafka.ports import free_range
@@ -21,6 +21,7 @@ from tests.kafka.settings import HOST
 BROKER_PORTS: Final = 2
 CLIENT_KEYS: Final = tuple(key.value for key in keys_of(Entity(client_id=DEFAULT)) if key in UNITS)
 """What Weir enforces for clients."""
+WITHOUT_REQUEST_TIME: Final = tuple(key for key in CLIENT_KEYS if key != QuotaKey.REQUEST_PERCENTAGE.value)
 NEVER_REACHED: Final = 10**15
 """A limit per second, whatever it is of: every charge is made, none throttles."""
 THIS_TREE: Final = Path(bench.__file__).parent.parent
@@ -61,9 +62,11 @@ def over_tls(name: str, tree: Path) -> Callable[[Surroundings], Running]:
     return start_it
 
 
-def quota_file(entities: Iterable[str] = (CLIENT_ID,), kind: str = "client_id") -> str:
+def quota_file(
+    entities: Iterable[str] = (CLIENT_ID,), kind: str = "client_id", keys: Iterable[str] = CLIENT_KEYS
+) -> str:
     """A quota for each client-id (or other `kind` of entity), under every key that Weir enforces."""
-    limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in CLIENT_KEYS)
+    limits = "".join(f"{key} = {NEVER_REACHED}\n" for key in keys)
     return "".join(f'[[quota]]\n{kind} = "{name}"\n{limits}' for name in entities)
 
 
@@ -79,10 +82,18 @@ def with_entities(count: int) -> Target:
 def other_tree(tree: Path) -> Target:
     """Weir from another checkout, with quotas: to compare two states of the code in one run."""
     name = f"weir@{tree.name}"
-    return Target(name, f"Weir, quotas on ({tree.name})", lambda s: start(s, name, tree, quota_file()))
+    keys = CLIENT_KEYS if (tree / "quotas" / "request_time.py").exists() else WITHOUT_REQUEST_TIME
+    return Target(
+        name, f"Weir, quotas on ({tree.name})", lambda s: start(s, name, tree, quota_file(keys=keys))
+    )
 
 
 WEIR: Final = Target("weir", "Weir, quotas on", lambda s: start(s, "weir", THIS_TREE, quota_file()))
+WEIR_UNTIMED: Final = Target(
+    "weir-untimed",
+    "Weir, quotas but on request time",
+    lambda s: start(s, "weir-untimed", THIS_TREE, quota_file(keys=WITHOUT_REQUEST_TIME)),
+)
 WEIR_WITHOUT_QUOTAS: Final = Target(
     "weir-no-quotas",
     "Weir, no quotas",

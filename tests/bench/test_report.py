@@ -224,7 +224,7 @@ def test_steps_are_a_warm_up_and_the_rounds_for_each_cell() -> None:
 
 
 def test_the_quota_file_is_one_that_weir_reads() -> None:
-    assert len(parse(quota_file())) == 3
+    assert len(parse(quota_file())) == 4
 
 
 def test_a_quota_file_has_as_many_entities_as_asked() -> None:
