@@ -8,10 +8,11 @@ import pytest
 
 from protocol.api import ApiKey
 from proxy.admin.entities import ENTITIES_MAX
-from proxy.admin.request_times import SERIES_MAX
+from proxy.admin.request_times import SERIES_MAX, api_name
 from proxy.quota_book import QuotaBook
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import IDLE_MS_MAX
+from quotas.request_time import API_KEYS_OWN
 from tests.proxy.test_metrics import PARSERS, scraped, server
 
 if TYPE_CHECKING:
@@ -120,6 +121,22 @@ def test_apis_that_are_none_of_kafkas_have_their_number_or_share_a_series(server
     rows = scraped(server, book).rows("weir_request_time_seconds_total")
     by_api = {dict(labels)["api"]: value for labels, value in rows.items()}
     assert by_api == {"api_99": pytest.approx(0.001), "others": pytest.approx(0.004)}
+
+
+def test_invented_api_keys_take_no_memory_and_no_series() -> None:
+    book = book_of()
+    for api_key in range(-32_768, 32_768):
+        charge(book, api_key, 1000)
+    (budget,) = book.of(0).request
+    assert len(budget.by_api) == 129
+    assert sum(budget.by_api.values()) == pytest.approx(budget.charged)
+
+
+def test_every_api_of_kafkas_has_its_name() -> None:
+    assert max(ApiKey) < API_KEYS_OWN
+    names = [api_name(api_key) for api_key in ApiKey]
+    assert len(set(names)) == len(ApiKey)
+    assert not any(name.startswith("api_") for name in names)
 
 
 def test_in_shadow_it_is_told_beside(server: Server) -> None:
