@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -19,10 +19,12 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import render
+from bench import document, render
 from bench.report import Table
 from bench.request_time import comparing, costs_file, measuring, report
 from bench.request_time.book import Book
+from bench.request_time.comparing import Compared
+from bench.request_time.judge import Kind
 from bench.request_time.loop import LoopError
 from bench.request_time.stand import VERSIONS, Stand, StandError, standing
 from bench.request_time.topics import TopicsError
@@ -33,7 +35,7 @@ from quotas.request_costs import CostsError, CostTable, parse, shipped
 from tests.kafka import ClusterError, JarError, JavaMissingError
 
 FAILURES: Final = (
-    *(StandError, TopicsError, TruthError, LoopError, TargetError, CostsError),
+    *(StandError, TopicsError, TruthError, LoopError, TargetError, CostsError, document.DocumentError),
     *(ClusterError, JarError, JavaMissingError, OSError),
 )
 INTERRUPTED: Final = 130
@@ -54,6 +56,12 @@ QUICK_SECONDS: Final = 1.0
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Where tables of costs are, X.Y.toml: read instead of the shipped ones, or with --measure written.",
 )
+@click.option(
+    "--document",
+    "page",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A page whose figures are replaced by these, such as docs/request-time.md.",
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Every figure, to this file.")
 def main(
     brokers: str,
@@ -64,25 +72,51 @@ def main(
     apis: bool,
     measure: bool,
     costs: Path | None,
+    page: Path | None,
     json_file: Path | None,
 ) -> None:
     versions = _chosen(brokers, VERSIONS, "--brokers")
     names = _chosen(workloads, [workload.name for workload in WORKLOADS], "--workloads")
     chosen = [w for w in WORKLOADS if w.name in names and (not quick or workloads or w.name in QUICK)]
     seconds = seconds or (QUICK_SECONDS if quick else SECONDS)
-    kept: list[dict[str, Any]] = []
+    how = [
+        comparing.How(seconds, _chosen(ways, comparing.WAYS, "--ways"), _file(costs, version))
+        for version in versions
+    ]
+    if page is not None:
+        document.check(page)
+    kept, compared, failed = list[dict[str, Any]](), list[Compared](), False
+    kinds = {workload.name: comparing.kind_of(workload) for workload in chosen}
     with _progress() as say:
-        for version in versions:
-            with standing(version) as stand:
-                if measure:
-                    kept.append(_measure(stand, seconds, costs, say))
-                else:
-                    how = comparing.How(
-                        seconds, _chosen(ways, comparing.WAYS, "--ways"), _file(costs, version)
-                    )
-                    kept.append(_compare(stand, chosen, how, say, apis=apis))
+        for version, each in zip(versions, how, strict=True):
+            try:
+                with standing(version) as stand:
+                    if measure:
+                        kept.append(_measure(stand, seconds, costs, say))
+                    else:
+                        compared.append(_compare(stand, chosen, each, say))
+            except FAILURES as error:
+                failed = True
+                click.echo(f"error: {version}: {error}", err=True)
+                continue
+            if not measure:
+                _show(report.tables(compared[-1], apis=apis), report.notes(compared[-1], kinds))
+                kept.append(report.as_json(compared[-1], kinds))
             if json_file is not None:
                 json_file.write_text(json.dumps(kept, indent=1) + "\n")
+    if compared:
+        _summarize(compared, kinds, page)
+    if failed:
+        sys.exit(1)
+
+
+def _summarize(compared: Sequence[Compared], kinds: Mapping[str, Kind], page: Path | None) -> None:
+    tables = [report.overview(compared)]
+    notes = [note for each in compared for note in report.notes(each, kinds)]
+    if page is not None:
+        document.put(page, render.markdown(tables, notes))
+    if len(compared) > 1:
+        _show(tables, notes)
 
 
 def generation_of(version: str) -> str:
@@ -101,14 +135,9 @@ def _measure(stand: Stand, seconds: float, costs: Path | None, say: comparing.Sa
     return {"broker": stand.version, "seen": [msgspec.to_builtins(found) for found in seen]}
 
 
-def _compare(
-    stand: Stand, chosen: Sequence[Workload], how: comparing.How, say: comparing.Say, *, apis: bool
-) -> dict[str, Any]:
+def _compare(stand: Stand, chosen: Sequence[Workload], how: comparing.How, say: comparing.Say) -> Compared:
     measuring.warm_up(stand, Book(stand.dialect), say)
-    compared = comparing.compare(stand, chosen, _table(how.costs, stand.version), how, say)
-    kinds = {workload.name: comparing.kind_of(workload) for workload in chosen}
-    _show(report.tables(compared, apis=apis), report.notes(compared, kinds))
-    return report.as_json(compared, kinds)
+    return comparing.compare(stand, chosen, _table(how.costs, stand.version), how, say)
 
 
 def _file(costs: Path | None, version: str) -> Path | None:

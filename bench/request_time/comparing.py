@@ -12,6 +12,7 @@ from typing import Final
 from bench.request_time.book import Book
 from bench.request_time.features import estimate_us
 from bench.request_time.judge import Kind
+from bench.request_time.loop import LoopError
 from bench.request_time.runner import Case, Observation, observe
 from bench.request_time.stand import Stand
 from bench.request_time.weir import Weir
@@ -58,21 +59,32 @@ def possible(workloads: Sequence[Workload], stand: Stand) -> list[Workload]:
 
 
 def compare(stand: Stand, workloads: Sequence[Workload], table: CostTable, how: How, say: Say) -> Compared:
-    """Run what the broker can do, warm. Raises LoopError, TruthError, TargetError, OSError."""
+    """Run what the broker can do; a workload that fails is a problem that is told. Raises TruthError,
+    TargetError, OSError.
+    """
     compared = Compared(stand.version)
     with closing(Processes("weir-request-time-")) as processes:
         weir = Weir(processes, stand.address[1], how.costs) if "weir" in how.ways else None
         for workload in possible(workloads, stand):
             for way in how.ways:
                 say(f"{stand.version}: {workload.name}, {way}")
-                seen = _run(stand, workload, table.cold, how.seconds, weir if way == "weir" else None, way)
+                through = weir if way == "weir" else None
+                try:
+                    seen = _run(stand, workload, table.cold, how.seconds, through, way)
+                except LoopError as error:
+                    compared.problems.append(f"{stand.version}, {workload.name}, {way}: {error}")
+                    continue
                 compared.pairs[way][workload.name] = [_pair(found, table, way) for found in seen]
-                compared.problems += [
-                    f"{stand.version}, {workload.name}, {way}: {found.api} answered {', '.join(found.errors)}"
-                    for found in seen
-                    if found.errors
-                ]
+                compared.problems += _errors(stand.version, workload.name, way, seen)
     return compared
+
+
+def _errors(version: str, workload: str, way: str, seen: Sequence[Observation]) -> list[str]:
+    return [
+        f"{version}, {workload}, {way}: {found.api} answered {', '.join(found.errors)}"
+        for found in seen
+        if found.errors
+    ]
 
 
 def _run(

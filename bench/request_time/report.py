@@ -51,6 +51,16 @@ def _line(figure: Figure, name: str) -> list[str]:
     ]
 
 
+def overview(all_compared: Sequence[Compared]) -> Table:
+    """Estimate by truth of every client at every broker, straight and through Weir."""
+    columns = [(compared, way) for compared in all_compared for way in compared.pairs if compared.pairs[way]]
+    ratios = [{figure.name: figure.ratio for figure in figures(*column)} for column in columns]
+    names = list(dict.fromkeys(name for found in ratios for name in found))
+    head = ["client", *(f"{compared.version}, {way}" for compared, way in columns)]
+    lines = [[name, *(f"{found[name]:.2f}" if name in found else "-" for found in ratios)] for name in names]
+    return Table("Estimate / truth", head, lines)
+
+
 def notes(compared: Compared, kinds: Mapping[str, Kind]) -> list[str]:
     """Which targets are reached, and what went wrong."""
     told = []
