@@ -22,13 +22,16 @@ from protocol.messages import (
     FetchResponse,
     MetadataResponse,
     ProduceRequest,
+    ProduceResponse,
 )
 from proxy.counters import Counters
 from proxy.rules.identity import Identities
 from proxy.rules.plans import Plans
 from proxy.rules.request_time import CLASSES, Charged
 from proxy.session.session import ANONYMOUS
-from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.entities import Prefix
+from quotas.request_costs import ApiCost, ColdCost
 from tests.protocol.generate import sample
 from tests.proxy.frames import (
     body_of,
@@ -54,6 +57,7 @@ from tests.proxy.request_costs import (
     ping,
     pong,
     spend,
+    the_budget,
     time_table,
     timed,
 )
@@ -68,7 +72,8 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.talk import produce
-from tests.proxy.wire import APP, Wire, new_session
+from tests.proxy.test_uplift_rule import broker_of
+from tests.proxy.wire import APP, Wire, new_session, quota_table
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
@@ -456,3 +461,394 @@ def relay_muted(play: Playbook, question: bytes, answer: bytes, until_ms: int) -
     play.broker(answer)
     play.to_client(answer)
     play.muted_until(until_ms)
+
+
+# Beside bandwidth
+
+
+def both(produce: float | None = None, fetch: float | None = None, limit: float = LIMIT) -> QuotaTable:
+    """Quotas of time and of bytes, of one client-id."""
+    return QuotaTable({**time_table(limit).values, **quota_table(produce=produce, fetch=fetch).values})
+
+
+@pytest.mark.parametrize(
+    ("length", "until_ms"),
+    [(10_300, 500), (10_500, 500), (10_700, 700)],
+    ids=["time is longer", "alike", "bytes are longer"],
+)
+def test_of_two_waits_the_longer_counts_and_is_told(length: int, until_ms: int) -> None:
+    """Never the sum. At 1000 bytes/s these are 300, 500, 700 ms too many; the time is 500 ms too much."""
+    for hold in (False, True):
+        session = timed(both(produce=1000), hold=hold)
+        spend(session)
+        wire = Wire(session)
+        wire.feed(0, client=produce(1, length))
+        wire.feed(0, broker=response(ProduceResponse(), 7))
+        assert session.muted_until_ms == until_ms
+        if hold:
+            assert not wire.to_client
+            wire.feed(until_ms)
+        assert body_of(bytes(wire.to_client), ProduceResponse, 7).throttle_time_ms == until_ms
+
+
+@pytest.mark.parametrize(
+    ("size", "until_ms"),
+    [(10_300, 500), (10_500, 500), (10_700, 700)],
+    ids=["time is longer", "alike", "bytes are longer"],
+)
+def test_of_a_fetch_too(size: int, until_ms: int) -> None:
+    session = timed(both(fetch=1000))
+    spend(session)
+    wire = Wire(session)
+    wire.feed(0, client=request(FetchRequest(max_bytes=1000), 11))
+    wire.feed(0, broker=padded_fetch(size))
+    assert session.muted_until_ms == until_ms
+    told = body_of(bytes(wire.to_client), FetchResponse, 11)
+    assert told.throttle_time_ms == until_ms
+
+
+def padded_fetch(length: int, number: int = 1) -> bytes:
+    """A response to Fetch v11 of this frame length."""
+
+    def of(size: int) -> bytes:
+        partition = FetchResponse.PartitionData(records=b"r" * size)
+        topic = FetchResponse.FetchableTopicResponse(partitions=[partition])
+        return response(FetchResponse(responses=[topic]), 11, number)
+
+    found = of(length - (len(of(0)) - 4))
+    assert len(found) == length + 4
+    return found
+
+
+# Bounds and windows
+
+
+def test_nobody_waits_for_longer_than_one_window() -> None:
+    session = timed()
+    spend(session, 1000 * LIMIT_US)
+    with Playbook(session=session) as play:
+        play.session.greeted = True
+        play.client(ping())
+        play.to_broker(ping())
+        play.broker(pong())
+        play.to_client(pong(1, 1000))
+        play.muted_until(1000)
+
+
+def test_a_window_may_be_longer_than_a_second() -> None:
+    """quota.window.size.seconds is the bound, and with the number of windows the allowance."""
+    quotas = BrokerQuotas.create(time_table(), num_samples=3, window_s=2)
+    session = timed(quotas=quotas)
+    wire = Wire(session)
+    spend(session, 400)  # 0.01 % in two windows of 2 s
+    wire.feed(0, client=ping(1))
+    wire.feed(0, broker=pong(1))
+    assert session.muted_until_ms == 500
+    spend(session, 10_000)
+    wire.feed(500, client=ping(2))
+    wire.feed(500, broker=pong(2))
+    assert session.muted_until_ms == 500 + 2000
+
+
+def test_a_broker_may_be_dearer_than_the_table_says() -> None:
+    quotas = BrokerQuotas.create(time_table(), request_time_scale=2.5)
+    session = timed(quotas=quotas)
+    wire = Wire(session)
+    wire.feed(0, client=ping(1))
+    wire.feed(0, broker=pong(1))
+    assert charged_us(session) == 2.5 * EACH_US
+
+
+# Hold mode: brokers before 2.0
+
+
+def test_in_hold_mode_the_response_waits() -> None:
+    session = timed(hold=True)
+    spend(session)
+    with Playbook(session=session) as play:
+        play.client(ping(1), ping(2))
+        play.to_broker(ping(1))
+        play.broker(pong(1))
+        play.muted_until(500)
+        play.at(499)
+        play.silent()
+        play.at(500)
+        play.to_client(pong(1, 500))
+        play.to_broker(ping(2))
+        play.broker(pong(2))
+        play.muted_until(1000)
+        play.at(1000)
+        play.to_client(pong(2, 500))
+
+
+# Whose quota it is
+
+
+def of(user: str | None = None, client_id: str | None = None) -> Entity:
+    parts = {"user": user, "client_id": client_id}
+    return Entity(
+        **{key: DEFAULT if name == "*" else name for key, name in parts.items() if name is not None}
+    )
+
+
+LEVELS: Final = [
+    (("alice", "app"), ("alice", "app")),
+    (("alice", "*"), ("alice", "app")),
+    (("alice", None), ("alice", "")),
+    (("*", "app"), ("alice", "app")),
+    (("*", "*"), ("alice", "app")),
+    (("*", None), ("alice", "")),
+    ((None, "app"), ("", "app")),
+    ((None, "*"), ("", "app")),
+]
+"""The entities of Kafka's eight levels, first hit first, and who shares a budget there."""
+
+
+@pytest.mark.parametrize("first", range(8))
+def test_each_level_counts_until_one_before_it_is_there(first: int) -> None:
+    values = {
+        (of(*entity), QuotaKey.REQUEST_PERCENTAGE): LIMIT if number == first else 100.0
+        for number, (entity, _tags) in enumerate(LEVELS)
+        if number >= first
+    }
+    session = timed(QuotaTable(values))
+    session.become("alice")
+    spend(session, user="alice")
+    with Playbook(session=session) as play:
+        play.client(ping())
+        play.to_broker(ping())
+        play.broker(pong())
+        play.to_client(pong(1, 500))
+        play.muted_until(500)
+        assert (the_budget(session).tags.user, the_budget(session).tags.client_id) == LEVELS[first][1]
+
+
+def test_names_that_begin_alike_can_have_a_quota() -> None:
+    session = timed(time_table(entity=Entity(client_id=Prefix("ap"))))
+    spend(session)
+    with Playbook(session=session) as play:
+        play.client(ping(1, b"other"))
+        play.to_broker(ping(1, b"other"))
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.client(ping(2))
+        play.to_broker(ping(2))
+        play.broker(pong(2))
+        play.to_client(pong(2, 500))
+        play.muted_until(500)
+
+
+def test_one_connection_may_be_several_clients() -> None:
+    """Each request is charged to the client-id that it says, null and empty ones to the user."""
+    table = QuotaTable(
+        {
+            (Entity(client_id=DEFAULT), QuotaKey.REQUEST_PERCENTAGE): 1.0,
+            (Entity(client_id="free"), QuotaKey.REQUEST_PERCENTAGE): 2.0,
+        }
+    )
+    session = timed(table)
+    wire = Wire(session)
+    names = [b"a", b"b", b"a", None, b"", b"free", b"\xff", b"n" * 2000, b"n" * 2000, b"a"]
+    for number, name in enumerate(names):
+        wire.feed(0, client=ping(number, name))
+    wire.feed(0, broker=b"".join(pong(number) for number in range(len(names))))
+    by_client = {b.tags.client_id[:4]: round(b.charged * 10_000 / EACH_US, 3) for b in budgets(session)}
+    assert {name: count for name, count in by_client.items() if name} == {
+        "a": 3,
+        "b": 1,
+        "free": 1,
+        "\N{REPLACEMENT CHARACTER}": 1,
+        "nnnn": 2,
+    }
+
+
+def test_clients_of_one_budget_share_it_and_wait_each_for_itself() -> None:
+    quotas = BrokerQuotas.create(time_table())
+    with Playbook(session=timed(quotas=quotas)) as one, Playbook(session=timed(quotas=quotas)) as other:
+        for play in (one, other):
+            for number in range(10):
+                relay(play, ping(number), pong(number))
+        one.client(ping(11))
+        one.to_broker(ping(11))
+        one.broker(pong(11))
+        one.to_client(pong(11, 500))
+        one.muted_until(500)
+        other.client(ping(12))
+        other.to_broker(ping(12))  # it was not told to wait
+        other.broker(pong(12))
+        other.to_client(pong(12, 1000))
+        other.muted_until(1000)
+
+
+# Changes while something is under way
+
+
+def test_a_quota_that_comes_or_goes_while_requests_are_in_flight() -> None:
+    session = timed(QuotaTable())
+    with Playbook(session=session) as play:
+        play.client(ping(1))
+        play.to_broker(ping(1))
+        session.quotas.update(time_table())
+        play.client(ping(2))
+        play.to_broker(ping(2))
+        play.broker(pong(1))  # nobody was to pay when it was asked
+        play.to_client(pong(1))
+        play.broker(pong(2))
+        play.to_client(pong(2))
+        assert charged_us(session) == EACH_US
+        play.client(ping(3))
+        play.to_broker(ping(3))
+        session.quotas.update(QuotaTable())
+        play.broker(pong(3))  # its toll was taken down; without a limit, nobody waits
+        play.to_client(pong(3))
+        assert charged_us(session) == 2 * EACH_US
+        play.client(ping(4))
+        play.to_broker(ping(4))
+        play.broker(pong(4))
+        play.to_client(pong(4))
+        assert charged_us(session) == 2 * EACH_US
+
+
+def test_another_limit_counts_from_the_next_charge_on() -> None:
+    session = timed()
+    spend(session)
+    with Playbook(session=session) as play:
+        play.client(ping(1))
+        play.to_broker(ping(1))
+        session.quotas.update(time_table(0.02))
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        session.quotas.update(time_table(0.01))
+        play.client(ping(2))
+        play.to_broker(ping(2))
+        play.broker(pong(2))
+        play.to_client(pong(2, 1000))  # twice 0.5 s too many
+        play.muted_until(1000)
+        session.quotas.update(time_table(1.0))  # who was told to wait does
+        play.at(999)
+        play.client(ping(3))
+        play.silent()
+        play.at(1000)
+        play.to_broker(ping(3))
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_quotas_that_come_and_go_while_a_request_streams(version: int) -> None:
+    asked_ = produce_of(version, 5000)
+    for before, after in (
+        (QuotaTable(), time_table()),
+        (time_table(), QuotaTable()),
+        (time_table(), time_table(0.02)),
+        (quota_table(produce=1e6), both(produce=1e6)),
+        (both(produce=1e6), quota_table(produce=1e6)),
+    ):
+        session = timed(before, buffer_bytes=1000)
+        with Playbook(session=session) as play:
+            play.client(asked_[:2000])
+            play.to_broker(asked_[:2000])
+            session.quotas.update(after)
+            play.client(asked_[2000:], ping(2))
+            play.to_broker(asked_[2000:], ping(2))
+            answers = response(ProduceResponse(), version), pong(2)
+            play.broker(*answers)
+            play.to_client(*answers)
+            timed_then = [table.has(QuotaKey.REQUEST_PERCENTAGE) for table in (before, after)]
+            assert charged_us(session) == EACH_US * sum(timed_then)
+
+
+def produce_of(version: int, length: int) -> bytes:
+    return padded(request(ProduceRequest(acks=1), version), length)
+
+
+# Shadow
+
+
+def test_shadow_entries_count_and_delay_nobody() -> None:
+    table = QuotaTable(None, time_table().values)
+    session = timed(table)
+    with Playbook(session=session) as play:
+        many = [ping(number) for number in range(100)]
+        play.client(*many)
+        play.to_broker(*many)  # not one at a time, either
+        told = [pong(number) for number in range(100)]
+        play.broker(*told)
+        play.to_client(*told)
+        shadow = session.quotas.request.shadow
+        assert shadow is not None
+        (budget,) = shadow
+        assert round(budget.charged * 10_000, 3) == 100 * EACH_US
+        assert budget.throttled == 80
+        play.client(*many)
+        play.to_broker(*many)
+        assert not budgets(session)
+
+
+def test_shadow_and_enforced_are_both_charged() -> None:
+    table = QuotaTable(time_table().values, time_table(0.001).values)
+    session = timed(table)
+    with Playbook(session=session) as play:
+        for number in range(20):
+            relay(play, ping(number), pong(number))
+        play.client(ping(21))
+        play.to_broker(ping(21))
+        play.broker(pong(21))
+        play.to_client(pong(21, 500))
+        play.muted_until(500)
+        shadow = session.quotas.request.shadow
+        assert shadow is not None
+        (budget,) = shadow
+        assert round(budget.charged * 10_000, 3) == 21 * EACH_US
+
+
+# Costs
+
+
+def test_what_a_request_costs() -> None:
+    """In µs: 10, 2 per kB asked, 30 per kB answered; a kB is 1000 bytes, a length that of the frame."""
+    own = ApiCost(us=10.0, us_per_request_kb=2.0, us_per_response_kb=30.0)
+    session = timed(time_table(100.0), costs({"Heartbeat": own}))
+    wire = Wire(session)
+    frame, answer = padded(ping(1), 2500), padded(pong(1), 1200)
+    wire.feed(0, client=frame)
+    wire.feed(0, broker=answer)
+    assert charged_us(session) == 10 + 5 + 36
+
+
+def test_an_old_fetch_pays_for_the_conversion() -> None:
+    """Of brokers that store newer records, and for each kB that is answered."""
+    own = ApiCost(us=10.0, us_per_response_kb=1.0, us_per_converted_kb=50.0)
+    for release, version, per_kb in (((2, 8), 3, 51), ((2, 8), 4, 1), ((0, 10, 2), 3, 1)):
+        session = timed(time_table(100.0), costs({"Fetch": own}), broker=broker_of(release))
+        wire = Wire(session)
+        wire.feed(0, client=request(FetchRequest(), version))
+        wire.feed(0, broker=padded(response(FetchResponse(), version), 3000))
+        assert charged_us(session) == 10 + 3 * per_kb
+
+
+@pytest.mark.parametrize(
+    ("gap_us", "more_us"), [(299, 0.0), (300, 11.0), (750, 27.5), (1500, 55.0), (10_000_000, 55.0)]
+)
+def test_a_request_that_finds_its_broker_idle_costs_more(gap_us: int, more_us: float) -> None:
+    """From 300 µs since anything was last forwarded to it, by whomever; in full from 1500 µs on."""
+    cold = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)
+    quotas = BrokerQuotas.create(time_table(100.0))
+    one, other = (timed(quotas=quotas, costs_=costs(cold=cold)) for _ in range(2))
+    other.clock = one.clock
+    for session, now_us in ((one, 5_000_000), (other, 5_000_000 + gap_us)):
+        one.clock.now_us = now_us
+        wire = Wire(session)
+        wire.feed(now_us // 1000, client=ping(1, b"app" if session is other else b"else"))
+        wire.feed(now_us // 1000, broker=pong(1))
+    assert charged_us(one) == EACH_US + more_us
+
+
+def test_what_is_exempt_keeps_a_broker_warm_too() -> None:
+    cold = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)
+    session = timed(time_table(100.0), costs(cold=cold))
+    wire = Wire(session)
+    session.clock.now_us = 2_000_000
+    wire.feed(2000, client=request(ProduceRequest(acks=0), 7))
+    session.clock.now_us = 2_000_200
+    wire.feed(2000, client=ping(1))
+    wire.feed(2000, broker=pong(1))
+    assert charged_us(session) == EACH_US

@@ -43,8 +43,9 @@ from tests.proxy.test_errand import VERSION, delete, deleted
 from tests.proxy.test_errand import answer as told
 from tests.proxy.test_errand import asked as question
 from tests.proxy.test_mutations import Cluster, limited
-from tests.proxy.test_uplift import RAISED, broker_of
+from tests.proxy.test_uplift import RAISED
 from tests.proxy.test_uplift import told as versions_of
+from tests.proxy.test_uplift_rule import broker_of
 from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def questions(count: int, *, again: bool = False) -> Errand:
 
 
 def session_of(count: int, *, again: bool = False) -> Session:
-    """A session in which DeleteTopics is an errand of so many questions; if `again`, before it is forwarded."""
+    """A session in which DeleteTopics is an errand of so many questions; if `again`, before it goes on."""
     plans = Plans(Counters(), costs=COSTS)
     plan = plans.make(20, VERSION)
     begun = False
@@ -185,7 +186,7 @@ def test_a_question_that_is_answered_with_rubbish_is_charged_once() -> None:
 def test_mutations_cost_each_question_that_the_broker_answers(
     mutation: Any, mutation_rate: float | None
 ) -> None:
-    """Under a mutation quota they are errands, of which some end without the broker having seen a mutation."""
+    """Under a mutation quota they are errands, some of which end with nothing but questions."""
     cluster = Cluster(sizes={"old": 4})
     values = {**time_table(1.0).values, **limited(mutation_rate).values}
     cluster.quotas = BrokerQuotas.create(QuotaTable(values))
