@@ -20,6 +20,10 @@ _unpack = REQUEST_HEAD.unpack_from
 
 ALONE: Final = Admission(alone=True)
 """As PASS, but the next requests wait for its response."""
+UNDER_WAY_MAX: Final = 32
+"""Requests that a client with a limit on its time may have under way on a connection, however far from the
+limit it is: all of them may be forwarded before the first is charged.
+"""
 
 
 class Requests:
@@ -111,6 +115,7 @@ class Requests:
     ) -> Admission | None:
         """Do what `_decide` does, and find out the request's toll: `_toll`."""
         session, self._toll = self._session, None
+        session.postponed = False
         quotas, complete = session.quotas, frame + LENGTH_BYTES + length == end
         named, start = session.named, frame + REQUEST_HEAD_BYTES
         identified = (
@@ -138,7 +143,7 @@ class Requests:
         if plan.extra_us is not None:
             us += plan.extra_us(session, data, frame, end)
         budget = payers.request
-        alone = budget is not None and budget.near
+        alone = budget is not None and (budget.near or len(session.in_flight) >= UNDER_WAY_MAX - 1)
         self._toll = (us, payers, alone)
         return ALONE if alone and admission is PASS else admission
 

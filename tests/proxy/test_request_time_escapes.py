@@ -1,0 +1,358 @@
+"""What clients may try to get more of their broker's time than they may have, and that nobody is stalled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from protocol.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, ProduceRequest
+from proxy.reasons import CloseReason
+from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.request_costs import ApiCost
+from tests.proxy.frames import padded, request, response, split, unknown_request
+from tests.proxy.playbook import Playbook
+from tests.proxy.request_costs import (
+    EACH_US,
+    LIMIT_US,
+    budgets,
+    charged_us,
+    costs,
+    everybody,
+    ping,
+    pong,
+    spend,
+    the_budget,
+    time_table,
+    timed,
+)
+from tests.proxy.talk import produce, produced
+from tests.proxy.wire import Wire
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
+
+WINDOWS_MS: Final = 11_000
+"""As long as what was used counts."""
+
+
+class Broker:
+    """Answers pings, in order and at once; counts them."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.wire = Wire(session)
+        self.seen = 0
+
+    def run(self, frames: bytes, until_ms: int, step_ms: int = 10) -> int:
+        """Let the client have all of it wait to be sent; return how many requests the broker has seen."""
+        self.wire.feed(0, client=frames)
+        for now_ms in range(0, until_ms, step_ms):
+            while self.wire.to_broker:
+                asked = split(bytes(self.wire.to_broker))
+                self.wire.to_broker.clear()
+                self.seen += len(asked)
+                answers = b"".join(pong(int.from_bytes(frame[8:12])) for frame in asked)
+                self.wire.feed(now_ms, broker=answers)
+            self.wire.feed(now_ms)
+        return self.seen
+
+
+# Pipelining
+
+
+def test_pipelining_gains_next_to_nothing() -> None:
+    """One connection, one request at a time, as at a broker: 20 from cold, then one per 500 ms or
+    more. Behind Weir a few more may be under way before the first is charged.
+    """
+    session = timed(in_flight_max=1000)
+    seen = Broker(session).run(b"".join(ping(number) for number in range(2000)), WINDOWS_MS)
+    assert 20 + 11 <= seen <= 20 + 2 * 11 + 32
+
+
+def test_heavy_requests_are_not_all_under_way_before_the_first_is_charged() -> None:
+    session = timed(in_flight_max=1000)
+    wire = Wire(session)
+    wire.feed(0, client=b"".join(ping(number) for number in range(1000)))
+    assert len(split(bytes(wire.to_broker))) <= 32
+    wire.feed(0, broker=pong(0))
+    assert len(split(bytes(wire.to_broker))) <= 32  # until all of them are answered
+
+
+def test_who_has_no_quota_may_have_as_many_under_way_as_before() -> None:
+    session = timed(in_flight_max=1000)
+    wire = Wire(session)
+    wire.feed(0, client=b"".join(ping(number, b"free") for number in range(1000)))
+    assert len(split(bytes(wire.to_broker))) == 1000
+
+
+def test_near_its_limit_a_client_has_one_request_under_way() -> None:
+    session = timed()
+    spend(session, LIMIT_US * 0.5 + EACH_US)
+    with Playbook(session=session) as play:
+        play.client(ping(1), ping(2), ping(3))
+        play.to_broker(ping(1))
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.to_broker(ping(2))
+        play.broker(pong(2))
+        play.to_client(pong(2))
+        play.to_broker(ping(3))
+        play.broker(pong(3))
+        play.to_client(pong(3))
+
+
+def test_far_from_it_a_client_has_several() -> None:
+    session = timed()
+    spend(session, LIMIT_US * 0.4)
+    with Playbook(session=session) as play:
+        play.client(ping(1), ping(2), ping(3))
+        play.to_broker(ping(1), ping(2), ping(3))
+        play.broker(pong(1), pong(2), pong(3))
+        play.to_client(pong(1), pong(2), pong(3))
+
+
+# Connections
+
+
+def test_a_connection_per_request_waits_as_long_as_one_that_stays() -> None:
+    quotas = BrokerQuotas.create(time_table())
+    now_ms, seen = 0, 0
+    while now_ms < WINDOWS_MS:
+        session = timed(quotas=quotas)
+        wire = Wire(session)
+        wire.feed(now_ms, client=ping(seen))
+        if not wire.to_broker:
+            assert now_ms < session.muted_until_ms <= now_ms + 1000
+            now_ms = session.muted_until_ms
+            wire.feed(now_ms)
+        assert wire.to_broker
+        seen += 1
+        wire.feed(now_ms, broker=pong(seen - 1))
+        session.end(now_ms)
+        now_ms += 1
+    assert 20 + 11 <= seen <= 20 + 2 * 11 + 1
+
+
+def test_a_connection_waits_at_its_beginning_only() -> None:
+    """And once: others of its client may be told to wait again and again."""
+    quotas = BrokerQuotas.create(time_table())
+    session = timed(quotas=quotas)
+    spend(session, LIMIT_US + EACH_US)
+    with Playbook(session=session) as play:
+        play.client(ping(1))
+        play.muted_until(500)
+        session.now_ms = 400
+        spend(session, 10 * LIMIT_US)  # until 1400
+        play.at(500)
+        play.to_broker(ping(1))
+        assert not session.postponed
+        play.broker(pong(1))
+        play.to_client(pong(1, 1000))
+        play.muted_until(1500)
+
+
+def test_one_that_was_let_in_is_no_longer_postponed() -> None:
+    """What it has sent meanwhile is not forgotten when it closes its half."""
+    session = timed()
+    spend(session, LIMIT_US + EACH_US)
+    with Playbook(session=session) as play:
+        play.client(ping(1), ping(2))
+        assert session.postponed
+        play.muted_until(500)
+        play.at(500)
+        play.to_broker(ping(1))
+        assert not session.postponed
+
+
+@pytest.mark.parametrize("asked", [1, 5])
+def test_closing_before_the_response_saves_nothing(asked: int) -> None:
+    session = timed()
+    wire = Wire(session)
+    wire.feed(0, client=b"".join(ping(number) for number in range(asked)))
+    session.end(0)
+    assert charged_us(session) == asked * EACH_US
+
+
+def test_closing_within_a_response_is_charged_once() -> None:
+    own = ApiCost(us=10.0, us_per_response_kb=1.0)
+    session = timed(costs_=costs({"Metadata": own}))
+    wire = Wire(session)
+    wire.feed(0, client=request(MetadataRequest(), 5))
+    answer = padded(response(MetadataResponse(), 5), 4000)
+    wire.feed(0, broker=answer[:100])
+    session.end(0)
+    assert charged_us(session) == 14
+
+
+def test_whoever_closes_is_waited_for_next_time() -> None:
+    quotas = BrokerQuotas.create(time_table())
+    session = timed(quotas=quotas)
+    spend(session)
+    wire = Wire(session)
+    wire.feed(0, client=ping(1))
+    session.end(0)
+    again = timed(quotas=quotas)
+    wire = Wire(again)
+    wire.feed(0, client=ping(2))
+    assert not wire.to_broker
+    assert again.muted_until_ms == 500
+
+
+def test_half_a_request_costs_nothing_until_the_rest_is_here() -> None:
+    """A broker has not begun with it."""
+    session = timed(buffer_bytes=1000)
+    wire = Wire(session)
+    wire.feed(0, client=produce(1, 5000)[:4000])
+    session.end(0)
+    assert charged_us(session) == 0
+
+
+# Names
+
+
+def test_a_huge_client_id_is_charged_with_each_request() -> None:
+    name = b"n" * 32_000
+    session = timed(time_table(entity=Entity(client_id=DEFAULT)))
+    wire = Wire(session)
+    for number in range(3):
+        wire.feed(0, client=ping(number, name))
+        wire.feed(0, broker=pong(number))
+    assert charged_us(session) == 3 * EACH_US
+    assert len(budgets(session)) == 1
+
+
+def test_many_client_ids_share_what_is_their_user_s() -> None:
+    session = timed(everybody())
+    spend(session)
+    wire = Wire(session)
+    wire.feed(0, client=ping(1, b"one"))
+    wire.feed(0, broker=pong(1))
+    assert session.muted_until_ms == 500
+    wire.feed(500, client=ping(2, b"other"))
+    wire.feed(500, broker=pong(2))
+    assert charged_us(session) == LIMIT_US + 2 * EACH_US
+
+
+def test_a_client_id_that_is_no_text_is_charged_to_the_user() -> None:
+    session = timed(everybody())
+    wire = Wire(session)
+    wire.feed(0, client=ping(1, b"\xff\xfe"))
+    wire.feed(0, broker=pong(1))
+    assert charged_us(session) == EACH_US
+
+
+def test_a_request_that_ends_within_its_client_id_is_refused() -> None:
+    with Playbook(session=timed()) as play:
+        frame = ping(1)
+        play.client((12).to_bytes(4) + frame[4:16])
+        play.violation(CloseReason.REQUEST_MALFORMED)
+
+
+def test_apis_that_do_not_exist_are_counted_together() -> None:
+    """There are 65,536 numbers to be invented: a budget does not keep them."""
+    session = timed(time_table(1e6))
+    wire = Wire(session)
+    for api_key in range(200, 1200):
+        wire.feed(0, client=unknown_request(api_key, 0))
+        wire.feed(0, broker=pong(1))
+    assert charged_us(session) == 1000 * EACH_US
+    assert len(the_budget(session).by_api) <= 129
+
+
+# Fetches
+
+
+def test_a_fetch_pays_for_the_data_it_is_brought() -> None:
+    own = ApiCost(us=10.0, us_per_response_kb=0.5)
+    session = timed(costs_=costs({"Fetch": own}), buffer_bytes=1000)
+    spend(session, LIMIT_US - 60)
+    with Playbook(session=session) as play:
+        asked = request(FetchRequest(max_wait_ms=500), 11)
+        play.client(asked, ping(2))
+        play.to_broker(asked)
+        brought = padded(response(FetchResponse(), 11), 200_000)  # 110 µs, which are 50 too many
+        told = padded(response(FetchResponse(throttle_time_ms=500), 11), 200_000)
+        play.at(400)
+        play.broker(brought[:900])
+        play.to_client(reported(told, 100)[:900])
+        play.muted_until(500)
+        play.broker(brought[900:])
+        play.to_client(told[900:])
+        play.at(500)
+        play.to_broker(ping(2))
+
+
+def reported(fetched: bytes, throttle_ms: int) -> bytes:
+    return fetched[:8] + throttle_ms.to_bytes(4) + fetched[12:]
+
+
+def test_a_long_poll_costs_what_a_fetch_costs() -> None:
+    session = timed()
+    with Playbook(session=session) as play:
+        asked = request(FetchRequest(max_wait_ms=30_000), 11)
+        play.client(asked)
+        play.to_broker(asked)
+        play.at(30_000)
+        play.broker(response(FetchResponse(), 11))
+        play.to_client(response(FetchResponse(), 11))
+        assert charged_us(session) == EACH_US
+
+
+# Stalls
+
+
+def test_one_request_at_a_time_stalls_no_stream() -> None:
+    """A request that is alone may be longer than the buffer, and arrive in pieces."""
+    session = timed(buffer_bytes=1000)
+    spend(session, LIMIT_US * 0.6)
+    asked = produce(1, 5000)
+    with Playbook(session=session) as play:
+        for number in (1, 2):
+            asked = produce(number, 5000)
+            for piece in (asked[:700], asked[700:701], asked[701:4500], asked[4500:] + ping(9)):
+                play.client(piece)
+                play.to_broker(piece if piece[-16:] != ping(9)[-16:] else asked[4500:])
+            play.broker(produced(number))
+            play.to_client(produced(number))
+            play.to_broker(ping(9))
+            play.broker(pong(9))
+            play.to_client(pong(9))
+
+
+def test_a_session_that_is_drained_ends_though_its_client_is_near_its_limit() -> None:
+    session = timed()
+    spend(session, LIMIT_US * 0.6)
+    with Playbook(session=session) as play:
+        play.client(ping(1), ping(2))
+        play.to_broker(ping(1))
+        play.drain()
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        assert session.idle
+        assert session.attention
+        assert not session.alone
+
+
+def test_what_a_broker_asks_as_a_replica_waits_for_nothing() -> None:
+    """Though its principal is near the limit."""
+    session = timed(everybody())
+    session.brokers = frozenset({"kafka"})
+    session.become("kafka")
+    spend(session, LIMIT_US * 0.9, user="kafka")
+    with Playbook(session=session) as play:
+        many = [request(FetchRequest(replica_id=2), 11, number) for number in range(5)]
+        play.client(*many)
+        play.to_broker(*many)
+
+
+def test_a_producer_that_awaits_no_answer_is_not_held_by_its_other_requests() -> None:
+    session = timed(
+        QuotaTable({**time_table().values, (Entity(client_id="app"), QuotaKey.PRODUCER_BYTE_RATE): 1e9})
+    )
+    spend(session, LIMIT_US * 0.9)
+    with Playbook(session=session) as play:
+        unanswered = [request(ProduceRequest(acks=0), 7, number) for number in range(50)]
+        play.client(*unanswered)
+        play.to_broker(*unanswered)
+        assert charged_us(session) == round(LIMIT_US * 0.9, 3)
