@@ -86,11 +86,16 @@ def _budget(budget: BudgetTime) -> Iterator[str]:
         would = "would have been " if shadow else ""
         times = "once" if budget.throttles == 1 else f"{budget.throttles} times"
         waits = f", {would}throttled {times}, {budget.throttle_seconds:.1f} s"
+    unit, factor = ("s", 1) if budget.seconds >= 1 else ("ms", 1000)
+
+    def time(seconds: float) -> str:
+        return f"{factor * seconds:.3f} {unit}"
+
     yield clean(
-        f"    broker {budget.broker}{shadow}: {budget.seconds:.3f} s, "
+        f"    broker {budget.broker}{shadow}: {time(budget.seconds)}, "
         f"now {budget.rate:.2f}{limit} % of a thread{waits}"
     )
-    rows = [(api.api, f"{api.seconds:.3f} s", f"{api.percent:.1f} %") for api in budget.apis]
+    rows = [(api.api, time(api.seconds), f"{api.percent:.1f} %") for api in budget.apis]
     widest = [max((len(row[column]) for row in rows), default=0) for column in (1, 2)]
     for line in columns([(row[0], row[1].rjust(widest[0]), row[2].rjust(widest[1])) for row in rows]):
         yield clean(f"      {line}")

@@ -126,6 +126,17 @@ def test_a_table_of_apis_per_broker_and_mode(server: Server, book: QuotaBook, fi
     ]
 
 
+def test_little_is_told_in_milliseconds(server: Server, file: Path) -> None:
+    book = QuotaBook(parse(FILE))
+    charge(book, "other", ApiKey.FETCH, 999_000, NOW_MS)
+    charge(book, "other", ApiKey.HEARTBEAT, 17, NOW_MS)
+    assert asked(weir(server, book), explained(file, "other")).splitlines()[1:] == [
+        "    broker 1: 999.017 ms, now 9.99 of 40 % of a thread",
+        "      Fetch      999.000 ms  100.0 %",
+        "      Heartbeat    0.017 ms    0.0 %",
+    ]
+
+
 def test_as_json(server: Server, book: QuotaBook, file: Path) -> None:
     charge(book, "other", 99, 1_000_000, NOW_MS, node_id=0)
     charge(book, "other", ApiKey.FETCH, 0, NOW_MS, node_id=None)
