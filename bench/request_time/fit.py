@@ -1,9 +1,11 @@
-"""Coefficients out of observations: least squares of the relative error, and nothing below zero."""
+"""Coefficients out of observations: the least error of the ratio of estimate to truth, nothing below zero."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log
+from operator import mul
 from statistics import median
 from typing import Final
 
@@ -11,7 +13,10 @@ from bench.request_time.features import COLD, UNPACKED, Features
 from bench.request_time.runner import Observation
 from quotas.request_costs import CODECS, ApiCost, ColdCost, CostTable
 
-_SWEEPS: Final = 2000
+_SWEEPS: Final = 500
+_STEPS: Final = 20
+_FAR: Final = 10.0
+"""An estimate that is further off than this is taken as if it were this far off, to be drawn nearer."""
 _LEAST_SPREAD_KB: Final = 0.25
 """What observations differ by less does not tell what a kB costs."""
 _LEAST_REQUESTS: Final = 8.0
@@ -46,23 +51,45 @@ class Row:
 
 
 def non_negative(rows: Sequence[Row], terms: Sequence[str]) -> dict[str, float]:
-    """The coefficients of `terms`, none below 0, with the least sum of squared relative errors.
+    """The coefficients of `terms`, none below 0, with the least squared logarithms of estimate by truth:
+    half as much is as wrong as twice as much. By Gauss and Newton, from where the relative error is least.
+    """
+    features = [[row.features.get(term, 0.0) for term in terms] for row in rows]
+    found = _least_squares(features, [row.us for row in rows], [row.us for row in rows], [0.0] * len(terms))
+    for _ in range(_STEPS):
+        now = [
+            max(sum(map(mul, row, found)), row_us.us / _FAR)
+            for row, row_us in zip(features, rows, strict=True)
+        ]
+        wanted = [us * (1.0 + log(row.us / us)) for us, row in zip(now, rows, strict=True)]
+        found = _least_squares(features, wanted, now, found)
+    return dict(zip(terms, found, strict=True))
+
+
+def _least_squares(
+    features: Sequence[Sequence[float]],
+    wanted: Sequence[float],
+    scale: Sequence[float],
+    start: Sequence[float],
+) -> list[float]:
+    """What comes nearest to `wanted`, each error divided by its scale; no coefficient is below 0.
 
     By coordinate descent: each in turn takes its best value, the others standing still.
     """
-    weighed = [([row.features.get(term, 0.0) / row.us for term in terms]) for row in rows]
-    squares = [sum(row[index] ** 2 for row in weighed) for index in range(len(terms))]
-    found = [0.0] * len(terms)
-    missing = [1.0] * len(rows)
+    found = list(start)
+    weighed = [[amount / by for amount in row] for row, by in zip(features, scale, strict=True)]
+    columns = list(zip(*weighed, strict=True))
+    squares = [sum(amount * amount for amount in column) for column in columns]
+    missing = [
+        us / by - sum(map(mul, row, found)) for us, by, row in zip(wanted, scale, weighed, strict=True)
+    ]
     for _ in range(_SWEEPS):
-        for index, square in enumerate(squares):
-            if not square:
-                continue
-            step = sum(row[index] * rest for row, rest in zip(weighed, missing, strict=True)) / square
-            step = max(step, -found[index])
-            found[index] += step
-            missing = [rest - row[index] * step for row, rest in zip(weighed, missing, strict=True)]
-    return dict(zip(terms, found, strict=True))
+        for index, (column, square) in enumerate(zip(columns, squares, strict=True)):
+            if square:
+                step = max(sum(map(mul, column, missing)) / square, -found[index])
+                found[index] += step
+                missing = [rest - amount * step for rest, amount in zip(missing, column, strict=True)]
+    return found
 
 
 def fit_api(api: str, observations: Sequence[Observation], cold: ColdCost) -> ApiCost | None:

@@ -13,7 +13,7 @@ from bench.request_time.runner import Case, Observation, observe
 from bench.request_time.stand import Stand
 from quotas.request_costs import ColdCost, CostTable
 
-SHAPE: Final = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)
+SHAPE: Final = ColdCost(us=120.0, from_us=300.0, full_us=4000.0)
 """From when on idleness shows, and when it no longer grows; how much it is, is measured."""
 WARM_UP_S: Final = 12.0
 ROUNDS: Final = 3
