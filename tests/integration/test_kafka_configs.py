@@ -104,12 +104,12 @@ NAMES: Final = ("CN=alice,O=weir", "Zoë", 'a "quoted" \\ name', "x" * 300)
 SHORT: Final[tuple[Call, ...]] = (
     show(users()),
     add(users("alice"), BOTH),
-    add(users("alice"), "producer_byte_rate=5,controller_mutation_rate=0.25"),
+    add(users("alice"), "producer_byte_rate=5,request_percentage=12.5,controller_mutation_rate=0.25"),
     show(users("alice")),
     add(users(DEFAULT), "consumer_byte_rate=7"),
     show(users(DEFAULT)),
-    add((*users("alice"), *clients("app")), "producer_byte_rate=3"),
-    add((*users("alice"), *clients(DEFAULT)), "producer_byte_rate=4"),
+    add((*users("alice"), *clients("app")), "producer_byte_rate=3,request_percentage=0.000001"),
+    add((*users("alice"), *clients(DEFAULT)), "producer_byte_rate=4,request_percentage=200"),
     show((*users("alice"), *clients("app"))),
     add(clients("app"), "consumer_byte_rate=9"),
     add(clients(DEFAULT), "consumer_byte_rate=10"),
@@ -121,8 +121,8 @@ SHORT: Final[tuple[Call, ...]] = (
     add(users("alice"), "producer_byte_rate=0"),
     delete(users("alice"), "request_percentage"),
     delete(users("alice"), "producer_byte_rate,consumer_byte_rate,controller_mutation_rate"),
-    delete((*users("alice"), *clients("app")), "producer_byte_rate"),
-    delete((*users("alice"), *clients(DEFAULT)), "producer_byte_rate"),
+    delete((*users("alice"), *clients("app")), "producer_byte_rate,request_percentage"),
+    delete((*users("alice"), *clients(DEFAULT)), "producer_byte_rate,request_percentage"),
     delete(users(DEFAULT), "consumer_byte_rate"),
     delete(clients("app"), "consumer_byte_rate"),
     delete(clients(DEFAULT), "consumer_byte_rate"),
@@ -155,6 +155,10 @@ FULL: Final[tuple[Call, ...]] = (
     add(users("alice"), "producer_byte_rate=1.5"),
     add(users("alice"), "producer_byte_rate=1e19"),
     add(users("alice"), "producer_byte_rate=much"),
+    add(users("alice"), "request_percentage=0"),
+    add(users("alice"), "request_percentage=-0.5"),
+    add(users("alice"), "request_percentage=50%"),
+    add(ips("127.0.0.1"), "request_percentage=50"),
     add(users("alice"), "no_such_rate=1"),
     add(users("alice"), "producer_byte_rate=77,consumer_byte_rate=0"),
     add(users("alice"), "connection_creation_rate=1"),
@@ -176,7 +180,9 @@ FULL: Final[tuple[Call, ...]] = (
         "consumer_byte_rate",
     ),
     show(users("alice")),
-    add(users("alice"), "consumer_byte_rate=9223372036854775807"),
+    add(users("alice"), "consumer_byte_rate=9223372036854775807,request_percentage=9223372036854775807"),
+    show(users("alice")),
+    add(users("alice"), "request_percentage=4.9E-324"),
     show(users("alice")),
     add((*users(DEFAULT), *clients(DEFAULT)), "producer_byte_rate=6"),
     add((*users(DEFAULT), *clients("app")), "producer_byte_rate=6"),
@@ -194,11 +200,17 @@ FULL: Final[tuple[Call, ...]] = (
 def same(said: Said) -> Said:
     """Without what must differ: ports, and where in the tool an exception came from.
 
-    A description's lines are sorted: their order is that of Java's hash tables.
+    A description's lines are sorted, and the quotas in each: their order is that of Java's hash tables, in
+    which keys of the same slot stand in the order in which they came.
     """
     lines = [line for line in said.err.splitlines() if not line.startswith("\t")]
     err = re.sub(r"--bootstrap-server \S+", "--bootstrap-server HERE", "\n".join(lines))
-    return Said(said.status, "\n".join(sorted(said.out.splitlines())), err)
+    return Said(said.status, "\n".join(sorted(map(_in_order, said.out.splitlines()))), err)
+
+
+def _in_order(line: str) -> str:
+    whose, are, quotas = line.rpartition(" are ")
+    return whose + are + ", ".join(sorted(quotas.split(", ")))
 
 
 def transcript(release: str, bootstrap: str, calls: Sequence[Call]) -> Transcript:
@@ -335,7 +347,14 @@ CLIENTS: Final[tuple[dict[str, str | None], ...]] = (
 )
 SET_UP: Final = alter(
     *(
-        entry(entity, {"producer_byte_rate": rate, "controller_mutation_rate": rate / 4})
+        entry(
+            entity,
+            {
+                "producer_byte_rate": rate,
+                "controller_mutation_rate": rate / 4,
+                "request_percentage": 1000.0 + rate / 3,
+            },
+        )
         for rate, entity in enumerate(CLIENTS, start=1)
     ),
     entry({"ip": "10.0.0.1"}, {"connection_creation_rate": 10.0}),
@@ -421,12 +440,12 @@ def test_an_old_cluster_gets_quotas_that_kafka_configs_can_manage(
     for call, (status, _out, err) in said.items():
         scram = call[0] == "--describe" and "clients" not in call and "users" in call
         wants_scram = scram and "--entity-default" not in call
-        refused = call == add(users("alice"), "producer_byte_rate=0") or "request_percentage" in call
+        refused = call == add(users("alice"), "producer_byte_rate=0")
         assert status == (1 if wants_scram or refused else 0), (call, err)
         assert ("UnsupportedVersionException" in err) == wants_scram
     assert said[show(users("alice"))].out == (
         "Quota configs for user-principal 'alice' are consumer_byte_rate=2097152.0, "
-        "controller_mutation_rate=0.25, producer_byte_rate=5.0"
+        "controller_mutation_rate=0.25, producer_byte_rate=5.0, request_percentage=12.5"
     )
 
 

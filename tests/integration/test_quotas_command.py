@@ -29,6 +29,7 @@ PASSWORD = "correct-horse"  # noqa: S105  # a test user's
 IN_ZOOKEEPER = QuotaTable(
     {
         (Entity(ODD), PRODUCE): 1024.0,
+        (Entity(ODD), QuotaKey.REQUEST_PERCENTAGE): 12.5,
         (Entity(DEFAULT, DEFAULT), PRODUCE): 2048.0,
         (Entity(DEFAULT, DEFAULT), FETCH): 9223372036854775807.0,
         (Entity("alice", "a b=%"), FETCH): 77.0,
@@ -73,7 +74,7 @@ def test_what_kafkas_tool_has_written_to_zookeeper(fresh_cluster: StartCluster, 
     """Compared with what was asked for, and with what a broker of that cluster tells of it."""
     cluster = fresh_cluster("2.8.2")
     scram = f"SCRAM-SHA-256=[iterations=4096,password={PASSWORD}]"
-    of_odd = f"producer_byte_rate=1024,request_percentage=50,{scram}"
+    of_odd = f"producer_byte_rate=1024,request_percentage=12.5,consumer_byte_rate=0,{scram}"
     of_default = "producer_byte_rate=2048,consumer_byte_rate=9223372036854775807"
     users, clients = ("--entity-type", "users"), ("--entity-type", "clients")
     configure(cluster, "--add-config", of_odd, *users, "--entity-name", ODD)
@@ -89,11 +90,12 @@ def test_what_kafkas_tool_has_written_to_zookeeper(fresh_cluster: StartCluster, 
     assert (found["nodes"], found["credentials"]) == (6, 1), "two of them are parents that hold nothing"
     (skipped,) = found["skipped"]
     assert skipped["where"] == "/config/users/CN%3D%C3%84%20l%2CO%3D%2A%7E%2B%2F%25"
-    assert (skipped["key"], skipped["reason"]) == ("request_percentage", "not enforced by Weir yet")
+    assert skipped["key"] == "consumer_byte_rate"
+    assert skipped["reason"].endswith("must be a finite number above 0, not 0.0")
     broker = ("import", "broker", "--upstream", cluster.bootstrap)
     assert parse(quotas(*broker, exit_code=INCOMPLETE)) == IN_ZOOKEEPER
     (skipped,) = in_json(*broker, exit_code=INCOMPLETE)["skipped"]
-    assert (skipped["where"], skipped["key"]) == (f"user {ODD}", "request_percentage")
+    assert (skipped["where"], skipped["key"]) == (f"user {ODD}", "consumer_byte_rate")
     protect(cluster, "/config/users/alice/clients/a%20b%3D%25", "weir:open-sesame")
     skipped = in_json(*zookeeper, exit_code=INCOMPLETE)["skipped"]
     hidden = [line["reason"] for line in skipped if "alice" in line["where"]]
@@ -113,7 +115,7 @@ def test_quotas_of_brokers_move_into_weirs_file(
     user = f"{topic} {ODD}"
     configure(
         cluster,
-        *("--add-config", "producer_byte_rate=1024,controller_mutation_rate=0.5"),
+        *("--add-config", "producer_byte_rate=1024,controller_mutation_rate=0.5,request_percentage=12.5"),
         *("--entity-type", "users", "--entity-name", user),
     )
     (tmp_path / "quotas.toml").write_text("# mine\n")
@@ -128,6 +130,7 @@ def test_quotas_of_brokers_move_into_weirs_file(
     expected = {
         (Entity(user), PRODUCE): 1024.0,
         (Entity(user), QuotaKey.CONTROLLER_MUTATION_RATE): 0.5,
+        (Entity(user), QuotaKey.REQUEST_PERCENTAGE): 12.5,
     }
     assert of_user == expected
     store = tmp_path / "broker.toml"
