@@ -114,6 +114,13 @@ class Caller(Protocol):
 
     fetch_session: FetchSession | None
     """The latest one, followed while topics have rates."""
+    fetch_length: int
+    """Of the longest fetch of the latest session, while request time is charged; 0: none was seen."""
+    produce_shape: tuple[Plan, bytes, int, float] | None
+    """How the latest produce request with one partition began, while request time is charged: (plan; bytes
+    from the client-id on; where the length of its records is in the frame, its last byte if it is an int32;
+    what all that costs in µs).
+    """
 
     @property
     def management(self) -> Management:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol import schema
 from protocol.api import ApiKey
+from proxy.rules.request_features import converted, extra
 from quotas import Cost
 
 if TYPE_CHECKING:
@@ -161,9 +162,9 @@ def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None
     kind = Charged.GUESSED if known is None else CLASSES[ApiKey(plan.api_key)]
     api = table.rest if known is None else table.of(known.name)
     fetch = (broker or {}).get(K.FETCH)
-    newer = fetch is None or fetch.max >= _CONVERTED_BELOW
-    converted = plan.api_key == K.FETCH and plan.broker_version < _CONVERTED_BELOW and newer
-    plan.cost = Cost(api, table.cold, converted=converted)
+    older = plan.api_key == K.FETCH and converted(plan.broker_version, None if fetch is None else fetch.max)
+    plan.cost = Cost(api, table.cold, converted=older)
+    plan.extra_us = extra(plan, api)
     plan.between_brokers = kind is Charged.UNLESS_A_BROKER or _was_cluster_action(plan.api_key, broker)
     plan.has_client_id = not (plan.api_key == K.CONTROLLED_SHUTDOWN and plan.version == 0)
 

@@ -185,7 +185,7 @@ class Session:
         self.fetch_session: FetchSession | None = None
         """Followed while topics have rates."""
         self.fetch_length = 0
-        self.produce_shape: tuple[Plan, bytes, float] | None = None
+        self.produce_shape: tuple[Plan, bytes, int, float] | None = None
         self.vouched = False
         """The broker has just answered this client, for a reply of Weir's own that is to depend on that."""
         self.greeted = False

@@ -1,0 +1,316 @@
+"""How many bytes compressed records have when unpacked, read off their framing: nothing is unpacked for it.
+
+Exact is what the wire says: gzip's last four bytes, the first bytes of snappy's blocks, zstd's content size
+(which no producer that we know of writes). lz4 and zstd say how many blocks they have, of which only the last
+is not full; how full it is, is estimated: as well packed as those before it, or else by its first sequences
+(lz4: a walk over their tokens), or by the number of its literals and sequences (zstd: records that repeat one
+another at great length, in a batch of less than one block, are underestimated).
+
+Of a stream whose end is not at hand the rest is taken to be as well packed as the beginning; of gzip's
+the beginning is unpacked for that, 64 KB at most. So it is when a gzip stream has several parts: the end
+tells about the last one only.
+
+Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]`, of which what is in
+`data[:end]` is at hand. They raise nothing on any bytes and look at a bounded number of them. What a broker
+would refuse as corrupt may come out as anything between the stream's length and the codec's greatest ratio.
+
+Sources: RFC 1952, RFC 8878, the format descriptions of snappy and of LZ4 frames and blocks; Kafka's
+SnappyFactory writes the framing of snappy-java, librdkafka none.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import Final
+
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+BLOCKS_MAX: Final = 256
+"""How many are looked at: no honest batch has more (8 MB of 32 KB each)."""
+_MEMBERS_MAX: Final = 8
+"""Parts of a gzip stream and frames of a zstd stream that are looked at. Producers write one."""
+_LITTLE: Final = Struct("<I")
+_BIG: Final = Struct(">I")
+
+_RATIO_MAX: Final = (1, 1040, 24, 256, 32768 + 1)
+"""By codec: no stream can be packed better than that."""
+
+
+def unpacked_bytes(codec: int, data: bytearray, start: int, stop: int, end: int) -> int:
+    """Return how many bytes a stream has when unpacked. `codec` is that of a batch's attributes; one that
+    Kafka does not know packs nothing.
+    """
+    packed = stop - start
+    if packed <= 0:
+        return 0
+    if codec == GZIP:
+        found = _gzip(data, start, stop, end)
+    elif codec == SNAPPY:
+        found = _snappy(data, start, stop, end)
+    elif codec == LZ4:
+        found = _lz4(data, start, stop, end)
+    elif codec == ZSTD:
+        found = _zstd(data, start, stop, end)
+    else:
+        return packed
+    return max(packed, min(found, packed * _RATIO_MAX[codec]))
+
+
+_GZIP_HEAD: Final = b"\x1f\x8b\x08"
+_GZIP_LEAST: Final = 18
+_SAMPLE_PACKED: Final = 2048
+_SAMPLE_UNPACKED: Final = 65536
+
+
+def _gzip(data: bytearray, start: int, stop: int, end: int) -> int:
+    """The size stands at the end, modulo 2^32: a stream that is so long is never in the buffer as a whole."""
+    if end >= stop and stop - start >= _GZIP_LEAST and data.find(_GZIP_HEAD, start + 1, stop) < 0:
+        size: int = _LITTLE.unpack_from(data, stop - 4)[0]
+        return size
+    return _gzip_sampled(data, start, stop, min(stop, end))
+
+
+def _gzip_sampled(data: bytearray, start: int, stop: int, here: int) -> int:
+    """Unpack the beginning of each part. What only looks like one counts to the part before it."""
+    unpacked, ratio = 0.0, 1.0
+    position = start
+    for number in range(_MEMBERS_MAX):
+        behind = data.find(_GZIP_HEAD, position + 1, here) if number + 1 < _MEMBERS_MAX else -1
+        ratio = _gzip_ratio(data, position, here) or ratio
+        if behind < 0:
+            break
+        unpacked += ratio * (behind - position)
+        position = behind
+    return int(unpacked + ratio * (stop - position))
+
+
+def _gzip_ratio(data: bytearray, start: int, here: int) -> float:
+    """How well its beginning is packed; 0: it is no gzip stream."""
+    most = min(here, start + _SAMPLE_PACKED)
+    sample = bytes(data[start:most])
+    unpacker = zlib.decompressobj(31)
+    try:
+        unpacked = len(unpacker.decompress(sample, _SAMPLE_UNPACKED))
+    except zlib.error:
+        return 0.0
+    used = len(sample) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
+    return unpacked / used if used > 0 else 0.0
+
+
+_SNAPPY_HEAD: Final = b"\x82SNAPPY\x00"
+_SNAPPY_HEAD_BYTES: Final = 16
+"""With two versions."""
+
+
+def _snappy(data: bytearray, start: int, stop: int, end: int) -> int:
+    """Each block begins with its unpacked size; without snappy-java's framing the stream is one block."""
+    here = min(stop, end)
+    if not data.startswith(_SNAPPY_HEAD, start):
+        return _varint(data, start, here)
+    position, unpacked = start, 0
+    for _ in range(BLOCKS_MAX):
+        if data.startswith(_SNAPPY_HEAD, position):  # a reader skips them also further on
+            position += _SNAPPY_HEAD_BYTES
+        if position + 4 >= here:
+            break
+        size: int = _BIG.unpack_from(data, position)[0]
+        unpacked += _varint(data, position + 4, here)
+        position += 4 + size
+    return _scaled(unpacked, position, start, stop)
+
+
+def _varint(data: bytearray, position: int, here: int) -> int:
+    """At most 32 bits, the lowest first."""
+    value = shift = 0
+    while position < here and shift < 35:
+        byte = data[position]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            break
+        position += 1
+        shift += 7
+    return value
+
+
+def _scaled(unpacked: int, position: int, start: int, stop: int) -> int:
+    """As much for all of the stream as for what lies before `position`."""
+    return unpacked if position >= stop else unpacked * (stop - start) // max(1, position - start)
+
+
+_LZ4_HEAD_BYTES: Final = 7
+_RAW: Final = 0x80000000
+
+
+def _lz4(data: bytearray, start: int, stop: int, end: int) -> int:
+    """The size that a frame may claim is not looked at: brokers do not compare it with the blocks."""
+    here = min(stop, end)
+    if here - start < _LZ4_HEAD_BYTES:
+        return 0
+    flags = data[start + 4]
+    most = 1 << 8 + 2 * (data[start + 5] >> 4 & 7)
+    position = start + _LZ4_HEAD_BYTES + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+    check = 4 if flags & 16 else 0
+    unpacked = packed = last = last_size = 0
+    for _ in range(BLOCKS_MAX):
+        if position + 4 > here:
+            break
+        size: int = _LITTLE.unpack_from(data, position)[0]
+        if size == 0:
+            position = stop
+            break
+        if last_size:  # not the last one, then: full
+            unpacked, packed, last_size = unpacked + most, packed + last_size, 0
+        position += 4
+        if size & _RAW:
+            size &= _RAW - 1
+            unpacked, packed = unpacked + size, packed + size
+        else:
+            last, last_size = position, size
+        position += size + check
+    if last_size:
+        behind = min(here, last + last_size)
+        like = last_size * unpacked // packed if packed else _lz4_block(data, last, behind, last_size)
+        unpacked += min(most, like)
+    return _scaled(unpacked, position, start, stop)
+
+
+_SEQUENCES_MAX: Final = 32
+
+
+def _lz4_block(data: bytearray, start: int, stop: int, size: int) -> int:
+    """About how many bytes a packed block of this size has, of which `data[start:stop]` is at hand: what its
+    first sequences make, and for the rest as much as the second half of these. (The first ones find little
+    to copy.)
+    """
+    position, unpacked = start, 0
+    half, half_unpacked = start, 0
+    for number in range(_SEQUENCES_MAX):
+        if position >= stop:
+            break
+        if number == _SEQUENCES_MAX // 2:
+            half, half_unpacked = position, unpacked
+        token = data[position]
+        position += 1
+        literals, match = token >> 4, token & 15
+        if literals == 15:
+            extra = _lz4_run(data, position, stop)
+            position += extra // 255 + 1
+            literals += extra
+        position += literals + 2  # what is copied from where
+        unpacked += literals
+        if position >= stop:
+            break  # the last sequence copies nothing
+        if match == 15:
+            extra = _lz4_run(data, position, stop)
+            position += extra // 255 + 1
+            match += extra
+        unpacked += match + 4
+    rest = max(0, start + size - position)
+    return unpacked + rest * (unpacked - half_unpacked) // max(1, position - half)
+
+
+_RUN_MAX: Final = 16450
+"""Bytes of the longest run in a block of 4 MB."""
+
+
+def _lz4_run(data: bytearray, position: int, stop: int) -> int:
+    """A length that goes on: bytes of 255, and the first other one."""
+    most = min(stop, position + _RUN_MAX)
+    if position < most and data[position] != 255:
+        return data[position]
+    full = most - position - len(data[position:most].lstrip(b"\xff"))
+    return 255 * full + (data[position + full] if position + full < most else 0)
+
+
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_ZSTD_SKIPPED: Final = 0x184D2A50
+_ZSTD_BLOCK_MAX: Final = 131072
+_DICTIONARY_BYTES: Final = (0, 1, 2, 4)
+_CONTENT_BYTES: Final = (0, 2, 4, 8)
+
+
+def _zstd(data: bytearray, start: int, stop: int, end: int) -> int:
+    here = min(stop, end)
+    position, unpacked = start, 0
+    for _ in range(_MEMBERS_MAX):
+        if position + 8 > here:
+            break
+        magic: int = _LITTLE.unpack_from(data, position)[0]
+        if magic & 0xFFFFFFF0 == _ZSTD_SKIPPED:
+            skipped: int = _LITTLE.unpack_from(data, position + 4)[0]
+            position += 8 + skipped
+        elif magic == _ZSTD_MAGIC:
+            size, position = _zstd_frame(data, position, here)
+            unpacked += size
+        else:
+            break
+    return _scaled(unpacked, position, start, stop)
+
+
+def _zstd_frame(data: bytearray, start: int, here: int) -> tuple[int, int]:
+    """Return (its unpacked size, as far as it is here; where it ends, or how far it is here)."""
+    flags = data[start + 4]
+    whole, position, most = flags & 32, start + 5, _ZSTD_BLOCK_MAX
+    if not whole:
+        window = 1 << 10 + (data[position] >> 3)
+        most = min(most, window + (window >> 3) * (data[position] & 7))
+        position += 1
+    position += _DICTIONARY_BYTES[flags & 3]
+    width = _CONTENT_BYTES[flags >> 6] or (1 if whole else 0)
+    content = int.from_bytes(data[position : position + width], "little") + (256 if width == 2 else 0)
+    position += width
+    unpacked = packed = last = last_size = 0
+    ended = False
+    for _ in range(BLOCKS_MAX):
+        if position + 3 > here:
+            break
+        head = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        ended, kind, size = head & 1 == 1, head >> 1 & 3, head >> 3
+        position += 3
+        if last_size and size:  # not the last one, then: full
+            unpacked, packed, last_size = unpacked + most, packed + last_size, 0
+        if kind == 2:
+            last, last_size = position, size
+        elif size:
+            unpacked, packed = unpacked + size, packed + (1 if kind == 1 else size)
+        position += 1 if kind == 1 else size
+        if ended:
+            break
+    if last_size:
+        like = last_size * unpacked // packed if packed else _zstd_block(data, last, min(here, position))
+        unpacked += min(most, like)
+    if ended and flags & 4:
+        position += 4  # a checksum
+    return (content if ended and width else unpacked), position
+
+
+_MATCH_BYTES: Final = 13
+"""What a sequence copies on average: 12 to 13 bytes in JSON and in text."""
+
+
+def _zstd_block(data: bytearray, start: int, stop: int) -> int:
+    """About how many bytes a packed block has: its literals, and what its sequences copy."""
+    if stop - start < 8:
+        return 0
+    bits = int.from_bytes(data[start : start + 5], "little")
+    kind, form = bits & 3, bits >> 2 & 3
+    if kind < 2:  # as they are, or one byte over and over
+        width = (1, 2, 1, 3)[form]
+        literals = (bits & (1 << 8 * width) - 1) >> (4 if form & 1 else 3)
+        behind = start + width + (literals if kind == 0 else 1)
+    else:
+        width, size = ((3, 10), (3, 10), (4, 14), (5, 18))[form]
+        literals = bits >> 4 & (1 << size) - 1
+        behind = start + width + (bits >> 4 + size & (1 << size) - 1)
+    if behind + 3 > stop:
+        return literals
+    sequences = data[behind]
+    if sequences == 255:
+        sequences = data[behind + 1] + (data[behind + 2] << 8) + 0x7F00
+    elif sequences > 127:
+        sequences = (sequences - 128 << 8) + data[behind + 1]
+    return literals + _MATCH_BYTES * sequences
