@@ -1,0 +1,87 @@
+"""A percentage of request time holds at every level, for whom it says, enforced and in shadow.
+
+Cold, ten seconds' worth passes: with 50 % five seconds of a thread. Then (rate - 50) / 50 of ten seconds is
+to be waited, at most one. Sharing is that of docs/quotas.md, which is Kafka's table but for prefixes.
+"""
+
+import pytest
+
+from quotas import BrokerQuotas, parse
+
+METADATA = 3
+ALICE_APP, ALICE_OTHER, BOB_APP = ("alice", "app-1"), ("alice", "app-2"), ("bob", "app-1")
+S = 1_000_000.0
+"""In microseconds."""
+
+LEVELS = {
+    'user = "alice"\nclient_id = "app-1"': {ALICE_APP},
+    'user = "alice"\nclient_id_prefix = "app"': {ALICE_APP, ALICE_OTHER},
+    'user = "alice"\nclient_id = "<default>"': {ALICE_APP},
+    'user = "alice"': {ALICE_APP, ALICE_OTHER},
+    'user = "<default>"\nclient_id = "app-1"': {ALICE_APP},
+    'user = "<default>"\nclient_id_prefix = "app"': {ALICE_APP, ALICE_OTHER},
+    'user = "<default>"\nclient_id = "<default>"': {ALICE_APP},
+    'user = "<default>"': {ALICE_APP, ALICE_OTHER},
+    'client_id = "app-1"': {ALICE_APP, BOB_APP},
+    'client_id_prefix = "app"': {ALICE_APP, ALICE_OTHER, BOB_APP},
+    'client_id = "<default>"': {ALICE_APP, BOB_APP},
+}
+"""Who shares a budget with alice's app-1, by whom the entry is for."""
+
+each_level = pytest.mark.parametrize(("whom", "sharing"), LEVELS.items(), ids=lambda value: str(value))
+
+
+def quotas_of(whom: str, mode: str = "enforce") -> BrokerQuotas:
+    return BrokerQuotas.create(parse(f'[[quota]]\n{whom}\nrequest_percentage = 50\nmode = "{mode}"\n'))
+
+
+def charge(quotas: BrokerQuotas, client: tuple[str, str], us: float) -> int:
+    return quotas.charge_request(quotas.payers(*client, 0), METADATA, us, 0)
+
+
+@each_level
+def test_it_is_enforced_for_all_that_share_it_together(whom: str, sharing: set[tuple[str, str]]) -> None:
+    quotas = quotas_of(whom)
+    assert quotas.timed
+    assert charge(quotas, ALICE_APP, 5.0 * S) == 0
+    waits = {client: charge(quotas, client, 0.05 * S) for client in (ALICE_OTHER, BOB_APP)}
+    others = sharing - {ALICE_APP}
+    assert {client for client, wait_ms in waits.items() if wait_ms} == others
+    assert charge(quotas, ALICE_APP, 0.05 * S) == 100 * (1 + len(others))
+    assert charge(quotas, ALICE_APP, 5.0 * S) == 1000
+
+
+@each_level
+def test_in_shadow_it_is_counted_and_nobody_waits(whom: str, sharing: set[tuple[str, str]]) -> None:
+    quotas = quotas_of(whom, "shadow")
+    clients = (ALICE_APP, ALICE_OTHER, BOB_APP)
+    assert [charge(quotas, client, 5.1 * S) for client in clients] == [0, 0, 0]
+    shadow = quotas.payers(*ALICE_APP, 0).shadow
+    assert shadow is not None
+    assert shadow.request is not None
+    assert shadow.request.charged == pytest.approx(510.0 * len(sharing))
+    assert shadow.request.by_api == {METADATA: shadow.request.charged}
+    assert shadow.request.throttled == len(sharing)
+
+
+@pytest.mark.parametrize(
+    ("entries", "percent"),
+    [
+        (["user"], 7.0),
+        (["client_id"], 8.0),
+        (["client_id", "user"], 7.0),
+        (["user", "both", "client_id"], 9.0),
+    ],
+    ids=str,
+)
+def test_the_more_specific_one_counts(entries: list[str], percent: float) -> None:
+    said = {
+        "user": 'user = "alice"\nrequest_percentage = 7\n',
+        "client_id": 'client_id = "app-1"\nrequest_percentage = 8\n',
+        "both": 'user = "alice"\nclient_id = "app-1"\nrequest_percentage = 9\n',
+    }
+    quotas = BrokerQuotas.create(parse("".join(f"[[quota]]\n{said[entry]}" for entry in entries)))
+    budget = quotas.payers(*ALICE_APP, 0).request
+    assert budget is not None
+    assert budget.limit == percent
+    assert quotas.payers("carol", "other", 0).request is None
