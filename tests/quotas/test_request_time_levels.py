@@ -28,7 +28,7 @@ LEVELS = {
 }
 """Who shares a budget with alice's app-1, by whom the entry is for."""
 
-each_level = pytest.mark.parametrize(("whom", "sharing"), LEVELS.items(), ids=lambda value: str(value))
+each_level = pytest.mark.parametrize(("whom", "sharing"), LEVELS.items(), ids=LEVELS)
 
 
 def quotas_of(whom: str, mode: str = "enforce") -> BrokerQuotas:
