@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from bench.document import DocumentError
 from bench.request_time import costs_file, judge, report, truth, weir
+from bench.request_time.__main__ import main
 from bench.request_time.comparing import Compared
 from bench.request_time.features import Tally, coldness, difference, estimate_us
 from bench.request_time.fit import Row, fit_api, fit_cold, fit_table, non_negative
@@ -256,3 +260,40 @@ def test_errors_are_no_measurement() -> None:
     fine, refused = seen("ListGroups", 20.0), seen("DescribeCluster", 5.0)
     found = table_of([fine, replace(refused, errors=("UNSUPPORTED_VERSION",))], "3.9.1", "by hand")
     assert set(found.apis) == {"ListGroups"}
+
+
+# The command.
+
+
+def test_all_brokers_side_by_side() -> None:
+    old, new = Compared("1.1.1"), Compared("3.9.1")
+    old.pairs["direct"]["mixed"] = [(seen("Fetch", 10.0, case="mixed"), 900.0)]
+    new.pairs["direct"]["mixed"] = [(seen("Fetch", 10.0, case="mixed"), 1100.0)]
+    new.pairs["weir"]["metadata"] = [(seen("Metadata", 10.0, case="metadata"), 500.0)]
+    shown = report.overview([old, new])
+    assert list(shown.head) == ["client", "1.1.1, direct", "3.9.1, direct", "3.9.1, weir"]
+    assert [list(line) for line in shown.lines] == [
+        ["mixed", "0.90", "1.10", "-"],
+        ["metadata", "-", "-", "0.50"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "known"),
+    [
+        ("--brokers", "1.1.1, 2.8.2, 3.9.1, 4.2.0"),
+        ("--ways", "direct, weir"),
+        ("--workloads", "produce-small, "),
+    ],
+)
+def test_what_is_unknown_is_refused_before_a_broker_starts(option: str, known: str) -> None:
+    done = CliRunner().invoke(main, [option, "oops"])
+    assert done.exit_code == 2
+    assert f"oops; known: {known}" in " ".join(done.output.replace("│", " ").split())
+
+
+def test_figures_need_a_place_before_a_broker_starts(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("no place")
+    done = CliRunner().invoke(main, ["--document", str(page)])
+    assert isinstance(done.exception, DocumentError)
