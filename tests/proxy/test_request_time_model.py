@@ -1,0 +1,240 @@
+"""Whatever clients do, and however their bytes are cut: requests are charged what a model of a few lines
+says, and waited for as long as Kafka's formula says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from quotas import Budget, Entity, QuotaKey, QuotaTable
+from quotas.broker_quotas import BrokerQuotas
+from quotas.entities import Tags
+from quotas.request_costs import ApiCost, ColdCost
+from tests.proxy.frames import padded, request, response, unknown_request, unknown_response
+from tests.proxy.request_costs import charged_us, costs, percent, ping, time_table, timed
+from tests.proxy.test_chunking import PROPERTY, SMALL_BYTES, TABLE, Conversation, exchanges, whole
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
+    from tests.proxy.test_chunking import Exchange
+
+MODEL: Final = settings(max_examples=300, derandomize=True, deadline=None, database=None)
+
+# The model: µs, µs per kB asked, µs per kB answered
+PER_API: Final = {
+    "Heartbeat": (17.0, 0.0, 0.0),
+    "Metadata": (15.0, 2.0, 10.0),
+    "Produce": (21.0, 1.5, 0.0),
+    "Fetch": (16.0, 3.0, 0.25),
+    "the rest": (30.0, 0.05, 0.05),
+}
+COLD_US, COLD_FROM_US, COLD_FULL_US = 55.0, 300.0, 1500.0
+COSTS: Final = costs(
+    {
+        name: ApiCost(us=us, us_per_request_kb=asked, us_per_response_kb=answered)
+        for name, (us, asked, answered) in PER_API.items()
+        if name != "the rest"
+    },
+    rest=ApiCost(us=30.0, us_per_request_kb=0.05, us_per_response_kb=0.05),
+    cold=ColdCost(us=COLD_US, from_us=COLD_FROM_US, full_us=COLD_FULL_US),
+)
+
+
+def cost_us(name: str, asked: bytes, answered: bytes, gap_us: float) -> float:
+    """What the model says that a request costs."""
+    us, per_asked, per_answered = PER_API[name]
+    cold = 0.0 if gap_us < COLD_FROM_US else COLD_US * min(1.0, gap_us / COLD_FULL_US)
+    return us + per_asked * (len(asked) - 4) / 1000 + per_answered * (len(answered) - 4) / 1000 + cold
+
+
+class Step(NamedTuple):
+    """A request, how long after the last answer, and how long its own takes."""
+
+    pause_us: int
+    kind: str
+    asked_bytes: int
+    answered_bytes: int
+    takes_ms: int
+    anew: bool
+    """On a new connection."""
+
+
+STEPS: Final = st.lists(
+    st.builds(
+        Step,
+        st.sampled_from([0, 0, 100, 299, 300, 700, 2000, 90_000, 1_000_000, 4_300_000, 12_000_000]),
+        st.sampled_from(["Heartbeat", "Metadata", "Produce", "Fetch", "the rest", "unanswered", "of others"]),
+        st.sampled_from([100, 1000, 20_000]),
+        st.sampled_from([100, 1000, 5000, 70_000]),
+        st.sampled_from([0, 0, 1, 30, 600]),
+        st.sampled_from([False, False, False, True]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def exchange(step: Step) -> tuple[bytes, bytes]:
+    """A step's request and answer."""
+    plain: dict[str, tuple[bytes, bytes]] = {
+        "Heartbeat": (ping(), response(HeartbeatResponse(), 4)),
+        "of others": (ping(1, b"other"), response(HeartbeatResponse(), 4)),
+        "Metadata": (request(MetadataRequest(), 5), response(MetadataResponse(), 5)),
+        "Produce": (request(ProduceRequest(acks=1), 7), response(ProduceResponse(), 7)),
+        "unanswered": (request(ProduceRequest(acks=0), 7), b""),
+        "Fetch": (request(FetchRequest(), 11), response(FetchResponse(), 11)),
+        "the rest": (unknown_request(999, 1), unknown_response()),
+    }
+    asked, answered = plain[step.kind]
+    if step.kind == "Produce":
+        return padded(asked, step.asked_bytes), answered
+    return padded(asked, step.asked_bytes), answered and padded(answered, step.answered_bytes)
+
+
+@dataclass
+class Model:
+    """What has been charged, and until when whom has to wait."""
+
+    limit: float
+    total_us: float = 0.0
+    budget: Budget = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Kafka's rate and throttle time, bounded by one window; held to its vectors elsewhere."""
+        self.budget = Budget(Tags("", "app"), self.limit, 0, throttle_ms_max=1000)
+
+    def charge(self, us: float, now_ms: int) -> int:
+        """Return how many ms to wait."""
+        self.total_us += us
+        return self.budget.charge(percent(us), now_ms)
+
+
+@MODEL
+@given(steps=STEPS, limit=st.sampled_from([0.0005, 0.002, 0.01, 0.5]))
+def test_charges_and_waits_are_those_of_the_model(steps: list[Step], limit: float) -> None:
+    quotas = BrokerQuotas.create(time_table(limit))
+    model, now_us, forwarded_us = Model(limit), 1_000_000, 0
+    session, muted_until_ms = timed(quotas=quotas, costs_=COSTS), 0
+    wire, begun = Wire(session), False
+
+    def feed(client: bytes = b"", broker: bytes = b"") -> None:
+        session.clock.now_us = now_us
+        wire.feed(now_us // 1000, client=client, broker=broker)
+
+    for step in steps:
+        now_us += step.pause_us
+        if step.anew:
+            session.end(now_us // 1000)
+            session, muted_until_ms = timed(quotas=quotas, costs_=COSTS), 0
+            wire, begun = Wire(session), False
+        asked, answered = exchange(step)
+        if not begun and step.kind != "of others":
+            muted_until_ms = max(model.budget.throttled_until_ms, muted_until_ms)
+        begun = True
+        feed(client=asked)
+        if muted_until_ms > now_us // 1000:
+            assert not wire.to_broker
+            assert session.muted_until_ms == muted_until_ms
+            now_us = muted_until_ms * 1000
+            feed()
+        assert bytes(wire.to_broker) == asked
+        wire.to_broker.clear()
+        gap_us, forwarded_us = now_us - forwarded_us, now_us
+        now_us += step.takes_ms * 1000
+        feed(broker=answered)
+        if step.kind not in ("unanswered", "of others"):
+            throttle_ms = model.charge(cost_us(step.kind, asked, answered, gap_us), now_us // 1000)
+            if throttle_ms:
+                muted_until_ms = max(muted_until_ms, now_us // 1000 + throttle_ms)
+                assert session.muted_until_ms == muted_until_ms
+        assert session.muted_until_ms <= max(muted_until_ms, 0)
+        assert session.idle
+    assert abs(charged_us(session) - model.total_us) < 0.001
+    if model.total_us:
+        (budget,) = quotas.request
+        assert budget.throttled == model.budget.throttled
+        assert budget.throttle_ms_total == model.budget.throttle_ms_total
+        assert budget.rate(now_us // 1000) == pytest.approx(model.budget.rate(now_us // 1000), rel=1e-9)
+
+
+# However the bytes are cut
+
+TIMED: Final = {
+    (Entity(client_id=name), QuotaKey.REQUEST_PERCENTAGE): limit
+    for name, limit in (("slow", 0.001), ("fast", 100.0), ("app", 0.004))
+}
+VARIOUS: Final = costs(
+    {
+        "Produce": ApiCost(us=20.0, us_per_request_kb=1.0, us_per_partition=100.0, us_acks_all=50.0),
+        "Fetch": ApiCost(us=30.0, us_per_response_kb=7.0, us_per_converted_kb=100.0),
+        "Metadata": ApiCost(us=40.0, us_per_response_kb=11.0),
+        "ApiVersions": ApiCost(us=10.0, us_per_request_kb=1.0),
+    }
+)
+
+
+def cut(cuts: list[int]) -> Any:
+    while True:
+        yield from cuts
+
+
+def talk(
+    script: list[Exchange], cuts: Any, table: QuotaTable, **kwargs: Any
+) -> tuple[dict[str, Any], Session]:
+    session = timed(table, VARIOUS, **kwargs)
+    return Conversation(script, cuts, session).run(), session
+
+
+def charged(session: Session, *, shadow: bool = False) -> dict[str, float]:
+    """By client-id, in µs."""
+    quotas = session.quotas.request.shadow if shadow else session.quotas.request
+    assert quotas is not None
+    return {budget.tags.client_id: round(budget.charged * 10_000, 6) for budget in quotas}
+
+
+@PROPERTY
+@given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1), hold=st.booleans())
+def test_in_shadow_any_cutting_gives_the_same_bytes_and_charges(
+    script: list[Exchange], cuts: list[int], hold: bool
+) -> None:
+    """Beside bandwidth quotas that are enforced."""
+    table = QuotaTable(TABLE.values, TIMED)
+    at_once, one = talk(script, whole(), table, hold=hold)
+    in_pieces, other = talk(script, cut(cuts), table, hold=hold, buffer_bytes=SMALL_BYTES)
+    plain = Conversation(script, whole(), new_session(TABLE, hold=hold)).run()
+    assert at_once["violation"] is None
+    assert in_pieces == at_once == plain
+    assert charged(one, shadow=True) == charged(other, shadow=True)
+
+
+@PROPERTY
+@given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1), hold=st.booleans())
+def test_enforced_any_cutting_gives_the_same_charges_and_everything_is_answered(
+    script: list[Exchange], cuts: list[int], hold: bool
+) -> None:
+    """When responses come decides who has to wait for what, but each request is charged, once."""
+    for table in (QuotaTable(TIMED), QuotaTable({**TABLE.values, **TIMED})):
+        at_once, one = talk(script, whole(), table, hold=hold)
+        in_pieces, other = talk(script, cut(cuts), table, hold=hold, buffer_bytes=SMALL_BYTES)
+        for outcome in (at_once, in_pieces):
+            assert outcome["violation"] is None
+            assert outcome["left"] == 0
+            assert outcome["idle"]
+        assert in_pieces["to_broker"] == at_once["to_broker"]
+        assert len(in_pieces["to_client"]) == len(at_once["to_client"])
+        assert charged(one) == charged(other)
