@@ -122,11 +122,13 @@ def test_sizes_that_hardly_differ_tell_nothing() -> None:
 
 
 def test_produce_has_terms_of_its_own() -> None:
+    unpacking = seen("Produce", 20.0 + 2000.0, us_per_request_kb=0.1)
+    unpacking = replace(unpacking, done={**unpacking.done, "unpacked.gzip": 1000.0 * unpacking.requests})
     observations = [
         seen("Produce", 20.0, us_per_request_kb=0.1),
         seen("Produce", 20.0 + 5.0 * 9, us_per_request_kb=0.1, us_per_partition=9.0),
         seen("Produce", 20.0 + 24.0, us_per_request_kb=0.1, us_acks_all=1.0),
-        seen("Produce", 20.0 + 2000.0, us_per_request_kb=0.1, **{"unpacked.gzip": 1000.0}),
+        unpacking,
     ]
     cost = fit_api("Produce", observations, COLD)
     assert cost is not None
