@@ -20,6 +20,10 @@ _unpack = REQUEST_HEAD.unpack_from
 
 ALONE: Final = Admission(alone=True)
 """As PASS, but the next requests wait for its response."""
+LOOK_BYTES: Final = 64 * 1024
+"""So much of a request is awaited before it is looked into for what it costs: how a client cuts it must not
+make it cheaper. It is nothing that the broker can begin with, either.
+"""
 UNDER_WAY_MAX: Final = 32
 """Requests that a client with a limit on its time may have under way on a connection, however far from the
 limit it is: all of them may be forwarded before the first is charged.
@@ -127,6 +131,8 @@ class Requests:
         )
         if not (identified or self._may_begin(plan, data, frame, end, complete)):
             return None
+        if not complete and plan.extra_us is not None and self._look_later(end - frame):
+            return None
         admission = PASS if plan.admit is None else self._decide(plan, data, frame, end, complete)
         if admission is None:
             return None
@@ -146,6 +152,11 @@ class Requests:
         alone = budget is not None and (budget.near or len(session.in_flight) >= UNDER_WAY_MAX - 1)
         self._toll = (us, payers, alone)
         return ALONE if alone and admission is PASS else admission
+
+    def _look_later(self, here_bytes: int) -> bool:
+        """Whether a request of which so much is here is still to be looked into, for who pays for it."""
+        session = self._session
+        return session.tolled is not None and here_bytes < min(LOOK_BYTES, session.limits.stream_above_bytes)
 
     def _pass_on(self, view: memoryview, start: int, stop: int) -> None:
         """Send what has been judged so far."""

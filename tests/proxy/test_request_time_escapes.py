@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import struct
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, ProduceRequest
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 from proxy.reasons import CloseReason
+from proxy.session.requests import LOOK_BYTES
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost
 from tests.proxy.frames import padded, request, response, split, unknown_request
@@ -356,3 +366,79 @@ def test_a_producer_that_awaits_no_answer_is_not_held_by_its_other_requests() ->
         play.client(*unanswered)
         play.to_broker(*unanswered)
         assert charged_us(session) == round(LIMIT_US * 0.9, 3)
+
+
+# Looks into requests
+
+
+def batch(size: int) -> bytes:
+    """Records of this size, packed by gzip into next to nothing (magic 2)."""
+    packed = gzip.compress(bytes(size), mtime=0)
+    head = struct.pack(">qiibihiqqqhii", 0, 49 + len(packed), 0, 2, 0, 1, 0, 0, 0, -1, -1, -1, 1)
+    assert len(head) == 61
+    return head + packed
+
+
+def heavy(version: int, partitions: int = 5, size: int = 100_000) -> bytes:
+    """A produce request that costs more than its length shows."""
+    partition = [
+        ProduceRequest.PartitionProduceData(index=index, records=batch(size)) for index in range(partitions)
+    ]
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=partition)
+    return request(ProduceRequest(acks=-1, topic_data=[topic]), version)
+
+
+LOOKED_INTO: Final = costs(
+    {
+        "Produce": ApiCost(
+            us=10.0, us_acks_all=20.0, us_per_partition=30.0, us_per_unpacked_kb={"gzip": 1.0}
+        ),
+        "Fetch": ApiCost(us=10.0, us_per_request_kb=100.0),
+    }
+)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_what_a_look_into_a_request_tells_does_not_depend_on_how_it_is_cut(version: int) -> None:
+    asked = heavy(version)
+    for at in (4, 12, 16, 20, 30, 60, 100, 300, len(asked) - 1):
+        session = timed(costs_=LOOKED_INTO)
+        wire = Wire(session)
+        for piece in (asked[:at], asked[at:]):
+            wire.feed(0, client=piece)
+        assert bytes(wire.to_broker) == asked
+        wire.feed(0, broker=response(ProduceResponse(), version))
+        assert charged_us(session) == 10 + 20 + 4 * 30 + 5 * 100
+
+
+@pytest.mark.parametrize("version", [7, 12])
+def test_nor_does_that_a_fetch_goes_on_with_a_session(version: int) -> None:
+    topic = FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchPartition()] * 10)
+    begun = request(FetchRequest(session_epoch=0, topics=[topic]), version)
+    asked = request(FetchRequest(session_id=1, session_epoch=1), version)
+    for at in range(len(asked)):
+        session = timed(costs_=LOOKED_INTO)
+        wire = Wire(session)
+        for piece in (begun, asked[:at], asked[at:]):
+            wire.feed(0, client=piece)
+        assert bytes(wire.to_broker) == begun + asked
+        wire.feed(0, broker=response(FetchResponse(), version) * 2)
+        assert charged_us(session) == pytest.approx(2 * (10 + (len(begun) - 4) / 10))
+
+
+def test_of_a_long_request_no_more_is_kept_than_it_takes_to_look() -> None:
+    session = timed(costs_=LOOKED_INTO)
+    wire = Wire(session)
+    asked = padded(heavy(8), 1_000_000)
+    for start in range(0, len(asked), 10_000):
+        wire.feed(0, client=asked[start : start + 10_000])
+        assert wire.waiting_bytes < LOOK_BYTES
+    assert bytes(wire.to_broker) == asked
+
+
+def test_whoever_has_no_quota_is_not_looked_into() -> None:
+    session = timed(time_table(entity=Entity(client_id="else")), LOOKED_INTO)
+    wire = Wire(session)
+    asked = heavy(8)
+    wire.feed(0, client=asked[:100])
+    assert bytes(wire.to_broker) == asked[:100]
