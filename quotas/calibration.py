@@ -28,10 +28,10 @@ from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COUNT_WANTED: Final = 60
+COUNT_WANTED: Final = 100
 """So many requests, at least, make a reading: then the last one's surplus, the throttle time, is small."""
-SPENT_WANTED_US: Final = 8_000.0
-"""So much time of the broker's, at least, makes a reading."""
+SPENT_WANTED_US: Final = 25_000.0
+"""So much time of the broker's, at least, makes a reading: a tenth of it is what a throttle time can tell."""
 EDGE_S: Final = 0.02
 """So near to where a window falls back by a whole second, ours and the broker's clock may differ about it."""
 

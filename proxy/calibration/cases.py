@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from proxy.calibration.frames import Dialect, Request
 
 WRITTEN, SMALL, BIG = 0, 1, 2
-"""Partitions of the calibrator's topic: one is written to, one has a small record, one half a megabyte; the
-others stay empty.
-"""
-EMPTY: Final = 3
+"""Partitions of the calibrator's topic: one is written to, one has a small record, one half a megabyte."""
+WIDE: Final = (WRITTEN, *range(3, 10))
+"""Those that one produce request writes to."""
 PARTITIONS: Final = 34
-MANY: Final = range(EMPTY, PARTITIONS)
-WIDE: Final = range(16)
-"""Partitions that one produce request writes to."""
+MANY: Final = range(10, PARTITIONS)
+"""Those that stay empty."""
 BIG_BATCHES: Final = 32
 MEDIUM_RECORDS: Final = 16
 LARGE_RECORDS: Final = 200
@@ -222,8 +220,7 @@ class _Cases:
         yield from self._one("16 kB", self.produce(medium, [WRITTEN]))
         yield from self._one("200 kB", self.produce(batch(large, now_ms), [WRITTEN]))
         known = {"us_per_partition": len(WIDE) - 1.0}
-        wide = [WRITTEN, *MANY[: len(WIDE) - 1]]
-        yield from self._one(f"{len(WIDE)} partitions", self.produce(small, wide), known=known)
+        yield from self._one(f"{len(WIDE)} partitions", self.produce(small, WIDE), known=known)
         known = {"us_acks_all": 1.0}
         yield from self._one("acks=all", self.produce(small, [WRITTEN], acks=-1), known=known)
         for codec in compressors():
@@ -239,7 +236,7 @@ class _Cases:
         sizes = (("small", SMALL, FETCH_BYTES), ("17 kB", BIG, 17_500), ("500 kB", BIG, FETCH_BYTES))
         for what, index, at_most_bytes in sizes:
             yield from self._one(what, self._fetched([index], at_most_bytes))
-        yield from self._one(f"{len(MANY)} partitions", self._fetched(MANY[:1], FETCH_BYTES, empty=MANY))
+        yield from self._one(f"{len(MANY)} empty partitions", self._fetched(MANY, FETCH_BYTES))
         newest = self._dialect.version(ApiKey.FETCH)
         if newest is not None and newest > CONVERTED_VERSION:
             for what, index, at_most_bytes in sizes[:2]:
@@ -258,7 +255,7 @@ class _Cases:
                 fetch_offset=0,
                 partition_max_bytes=at_most_bytes,
             )
-            for index in empty or indexes
+            for index in indexes
         ]
         return FetchRequest(
             max_wait_ms=0,

@@ -19,10 +19,12 @@ from quotas.calibration import Reading
 if TYPE_CHECKING:
     from proxy.calibration.cases import Case
 
-DEPTH_MIN: Final = 2
 DEPTH_MAX: Final = 32
-DEPTH_BYTES: Final = 1_000_000
-"""At most so many bytes of requests are under way."""
+DEPTH_BYTES: Final = 32_000
+"""Of smaller requests at most so many bytes are under way: what lies in a broker's receive buffer must leave
+room for a whole segment, which on loopback has 64 kB, or TCP waits for a timer.
+"""
+REQUESTS_MAX: Final = 200_000
 SERVED_S: Final = 0.0001
 """In about this time a broker serves a small request: so many more are under way as the way is longer."""
 _RECEIVE_BYTES: Final = 256 * 1024
@@ -41,13 +43,13 @@ class Seen(NamedTuple):
 
 
 class NeverThrottledError(Exception):
-    """Far more requests than should have been enough were not throttled."""
+    """The time in which a reading must be done is over."""
 
 
 def depth(frame: bytes, round_trip_s: float) -> int:
     """How many requests are under way at a time."""
     wanted = min(2 + math.ceil(round_trip_s / SERVED_S), DEPTH_MAX)
-    return max(min(wanted, DEPTH_BYTES // len(frame)), DEPTH_MIN)
+    return max(min(wanted, DEPTH_BYTES // len(frame)), 1)
 
 
 class Frames:
@@ -78,16 +80,17 @@ async def repeat(
     case: Case,
     client_id: str,
     *,
-    count_max: int,
     under_way: int,
     timeout_s: float,
-    is_enough: bool = False,
+    at_most_s: float,
+    enough: int | None = None,
 ) -> Seen:
-    """Send it until a response has a throttle time, or `count_max` times if that `is_enough`.
+    """Send it until a response has a throttle time, or this is `enough`.
 
-    Raises NeverThrottledError, TooSlowError for a response that does not come, BrokenResourceError,
-    ProtocolError.
+    Raises NeverThrottledError when neither has come within `at_most_s`, TooSlowError for a response that does
+    not come, BrokenResourceError, ProtocolError.
     """
+    count_max = REQUESTS_MAX if enough is None else enough
     frame, frames = case.request.frame(client_id), Frames(stream)
     under_way = 1 if case.pause_s else min(under_way, count_max)
     await stream.send_all(frame * under_way)
@@ -99,13 +102,15 @@ async def repeat(
         began_s = now_s if count == 1 else began_s
         received_bytes += len(answer) - LENGTH_BYTES
         throttle_ms = case.request.throttle_ms(answer)
-        if throttle_ms > 0 or (is_enough and count == count_max):
+        if throttle_ms > 0 or count == enough:
             before = received_bytes - (len(answer) - LENGTH_BYTES)
             average = before / (count - 1) if count > 1 else float(received_bytes)
             reading = Reading(count, throttle_ms, now_s - began_s)
             return Seen(reading, len(frame) - LENGTH_BYTES, average, began_s)
+        if now_s - began_s > at_most_s:
+            break
         if case.pause_s:
             await trio.sleep(case.pause_s)
         if count + under_way <= count_max:
             await stream.send_all(frame)
-    raise NeverThrottledError(f"{count_max} requests were not throttled")
+    raise NeverThrottledError(f"{count} requests were not throttled")

@@ -44,8 +44,6 @@ SHARE: Final = 0.25
 WARM_UPS_MAX: Final = 5
 STEADY: Final = 0.9
 """A broker is warm when a round costs at least this times the one before."""
-COUNT_MAX: Final = 20
-"""So many times more requests than were expected end a reading."""
 TRIES: Final = 3
 """Rounds beyond the wanted ones, for readings that failed."""
 FAILURES_MAX: Final = 5
@@ -320,7 +318,7 @@ class Calibration:
                 one.us.append(us)
                 one.requests += seen.reading.requests
                 one.features = one.case.features(seen.request_bytes, seen.response_bytes)
-                expected[id(one)] = us
+                expected[id(one)] = min(one.us)
                 self._done += 1
         for one in found:
             if not one.us:
@@ -432,10 +430,10 @@ class Calibration:
                     connection.stream,
                     case,
                     client_id,
-                    count_max=max(round(count * COUNT_MAX) if until else round(count), 2),
                     under_way=depth(case.request.frame(client_id), round_trip_s),
                     timeout_s=self._line.timeout_s,
-                    is_enough=not until,
+                    at_most_s=self._lab.windows.span_s,
+                    enough=None if until else max(round(count), 2),
                 )
 
 

@@ -1,0 +1,54 @@
+"""Writing files of costs, which `quotas.request_costs` reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import tomlkit
+
+from quotas.request_costs import ApiCost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from quotas.request_costs import Overrides
+
+
+def render(costs: Overrides, head: Sequence[str] = (), notes: Mapping[str, str] | None = None) -> str:
+    """The text of a file; `head` are lines of comment above it, `notes` comments beside what an API has."""
+    document = tomlkit.document()
+    for line in head:
+        document.add(tomlkit.comment(line))
+    document.add("format", tomlkit.item(costs.format))
+    document.add("broker", tomlkit.item(costs.broker))
+    document.add("source", tomlkit.item(costs.source))
+    if costs.cold is not None:
+        document.add("cold", _table(msgspec.structs.asdict(costs.cold)))
+    if costs.rest is not None:
+        document.add("rest", _table(_plain(costs.rest), (notes or {}).get("rest", "")))
+    apis = tomlkit.table(is_super_table=True)
+    for api, cost in costs.apis.items():
+        apis.add(api, _table(_plain(cost), (notes or {}).get(api, "")))
+    if costs.apis:
+        document.add("apis", apis)
+    return tomlkit.dumps(document)
+
+
+def _plain(cost: ApiCost) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(cost)
+    return found
+
+
+def _table(values: Mapping[str, object], note: str = "") -> tomlkit.items.Table:
+    table = tomlkit.table()
+    if note:
+        table.comment(note)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            inner = tomlkit.inline_table()
+            inner.update(value)
+            table.add(name, inner)
+        else:
+            table.add(name, value)
+    return table
