@@ -151,7 +151,7 @@ def _lz4(data: bytearray, start: int, stop: int, end: int) -> int:
     if here - start < _LZ4_HEAD_BYTES:
         return 0
     flags = data[start + 4]
-    most = 1 << 8 + 2 * (data[start + 5] >> 4 & 7)
+    most = 1 << (8 + 2 * (data[start + 5] >> 4 & 7))
     position = start + _LZ4_HEAD_BYTES + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
     check = 4 if flags & 16 else 0
     unpacked = packed = last = last_size = 0
@@ -256,7 +256,7 @@ def _zstd_frame(data: bytearray, start: int, here: int) -> tuple[int, int]:
     flags = data[start + 4]
     whole, position, most = flags & 32, start + 5, _ZSTD_BLOCK_MAX
     if not whole:
-        window = 1 << 10 + (data[position] >> 3)
+        window = 1 << (10 + (data[position] >> 3))
         most = min(most, window + (window >> 3) * (data[position] & 7))
         position += 1
     position += _DICTIONARY_BYTES[flags & 3]
@@ -300,17 +300,17 @@ def _zstd_block(data: bytearray, start: int, stop: int) -> int:
     kind, form = bits & 3, bits >> 2 & 3
     if kind < 2:  # as they are, or one byte over and over
         width = (1, 2, 1, 3)[form]
-        literals = (bits & (1 << 8 * width) - 1) >> (4 if form & 1 else 3)
+        literals = (bits & ((1 << (8 * width)) - 1)) >> (4 if form & 1 else 3)
         behind = start + width + (literals if kind == 0 else 1)
     else:
         width, size = ((3, 10), (3, 10), (4, 14), (5, 18))[form]
-        literals = bits >> 4 & (1 << size) - 1
-        behind = start + width + (bits >> 4 + size & (1 << size) - 1)
+        literals = (bits >> 4) & ((1 << size) - 1)
+        behind = start + width + ((bits >> (4 + size)) & ((1 << size) - 1))
     if behind + 3 > stop:
         return literals
     sequences = data[behind]
     if sequences == 255:
         sequences = data[behind + 1] + (data[behind + 2] << 8) + 0x7F00
     elif sequences > 127:
-        sequences = (sequences - 128 << 8) + data[behind + 1]
+        sequences = ((sequences - 128) << 8) + data[behind + 1]
     return literals + _MATCH_BYTES * sequences

@@ -1,0 +1,349 @@
+"""What looking into produce requests and fetches adds to their cost, in every version, cut and malformed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import uuid
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.api import ApiKey, is_flexible
+from protocol.messages import FetchRequest, ProduceRequest
+from protocol.values import schema_of
+from protocol.versions import VersionRange
+from proxy.counters import Counters
+from proxy.rules.plan import Plan
+from proxy.rules.plans import Plans
+from proxy.rules.request_features import PARTITIONS_MAX, converted, extra
+from quotas.request_costs import ApiCost
+from tests.protocol.generate import modest
+from tests.proxy.frames import request
+from tests.proxy.request_costs import EACH_US, charged_us, costs, timed
+from tests.proxy.wire import Wire, new_session, quota_table
+
+PRODUCE: Final = list(schema_of(ProduceRequest).versions)
+FETCH: Final = list(schema_of(FetchRequest).versions)
+SESSIONS: Final = [version for version in FETCH if version >= 7]
+ACKS_US, PARTITION_US, GZIP_US, SNAPPY_US, FETCH_US = 1000.0, 10.0, 3.0, 2.0, 50.0
+COST: Final = ApiCost(
+    us=0.0,
+    us_acks_all=ACKS_US,
+    us_per_partition=PARTITION_US,
+    us_per_unpacked_kb={"gzip": GZIP_US, "snappy": SNAPPY_US},
+)
+FETCH_COST: Final = ApiCost(us=0.0, us_per_request_kb=FETCH_US)
+
+PACKED: Final = json.loads(
+    (Path(__file__).parents[1] / "protocol" / "data" / "packed_batches.json").read_text()
+)
+"""Batches as producers pack them; see `test_unpacked_sizes`."""
+
+
+def packed(codec: str, magic: int = 2) -> tuple[bytes, float]:
+    """A batch of 100 JSON records, and how many kB they have unpacked."""
+    for one in PACKED:
+        if (one["records"], one["codec"], one["magic"]) == ("100 JSON", codec, magic):
+            return base64.b64decode(one["batch"]), one["unpacked_bytes"] / 1000
+    raise AssertionError(codec)
+
+
+def plain_batch(length: int = 200) -> bytes:
+    """A batch of magic 2 that is not packed; what is in it does not matter."""
+    return struct.pack(">qiibIh", 0, length - 12, -1, 2, 0, 0).ljust(length, b"r")
+
+
+def plan_of(api_key: int, version: int) -> Plan:
+    return Plan(api_key, version, flexible_request=is_flexible(api_key, version))
+
+
+def produce(version: int, *topics: list[bytes], acks: int = 1, client_id: bytes | None = b"app") -> bytearray:
+    """A request with these topics: the records of each partition."""
+    message = ProduceRequest(
+        acks=acks,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=f"topic-{number}" if version < 13 else "",
+                topic_id=uuid.UUID(int=number + 1) if version >= 13 else uuid.UUID(int=0),
+                partition_data=[
+                    ProduceRequest.PartitionProduceData(index=index, records=records)
+                    for index, records in enumerate(partitions)
+                ],
+            )
+            for number, partitions in enumerate(topics)
+        ],
+    )
+    return bytearray(request(message, version, client_id=client_id))
+
+
+class Looks:
+    """One session's looks into requests of one version."""
+
+    def __init__(self, api_key: int, version: int, cost: ApiCost) -> None:
+        look = extra(plan_of(api_key, version), cost)
+        assert look is not None
+        self._look = look
+        self._session = new_session(quota_table())
+
+    def us(self, frame: bytes, end: int | None = None) -> float:
+        """What it adds, the frame lying between other bytes."""
+        data = bytearray(b"before" + frame[:end] + b"\xff" * 64)
+        return self._look(self._session, data, 6, 6 + len(frame[:end]))
+
+
+def produced_us(version: int, frame: bytes, end: int | None = None) -> float:
+    return Looks(ApiKey.PRODUCE, version, COST).us(frame, end)
+
+
+# Produce
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_acks_all_costs_more(version: int) -> None:
+    looks = Looks(ApiKey.PRODUCE, version, COST)
+    for _ in range(3):  # the second time it is known
+        assert looks.us(produce(version, [plain_batch()], acks=-1)) == ACKS_US
+        assert looks.us(produce(version, [plain_batch()], acks=1)) == 0.0
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+@pytest.mark.parametrize("topics", [[1], [2], [40], [500], [1, 1], [3, 1, 2], [1] * 30])
+def test_every_partition_beyond_the_first_costs_more(version: int, topics: list[int]) -> None:
+    frame = produce(version, *([plain_batch(70)] * count for count in topics))
+    assert produced_us(version, frame) == PARTITION_US * (sum(topics) - 1)
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_of_very_many_topics_the_first_ones_stand_for_all(version: int) -> None:
+    frame = produce(version, *([plain_batch(70)] * 3 for _ in range(4 * PARTITIONS_MAX)))
+    assert produced_us(version, frame) == pytest.approx(PARTITION_US * (12 * PARTITIONS_MAX - 1), rel=0.1)
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+@pytest.mark.parametrize(("codec", "us_per_kb"), [("gzip", GZIP_US), ("snappy", SNAPPY_US), ("lz4", 0.0)])
+def test_packed_batches_cost_by_their_unpacked_size(version: int, codec: str, us_per_kb: float) -> None:
+    batch, kb = packed(codec)
+    us = us_per_kb * kb
+    assert produced_us(version, produce(version, [batch])) == pytest.approx(us)
+    both = produce(version, [plain_batch(), batch], [batch])
+    assert produced_us(version, both) == pytest.approx(2 * us + 2 * PARTITION_US)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_packed_messages_cost_by_their_unpacked_size(version: int, magic: int) -> None:
+    """Also behind others that are not packed."""
+    message, kb = packed("gzip", magic)
+    plain = struct.pack(">qiiBBii", 0, 14 + 40, 0, 0, 0, -1, 40) + bytes(40)
+    for records in (message, plain + message):
+        assert produced_us(version, produce(version, [records])) == pytest.approx(GZIP_US * kb)
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_of_many_partitions_the_first_ones_say_how_well_all_are_packed(version: int) -> None:
+    batch, kb = packed("gzip")
+    count = 3 * PARTITIONS_MAX
+    us = produced_us(version, produce(version, [batch] * count))
+    assert us - PARTITION_US * (count - 1) == pytest.approx(GZIP_US * kb * count, rel=0.05)
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_of_a_request_that_is_cut_the_beginning_stands_for_all(version: int) -> None:
+    batch, kb = packed("snappy")
+    frame = produce(version, [batch] * 30, acks=-1)
+    us = produced_us(version, frame, len(frame) // 3)
+    assert us - ACKS_US - 29 * PARTITION_US == pytest.approx(SNAPPY_US * kb * 30, rel=0.05)
+
+
+Batches = st.sampled_from(
+    [
+        plain_batch(70),
+        plain_batch(300),
+        plain_batch(20_000),
+        packed("gzip")[0],
+        packed("snappy")[0],
+        b"",
+        b"x",
+    ]
+)
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+@modest(40)
+@given(
+    requests=st.lists(
+        st.tuples(
+            st.lists(st.lists(Batches, min_size=1, max_size=2), min_size=1, max_size=2),
+            st.sampled_from([-1, 1]),
+            st.sampled_from([b"app", b"other", None, b"i" * 2000]),
+            st.none() | st.integers(0, 400),
+        ),
+        max_size=8,
+    )
+)
+def test_what_is_remembered_changes_nothing(
+    version: int, requests: list[tuple[list[list[bytes]], int, bytes | None, int | None]]
+) -> None:
+    looks = Looks(ApiKey.PRODUCE, version, COST)
+    for topics, acks, client_id, end in requests:
+        frame = produce(version, *topics, acks=acks, client_id=client_id)
+        assert looks.us(frame, end) == produced_us(version, frame, end)
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_versions_that_begin_alike_are_not_mixed_up(version: int) -> None:
+    session = new_session(quota_table())
+    for other in PRODUCE:
+        look, cost = extra(plan_of(ApiKey.PRODUCE, version), COST), ApiCost(us=0.0, us_acks_all=1.0)
+        other_look = extra(plan_of(ApiKey.PRODUCE, other), cost)
+        assert look is not None
+        assert other_look is not None
+        for frame_version, each, us in ((version, look, ACKS_US), (other, other_look, 1.0)):
+            frame = produce(frame_version, [plain_batch()], acks=-1)
+            assert each(session, frame, 0, len(frame)) == us
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 1_000_000, -1])
+def test_what_a_request_claims_to_have_is_bounded_by_its_length(count: int) -> None:
+    """A broker refuses it; here it may cost no more than if it were true."""
+    frame = produce(3, [plain_batch()])
+    at = frame.index(b"topic-0") + len(b"topic-0")
+    for place in (at, at - 9 - 4):  # partitions, topics
+        claimed = bytearray(frame)
+        struct.pack_into(">i", claimed, place, count)
+        assert 0 <= produced_us(3, claimed) <= PARTITION_US * len(frame)
+
+
+# Fetch
+
+
+def fetch(version: int, epoch: int, partitions: int = 0, tags: bytes = b"\x00") -> bytearray:
+    named = version < 13
+    message = FetchRequest(
+        session_id=7 if epoch > 0 else 0,
+        session_epoch=epoch,
+        topics=[
+            FetchRequest.FetchTopic(
+                topic="topic" if named else "",
+                topic_id=uuid.UUID(int=0 if named else 1),
+                partitions=[FetchRequest.FetchPartition(partition=number) for number in range(partitions)],
+            )
+        ]
+        if partitions
+        else [],
+    )
+    return bytearray(request(message, version, tags=tags))
+
+
+@pytest.mark.parametrize("version", SESSIONS)
+def test_a_fetch_of_a_session_costs_as_much_as_the_one_that_began_it(version: int) -> None:
+    looks = Looks(ApiKey.FETCH, version, FETCH_COST)
+    full, empty, some = fetch(version, 0, 100), fetch(version, 1), fetch(version, 2, 40)
+    assert looks.us(full) == 0.0
+    for frame in (empty, some, empty):
+        assert looks.us(frame) == pytest.approx(FETCH_US * (len(full) - len(frame)) / 1000)
+    assert looks.us(fetch(version, 5, 200)) == 0.0  # it has grown
+    assert looks.us(empty) == pytest.approx(FETCH_US * (len(fetch(version, 5, 200)) - len(empty)) / 1000)
+    assert looks.us(fetch(version, 0, 3)) == 0.0  # a new one
+    assert looks.us(empty) == pytest.approx(FETCH_US * (len(fetch(version, 0, 3)) - len(empty)) / 1000)
+
+
+@pytest.mark.parametrize("version", SESSIONS)
+def test_a_fetch_without_a_session_costs_what_its_length_says(version: int) -> None:
+    looks = Looks(ApiKey.FETCH, version, FETCH_COST)
+    looks.us(fetch(version, 0, 100))
+    assert looks.us(fetch(version, -1)) == 0.0
+    assert Looks(ApiKey.FETCH, version, FETCH_COST).us(fetch(version, 3)) == 0.0  # begun elsewhere
+
+
+@pytest.mark.parametrize("version", [version for version in SESSIONS if version >= 12])
+def test_tagged_fields_in_a_head_hide_no_session(version: int) -> None:
+    looks = Looks(ApiKey.FETCH, version, FETCH_COST)
+    full = fetch(version, 0, 100, tags=b"\x01\x05\x03abc")
+    assert looks.us(full) == 0.0
+    assert looks.us(fetch(version, 1, tags=b"\x01\x05\x03abc")) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("version", "newest", "expected"),
+    [
+        *((0, newest, True) for newest in (2, 3, 4, 7, 17, None)),
+        *((1, newest, True) for newest in (2, 3, 4, 7, 17, None)),
+        *((2, newest, False) for newest in (2, 3)),
+        *((version, newest, True) for version in (2, 3) for newest in (4, 7, 17, None)),
+        *((version, 17, False) for version in range(4, 18)),
+        (0, 1, False),
+        (1, 1, False),
+    ],
+)
+def test_what_older_fetches_get_is_converted(version: int, newest: int | None, expected: bool) -> None:
+    """0.10.0, which has fetch v2, stores magic 1; 0.11, which has v4 and v5, magic 2 (KIP-31, KIP-98).
+    KafkaApis converts for v0 and v1 to magic 0, for v2 and v3 to magic 1.
+    """
+    assert converted(version, newest) is expected
+
+
+# Anything
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [*((ApiKey.PRODUCE, version) for version in PRODUCE), *((ApiKey.FETCH, version) for version in SESSIONS)],
+)
+@modest(100)
+@given(data=st.data())
+def test_no_bytes_are_refused(api_key: int, version: int, data: st.DataObject) -> None:
+    looks = Looks(api_key, version, COST if api_key == ApiKey.PRODUCE else FETCH_COST)
+    good = (
+        produce(version, [packed("gzip")[0], plain_batch()])
+        if api_key == ApiKey.PRODUCE
+        else fetch(version, 0, 2)
+    )
+    for _ in range(2):
+        frame = bytearray(good)
+        at = data.draw(st.integers(12, len(frame)))
+        noise = data.draw(st.binary(max_size=60))
+        frame[at : at + len(noise)] = noise
+        end = data.draw(st.integers(12, len(frame)))
+        assert 0.0 <= looks.us(frame, end) < 1e9
+
+
+@pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
+def test_others_are_not_looked_into(key: ApiKey) -> None:
+    if key not in (ApiKey.PRODUCE, ApiKey.FETCH):
+        assert extra(Plan(key, 0), ApiCost(us=1.0, us_per_request_kb=1.0, us_per_partition=1.0)) is None
+
+
+def test_without_coefficients_nothing_is_looked_at() -> None:
+    plain = ApiCost(us=1.0, us_per_response_kb=1.0)
+    assert all(extra(plan_of(ApiKey.PRODUCE, version), plain) is None for version in PRODUCE)
+    assert all(extra(plan_of(ApiKey.FETCH, version), plain) is None for version in FETCH)
+    assert all(extra(plan_of(ApiKey.FETCH, version), FETCH_COST) is None for version in FETCH if version < 7)
+    assert extra(Plan(ApiKey.PRODUCE, 99), COST) is None
+
+
+# In a session
+
+
+def test_a_session_charges_what_a_look_has_found() -> None:
+    batch, kb = packed("gzip")
+    session = timed(costs_=costs({"Produce": COST, "Fetch": FETCH_COST}))
+    wire = Wire(session)
+    wire.feed(0, client=bytes(produce(3, [batch, batch], acks=-1)))
+    session.end(0)
+    assert charged_us(session) == pytest.approx(ACKS_US + PARTITION_US + 2 * GZIP_US * kb, abs=0.01)
+    assert EACH_US not in (COST.us, FETCH_COST.us)
+
+
+def test_a_converted_fetch_costs_more_per_kb() -> None:
+    api = ApiCost(us=1.0, us_per_response_kb=2.0, us_per_converted_kb=5.0)
+    plans = Plans(Counters(), costs=costs({"Fetch": api})).for_broker({1: VersionRange(0, 3)})
+    for version, per_kb in ((1, 7.0), (3, 2.0)):
+        cost = plans.make(ApiKey.FETCH, version).cost
+        assert cost is not None
+        assert cost.us_per_response_byte == per_kb / 1000
