@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
@@ -26,7 +27,7 @@ def measure(stand: Stand, seconds: float, say: Say) -> tuple[CostTable, list[Obs
     """Run every microworkload for so long, in several rounds, and keep the round that each was cheapest in:
     nothing but what disturbs makes a round dearer. Raises LoopError, TruthError, OSError.
     """
-    book = Book(stand.dialect)
+    book, when, load = Book(stand.dialect), datetime.now(UTC).date(), os.getloadavg()[0]
     warm_up(stand, book, say)
     rounds = list[list[Observation]]()
     for number in range(1, ROUNDS + 1):
@@ -37,8 +38,10 @@ def measure(stand: Stand, seconds: float, say: Say) -> tuple[CostTable, list[Obs
             seen += run(stand, case, seconds / ROUNDS, say)
         rounds.append(seen)
     seen = cheapest(rounds)
-    when = datetime.now(UTC).date()
-    source = f"python -m bench.request_time --measure, {when}: one node, loopback, JMX request-time"
+    source = (
+        f"python -m bench.request_time --measure, {when}: "
+        f"one node, loopback, JMX request-time; load average {load:.1f} before"
+    )
     return table_of(seen, stand.version, source), seen
 
 

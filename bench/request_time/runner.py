@@ -17,8 +17,15 @@ from bench.request_time.truth import Truth
 from protocol import ErrorCode
 from quotas.request_costs import ColdCost
 
-EXPECTED: Final = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.CONCURRENT_TRANSACTIONS})
-"""What is answered to those who do everything right."""
+EXPECTED: Final = frozenset(
+    {
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+"""What is answered now and then to those who do everything right, and to a question about no group."""
 _SETTLE_S: Final = 0.05
 """A broker has sent a response before it has counted what that cost."""
 
