@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from protocol.api import response_header_version, versions
+from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
-from protocol.heads import INCOMPLETE, response_body
+from protocol.heads import INCOMPLETE, request_body, response_body
+from protocol.messages import ProduceRequest
 from protocol.places import Place, place
 from proxy.rules.authentication import SASL_APIS
 from quotas import Payers
@@ -36,7 +37,8 @@ def may_begin(session: Session, plan: Plan, data: bytearray, frame: int, end: in
     the request must wait, for more bytes or for a throttle. Raises ProtocolError.
 
     A connection does not begin while its client is told to wait. That is once only: others of the client may
-    be told to wait again and again. Brokers begin at once: most of what they ask is exempt.
+    be told to wait again and again. Brokers begin at once, most of what they ask is exempt; and acks=0 goes
+    through: who sends that may be gone soon.
     """
     if not plan.has_client_id:
         session.identify_nameless()
@@ -50,8 +52,26 @@ def may_begin(session: Session, plan: Plan, data: bytearray, frame: int, end: in
     budget = None if session.tolled is None else session.tolled.request
     if budget is None or session.is_broker or budget.throttled_until_ms <= session.now_ms:
         return True
+    acks = _acks(plan, data, frame, end)
+    if acks is None or acks == 0:  # then it is not charged: the next one has to wait
+        session.greeted = False
+        return acks == 0
     session.postpone(budget.throttled_until_ms)
     return False
+
+
+def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:
+    """How many replicas a produce request waits for, None if that is not here yet; 1 for what is none.
+
+    Raises ProtocolError.
+    """
+    known = versions(plan.api_key)
+    if plan.api_key != ApiKey.PRODUCE or known is None or plan.version not in known:
+        return 1
+    acks = place(ProduceRequest, plan.version, "acks")
+    body = request_body(data, frame, end, flexible=plan.flexible_request)
+    position = INCOMPLETE if acks is None or body == INCOMPLETE else acks.locate(data, body, end, False)
+    return None if acks is None or position == INCOMPLETE else acks.read(data, position)
 
 
 def pay(session: Session, plan: Plan, toll: Toll, length: int) -> int:

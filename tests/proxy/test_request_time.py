@@ -585,10 +585,7 @@ def test_in_hold_mode_the_response_waits() -> None:
 
 
 def of(user: str | None = None, client_id: str | None = None) -> Entity:
-    parts = {"user": user, "client_id": client_id}
-    return Entity(
-        **{key: DEFAULT if name == "*" else name for key, name in parts.items() if name is not None}
-    )
+    return Entity(DEFAULT if user == "*" else user, DEFAULT if client_id == "*" else client_id)
 
 
 LEVELS: Final = [

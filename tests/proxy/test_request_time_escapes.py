@@ -442,3 +442,23 @@ def test_whoever_has_no_quota_is_not_looked_into() -> None:
     asked = heavy(8)
     wire.feed(0, client=asked[:100])
     assert bytes(wire.to_broker) == asked[:100]
+
+
+# Produce without an answer
+
+
+@pytest.mark.parametrize("version", [0, 7, 9, 12])
+def test_a_producer_that_awaits_no_answer_does_not_wait_at_the_door(version: int) -> None:
+    """What it sends costs no time, and would be lost if it closes at once. But whoever awaits one waits."""
+    session = timed()
+    spend(session, LIMIT_US + EACH_US)
+    unanswered = request(ProduceRequest(acks=0), version)
+    with Playbook(session=session) as play:
+        for piece in (unanswered[:16], unanswered[16:18]):
+            play.client(piece)
+        play.client(unanswered[18:], unanswered)
+        play.to_broker(unanswered, unanswered)
+        play.client(request(ProduceRequest(acks=1), version, 2))
+        play.muted_until(500)
+        play.at(500)
+        play.to_broker(request(ProduceRequest(acks=1), version, 2))
