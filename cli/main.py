@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from cli.calibrate import calibrate
 from cli.demo import demo
 from cli.exits import USAGE
 from cli.quotas import quotas
@@ -26,11 +27,13 @@ weir.add_command(run)
 weir.add_command(demo)
 weir.add_command(quotas)
 weir.add_command(versions)
+weir.add_command(calibrate)
 
 # `weir --help` cuts off first sentences that do not fit into 80 columns.
 run.short_help = "Run the proxy until SIGTERM or SIGINT."
 demo.short_help = "Run real clients through Weir, and compare their rates."
 quotas.short_help = "Show, explain, change and import quotas."
+calibrate.short_help = "Measure what requests cost a broker, for request quotas."
 versions.short_help = "Show what versions a broker speaks, and what Weir offers."
 
 

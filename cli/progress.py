@@ -44,3 +44,29 @@ class Progress:
         with self._turn:
             if not self._ended:
                 self._status.start()
+
+
+class Bar:
+    """A bar on stderr that grows until the `with` block ends; nothing in a pipe."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # `weir run` needs none of it
+        from rich.progress import Progress as RichProgress
+
+        console = console or Console(stderr=True)
+        columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        self._bar = RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def say(self, done: int, total: int, text: str) -> None:
+        """So far it is; a total of 0 is one that nobody knows yet."""
+        self._bar.update(self._task, completed=done, total=total or None, description=text)

@@ -247,7 +247,7 @@ class _Cases:
                     converted=True,
                 )
 
-    def _fetched(self, indexes: Sequence[int], at_most_bytes: int, empty: Sequence[int] = ()) -> FetchRequest:
+    def _fetched(self, indexes: Iterable[int], at_most_bytes: int) -> FetchRequest:
         partitions = [
             FetchRequest.FetchPartition(
                 partition=index,

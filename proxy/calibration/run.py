@@ -162,7 +162,7 @@ class Calibration:
         self._make_instrument = instrument
         self._run = run
         self._now_ms = now_ms
-        self._say = say
+        self.say = say
         self._number = 0
         self._done = self._total = 0
         self._findings = Findings([], {}, [])
@@ -260,7 +260,7 @@ class Calibration:
         return self._findings
 
     async def _set_up(self) -> None:
-        self._say(0, 0, "creating a topic and a group to measure with")
+        self.say(0, 0, "creating a topic and a group to measure with")
         wanted = frozenset(self._options.apis)
         if wanted & TOPICS:
             await self._lab.make_topic()
@@ -274,7 +274,7 @@ class Calibration:
 
     async def _put_back(self) -> None:
         """Once more after a failure, on another connection: whatever has gone wrong may have passed."""
-        self._say(self._total, self._total, "putting everything back")
+        self.say(self._total, self._total, "putting everything back")
         left: list[str] = []
         with trio.move_on_after(PUT_BACK_S) as scope:
             for step in (self._disarm, self._lab.clear):
@@ -373,7 +373,7 @@ class Calibration:
         failed = 0
         since_s = trio.current_time()
         for client_id, (one, total) in wanted.items():
-            self._say(self._done + len(told), self._total, "warming up" if is_rough else _label(one.case))
+            self.say(self._done + len(told), self._total, "warming up" if is_rough else _label(one.case))
             began_s = trio.current_time()
             try:
                 seen = await self._read(one.case, client_id, total / expected[id(one)])

@@ -1,0 +1,149 @@
+"""The other instrument: what a JMX exporter says of the broker's metric `request-time`, in percent.
+
+It is `kafka.server:type=Request,client-id=...` (with or without `user=`), which a broker has for a client-id
+as long as some request quota applies to it. How an exporter writes that depends on its rules; whatever they
+are, the sample's name ends with request_time, and one of its labels is the client-id.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.calibration.lab import CLIENT_ID_START
+from proxy.calibration.line import CalibrationError
+from quotas.calibration import Windows, measured_us
+
+if TYPE_CHECKING:
+    from proxy.calibration.instrument import QuotaInstrument
+    from proxy.calibration.run import Taken
+    from quotas.table import Quota
+
+Scrape = Callable[[], Awaitable[str]]
+"""Fetches the exporter's text. Raises CalibrationError."""
+
+GATHER_S: Final = 1.5
+"""A scrape is dear, and what it tells is forgotten after ten seconds: so it is made for a few readings."""
+SCRAPE_S: Final = 20.0
+SCRAPE_BYTES_MAX: Final = 256 * 1024 * 1024
+NEVER_PERCENT: Final = 1e9
+"""A quota that nobody exceeds, for the metric's sake."""
+_NAME: Final = "request_time"
+_NOT: Final = ("exempt", "throttle")
+LOOKED_FOR: Final = (
+    "a metric whose name ends with request_time (of kafka.server:type=Request), one of whose labels is the "
+    "client-id, such as kafka_server_request_request_time{client_id=...} or "
+    'kafka_server_quota_request_time{resource="Request",clientId=...}'
+)
+_KEPT_WHILE: Final = (
+    "a broker keeps it while a request quota applies to the client-id: set one that nobody exceeds "
+    "(kafka-configs.sh --alter --entity-type clients --entity-default "
+    "--add-config request_percentage=1000000), and remove it afterwards; or the exporter's rules leave it out"
+)
+
+
+class JmxInstrument:
+    """As `instrument.QuotaInstrument`, but the quotas only make the broker keep the metric."""
+
+    until_throttled = False
+    gather_s = GATHER_S
+
+    def __init__(self, scrape: Scrape, quotas: QuotaInstrument) -> None:
+        self._scrape = scrape
+        self._quotas = quotas
+        self._has_quotas = False
+
+    async def look(self) -> list[Quota]:
+        """What an earlier run has left. Raises CalibrationError if there is no exporter, QuestionError."""
+        await self._scrape()
+        with suppress(CalibrationError):  # then some quota of the operator's has to do
+            left = await self._quotas.look()
+            self._has_quotas = True
+            return left
+        return []
+
+    async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None:
+        """Raises CalibrationError, QuestionError."""
+        if self._has_quotas:
+            never = dict.fromkeys(wanted, NEVER_PERCENT * 10_000.0 * windows.span_s)
+            try:
+                await self._quotas.arm(never, canary, windows)
+            except CalibrationError:
+                await self._quotas.disarm()
+                self._has_quotas = False
+
+    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
+        """What time each has taken, in µs. Raises CalibrationError if the exporter knows none of them."""
+        before_s = trio.current_time()
+        text = await self._scrape()
+        at_s = (before_s + trio.current_time()) / 2
+        rates = await trio.to_thread.run_sync(rates_of, text)
+        if not any(one.client_id in rates for one in taken):
+            raise CalibrationError(_nothing(self._has_quotas))
+        return [
+            measured_us(rates[one.client_id], at_s - one.seen.began_s, windows)
+            if one.client_id in rates
+            else "the exporter does not know it"
+            for one in taken
+        ]
+
+    async def disarm(self) -> None:
+        """Raises CalibrationError, QuestionError."""
+        if self._has_quotas:
+            await self._quotas.disarm()
+
+    async def remove(self, quotas: Sequence[Quota]) -> None:
+        """Raises CalibrationError, QuestionError."""
+        await self._quotas.remove(quotas)
+
+
+def rates_of(text: str) -> dict[str, float]:
+    """What is said of the calibrator's client-ids, in percent; unknown is left out. Raises CalibrationError
+    if this is no text of an exporter's.
+    """
+    found = {}
+    lines = [line for line in text.splitlines() if CLIENT_ID_START in line]
+    try:
+        for family in text_string_to_metric_families("\n".join([*lines, ""])):
+            for sample in family.samples:
+                name = sample.name.lower().replace("-", "_")
+                client_ids = [value for value in sample.labels.values() if value.startswith(CLIENT_ID_START)]
+                is_it = name.endswith(_NAME) and not any(word in name for word in _NOT)
+                if client_ids and is_it and math.isfinite(sample.value):
+                    found[client_ids[0]] = float(sample.value)
+    except ValueError as error:
+        raise CalibrationError(f"--jmx-prometheus: not metrics in Prometheus' format: {error}") from None
+    return found
+
+
+def _nothing(has_quotas: bool) -> str:
+    what = f"the exporter has nothing about {CLIENT_ID_START}*: looked for {LOOKED_FOR}"
+    return f"--jmx-prometheus: {what}; {'its rules may leave it out' if has_quotas else _KEPT_WHILE}"
+
+
+def scraper(url: str) -> Scrape:
+    """Of an exporter's address. Raises CalibrationError if it is none."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise CalibrationError(f"--jmx-prometheus is {url!r}, must be http://HOST:PORT/metrics")
+
+    def fetch() -> str:
+        with urlopen(url, timeout=SCRAPE_S) as answer:  # noqa: S310  # its scheme was checked
+            content: bytes = answer.read(SCRAPE_BYTES_MAX)
+            return content.decode("utf-8", "replace")
+
+    async def scrape() -> str:
+        try:
+            return await trio.to_thread.run_sync(fetch)
+        except (URLError, OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise CalibrationError(f"--jmx-prometheus {url}: {reason}") from None
+
+    return scrape
