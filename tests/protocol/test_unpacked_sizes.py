@@ -51,7 +51,7 @@ def size(codec: int, stream: bytes, end: int | None = None) -> int:
     return unpacked_bytes(codec, data, 6, 6 + len(stream), 6 + (len(stream) if end is None else end))
 
 
-def added(batch: bytes, *, end: int | None = None) -> list[float]:
+def added(batch: bytes | bytearray, *, end: int | None = None) -> list[float]:
     unpacked = [0.0] * 5
     add_unpacked(bytearray(batch), 0, len(batch), len(batch) if end is None else end, unpacked)
     return unpacked

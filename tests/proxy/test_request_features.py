@@ -90,13 +90,13 @@ class Looks:
         self._look = look
         self._session = new_session(quota_table())
 
-    def us(self, frame: bytes, end: int | None = None) -> float:
+    def us(self, frame: bytearray, end: int | None = None) -> float:
         """What it adds, the frame lying between other bytes."""
         data = bytearray(b"before" + frame[:end] + b"\xff" * 64)
         return self._look(self._session, data, 6, 6 + len(frame[:end]))
 
 
-def produced_us(version: int, frame: bytes, end: int | None = None) -> float:
+def produced_us(version: int, frame: bytearray, end: int | None = None) -> float:
     return Looks(ApiKey.PRODUCE, version, COST).us(frame, end)
 
 
