@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from bench.request_time.book import NEW_SESSION, Book
 from bench.request_time.calls import Call, Script
-from bench.request_time.topics import EMPTY, SMALL
+from bench.request_time.topics import EMPTY, SMALL, WIDE
 from protocol import ApiKey, ErrorCode, Message
 from protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -125,7 +125,7 @@ def producer_ids(book: Book, client: str) -> Script:
 def transactions(book: Book, client: str, name: str, partitions: int) -> Script:
     """Begin, add partitions and a group's offsets, commit; every tenth begins with a new epoch."""
     dialect = book.dialect
-    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=EMPTY, partitions=list(range(partitions)))
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=WIDE, partitions=list(range(partitions)))
     begin = InitProducerIdRequest(
         transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
@@ -169,7 +169,7 @@ def _txn_commit(name: str, partitions: int, producer_id: int, producer_epoch: in
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         generation_id=-1,
-        topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=EMPTY, partitions=parts)],
+        topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=WIDE, partitions=parts)],
     )
 
 
