@@ -21,7 +21,7 @@ _OLD_ATTRIBUTES_OFFSET: Final = 17
 _HEAD_BYTES: Final = 12
 """The offset, and the size of what follows."""
 _SIZE: Final = Struct(">i")
-_ENTRIES_MAX: Final = 16
+_ENTRIES_MAX: Final = 4
 """How many are looked at: since v3 a produce request has one per partition, before one if it is packed."""
 
 

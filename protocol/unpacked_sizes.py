@@ -7,8 +7,8 @@ is not full; how full it is, is estimated: as well packed as those before it, or
 another at great length, in a batch of less than one block, are underestimated).
 
 Of a stream whose end is not at hand the rest is taken to be as well packed as the beginning; of gzip's
-the beginning is unpacked for that, 64 KB at most. So it is when a gzip stream has several parts: the end
-tells about the last one only.
+the beginning is unpacked for that, 64 KB at most. So it is with each part when a gzip stream that is all here
+has several: its end tells about the last one only.
 
 Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]`, of which what is in
 `data[:end]` is at hand. They raise nothing on any bytes and look at a bounded number of them. What a broker
@@ -29,9 +29,9 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
-BLOCKS_MAX: Final = 256
-"""How many are looked at: no honest batch has more (8 MB of 32 KB each)."""
-_MEMBERS_MAX: Final = 8
+BLOCKS_MAX: Final = 64
+"""How many are looked at: 2 MB of snappy's, more of the others'."""
+_MEMBERS_MAX: Final = 4
 """Parts of a gzip stream and frames of a zstd stream that are looked at. Producers write one."""
 _LITTLE: Final = Struct("<I")
 _BIG: Final = Struct(">I")
@@ -62,25 +62,31 @@ def unpacked_bytes(codec: int, data: bytearray, start: int, stop: int, end: int)
 
 _GZIP_HEAD: Final = b"\x1f\x8b\x08"
 _GZIP_LEAST: Final = 18
-_SAMPLE_PACKED: Final = 2048
-_SAMPLE_UNPACKED: Final = 65536
+_SAMPLE_PACKED: Final = 4096
+_SAMPLE_UNPACKED: Final = 32768
+_PART_UNPACKED: Final = 8192
+"""At most, twice."""
 
 
 def _gzip(data: bytearray, start: int, stop: int, end: int) -> int:
     """The size stands at the end, modulo 2^32: a stream that is so long is never in the buffer as a whole."""
-    if end >= stop and stop - start >= _GZIP_LEAST and data.find(_GZIP_HEAD, start + 1, stop) < 0:
-        size: int = _LITTLE.unpack_from(data, stop - 4)[0]
-        return size
-    return _gzip_sampled(data, start, stop, min(stop, end))
+    if end < stop:
+        return int(_gzip_ratio(data, start, end, _SAMPLE_UNPACKED) * (stop - start))
+    if stop - start < _GZIP_LEAST:
+        return 0
+    if data.find(_GZIP_HEAD, start + 1, stop) >= 0:
+        return _gzip_parts(data, start, stop)
+    size: int = _LITTLE.unpack_from(data, stop - 4)[0]
+    return size
 
 
-def _gzip_sampled(data: bytearray, start: int, stop: int, here: int) -> int:
+def _gzip_parts(data: bytearray, start: int, stop: int) -> int:
     """Unpack the beginning of each part. What only looks like one counts to the part before it."""
     unpacked, ratio = 0.0, 1.0
     position = start
     for number in range(_MEMBERS_MAX):
-        behind = data.find(_GZIP_HEAD, position + 1, here) if number + 1 < _MEMBERS_MAX else -1
-        ratio = _gzip_ratio(data, position, here) or ratio
+        behind = data.find(_GZIP_HEAD, position + 1, stop) if number + 1 < _MEMBERS_MAX else -1
+        ratio = _gzip_ratio(data, position, stop, _PART_UNPACKED) or ratio
         if behind < 0:
             break
         unpacked += ratio * (behind - position)
@@ -88,17 +94,25 @@ def _gzip_sampled(data: bytearray, start: int, stop: int, here: int) -> int:
     return int(unpacked + ratio * (stop - position))
 
 
-def _gzip_ratio(data: bytearray, start: int, here: int) -> float:
-    """How well its beginning is packed; 0: it is no gzip stream."""
-    most = min(here, start + _SAMPLE_PACKED)
-    sample = bytes(data[start:most])
+def _gzip_ratio(data: bytearray, start: int, here: int, unpacked_max: int) -> float:
+    """How well its beginning is packed, the very first of it aside, which finds little to copy; 0: it is no
+    gzip stream.
+    """
     unpacker = zlib.decompressobj(31)
-    try:
-        unpacked = len(unpacker.decompress(sample, _SAMPLE_UNPACKED))
-    except zlib.error:
-        return 0.0
-    used = len(sample) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
-    return unpacked / used if used > 0 else 0.0
+    position, ratio = start, 0.0
+    for _ in range(2):
+        most = min(here, position + _SAMPLE_PACKED)
+        sample = bytes(data[position:most])
+        try:
+            unpacked = len(unpacker.decompress(sample, unpacked_max))
+        except zlib.error:
+            break
+        used = len(sample) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
+        if unpacked == 0 or used <= 0:
+            break
+        ratio = unpacked / used
+        position += used
+    return ratio
 
 
 _SNAPPY_HEAD: Final = b"\x82SNAPPY\x00"

@@ -20,7 +20,7 @@ from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.rules.plan import Plan
 from proxy.rules.plans import Plans
-from proxy.rules.request_features import PARTITIONS_MAX, converted, extra
+from proxy.rules.request_features import PACKED_MAX, PARTITIONS_MAX, converted, extra
 from quotas.request_costs import ApiCost
 from tests.protocol.generate import modest
 from tests.proxy.frames import request
@@ -147,9 +147,9 @@ def test_packed_messages_cost_by_their_unpacked_size(version: int, magic: int) -
 @pytest.mark.parametrize("version", PRODUCE)
 def test_of_many_partitions_the_first_ones_say_how_well_all_are_packed(version: int) -> None:
     batch, kb = packed("gzip")
-    count = 3 * PARTITIONS_MAX
-    us = produced_us(version, produce(version, [batch] * count))
-    assert us - PARTITION_US * (count - 1) == pytest.approx(GZIP_US * kb * count, rel=0.05)
+    for count in (PACKED_MAX - 1, PACKED_MAX, PACKED_MAX + 1, 3 * PARTITIONS_MAX):
+        us = produced_us(version, produce(version, [batch] * count))
+        assert us - PARTITION_US * (count - 1) == pytest.approx(GZIP_US * kb * count, rel=0.05)
 
 
 @pytest.mark.parametrize("version", PRODUCE)
