@@ -1,0 +1,96 @@
+"""What requests cost a broker, read from the broker's own request quota, as a file of costs for Weir.
+
+A client-id is given a small quota and sends one request again and again until it is told to wait. By then
+it has used what the quota allows in the window, and what the wait is for: quota · (window + throttle). The
+window is what Kafka's Rate says: with two samples of a second, one second at first, and growing.
+
+`weir calibrate` does the same more thoroughly, and takes a minute.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from protocol.heads import LENGTH, LENGTH_BYTES
+from tests.raw import set_quotas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tests.raw import Address, Request
+
+    Build = Callable[[str, int], Request]
+    """From a client-id and a size."""
+
+WINDOW_NUM: Final = 2
+SETTINGS: Final = {"quota.window.num": str(WINDOW_NUM), "log.retention.ms": "-1"}
+"""Of a broker whose costs are read here. What one second allows is soon used up; and records that look old
+are not deleted under the requests that are measured.
+"""
+READINGS: Final = 5
+_REQUESTS: Final = 60
+"""About how many to use for a reading."""
+_SPACED_S: Final = 0.004
+_SPACED_REQUESTS: Final = 25
+_GUESS_US: Final = 200.0
+_ONE_WINDOW_S: Final = 0.95
+"""In which a reading must be done."""
+_KNOWN_S: Final = 0.05
+"""Until a quota that was set is in force."""
+_PERCENT_US: Final = 10_000.0
+"""A percent of a thread, in µs per second."""
+_NUMBERS: Final = itertools.count(1)
+
+
+def costs_file(address: Address, builds: Mapping[str, Build], sizes: Sequence[int]) -> str:
+    """What Weir takes as `request_costs`; `builds` has a request by Kafka's name of its API, `sizes` the
+    smallest and the largest.
+
+    Cold costs are the median difference that a pause before each request makes.
+    """
+    lines, cold_us = [], []
+    for api, build in builds.items():
+        few_us, many_us = (cost_us(address, build, size) for size in sizes)
+        cold_us.append(cost_us(address, build, sizes[0], _SPACED_S) - few_us)
+        few_kb, many_kb = (len(build("reading-00", size).frame) / 1000 for size in sizes)
+        per_kb = max(0.0, many_us - few_us) / (many_kb - few_kb)
+        us = max(0.0, few_us - per_kb * few_kb)
+        lines.append(f"[apis.{api}]\nus = {us:.1f}\nus_per_request_kb = {per_kb:.1f}\n")
+    lines.append(f"[cold]\nus = {max(0.0, median(cold_us)):.1f}\nfrom_us = 300.0\nfull_us = 1500.0\n")
+    return "\n".join(lines)
+
+
+def cost_us(address: Address, build: Build, size: int, pause_s: float = 0.0) -> float:
+    """What one of these requests costs this broker, in µs; `pause_s` from one to the next."""
+    wanted = _SPACED_REQUESTS if pause_s else _REQUESTS
+    found, guess_us = list[float](), _GUESS_US
+    while len(found) <= READINGS:
+        reading_us = _reading_us(address, build, size, guess_us * wanted / _PERCENT_US, pause_s)
+        guess_us = guess_us / 2 if reading_us is None else reading_us
+        found += [] if reading_us is None else [reading_us]
+    return median(found[1:])
+
+
+def _reading_us(address: Address, build: Build, size: int, percent: float, pause_s: float) -> float | None:
+    """None if the quota was too large."""
+    client_id = f"reading-{next(_NUMBERS)}"
+    set_quotas(address, {client_id: {"request_percentage": percent}})
+    time.sleep(_KNOWN_S)  # the broker does not say when
+    request = build(client_id, size)
+    with socket.create_connection(address) as connection, connection.makefile("rb") as stream:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        began, elapsed_s, sent = time.monotonic(), 0.0, 0
+        while elapsed_s < _ONE_WINDOW_S:
+            connection.sendall(request.frame)
+            head = stream.read(LENGTH_BYTES)
+            told = request.outcome(head + stream.read(*LENGTH.unpack(head)))
+            elapsed_s, sent = time.monotonic() - began, sent + 1
+            if told.throttle_ms > 0:
+                return percent * _PERCENT_US * (1.0 + elapsed_s + told.throttle_ms / 1000) / sent
+            if pause_s:
+                time.sleep(pause_s)  # the pace of the load
+    return None

@@ -1,0 +1,124 @@
+"""Real clients see that their request time is used up: before a broker that knows no such quota, and before
+one that does.
+
+With a hundredth of a percent or so every request but the first few has to wait; what the clients are told is
+in their own metrics, and all of them finish their work.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from tests.clients import KafkaPython, Librdkafka, create_topic
+from tests.clients.admin import Step
+from tests.clients.java_admin import JavaAdmin
+from tests.clients.java_throttle import java_throttles
+from tests.clients.test_clients import some_messages
+from tests.integration.test_records import assert_no_complaint
+from tests.proxy import frames
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import StartWeir
+    from tests.integration.weir import Weir
+    from tests.kafka import Cluster
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+CUT_OFF: Final = "while throttled, a refusal of ApiVersions v3 (its body is version 0's) ends the session"
+JAVA: Final = [
+    pytest.param("0.10.2.2", "3.9.1", marks=pytest.mark.xfail(reason=CUT_OFF)),
+    ("4.2.0", "4.2.0"),
+]
+"""Broker, and the newest of Java's clients that gets along with it."""
+VERSIONS: Final = ["0.10.2.2", "4.2.0"]
+ASKING_V3: Final = [pytest.param("0.10.2.2", marks=pytest.mark.xfail(reason=CUT_OFF)), "4.2.0"]
+"""For clients that ask 0.10.2.2 for ApiVersions in version 3."""
+COUNT: Final = 5
+TINY: Final = """
+[[quota]]
+client_id = "<default>"
+request_percentage = 0.02
+"""
+"""Two requests or so are within what a second allows; each of the next waits some 0.2 to 1 s."""
+WINDOW: Final = ("--quota-window-num", "2")
+MOST_MS: Final = 1000
+"""Nobody waits for more than one window."""
+ONE_AT_A_TIME: Final[dict[str, Any]] = {"max.in.flight": 1, "batch.num.messages": 1, "linger.ms": 0}
+
+
+@pytest.fixture
+def throttled(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str) -> Weir:
+    """A Weir that holds every client-id, in front of a broker of this version that has the topic."""
+    cluster: Cluster = kafka_cluster(version)
+    create_topic(cluster.bootstrap, topic)
+    return start_weir(cluster.bootstrap, TINY, options=WINDOW)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("version", "release"), JAVA)
+def test_javas_clients_tell_of_it_in_their_metrics(throttled: Weir, topic: str, release: str) -> None:
+    seen = java_throttles(release, throttled.bootstrap, topic, COUNT, {"client.id": "java"})
+    assert seen.read == COUNT
+    assert 0 < seen.produce_avg <= seen.produce_max <= MOST_MS
+    assert 0 < seen.fetch_avg <= seen.fetch_max <= MOST_MS
+    assert_no_complaint(throttled.log)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("version", VERSIONS)
+def test_javas_admin_client_waits_and_completes(throttled: Weir, topic: str) -> None:
+    """It has no figure for it: calls that take some milliseconds take the throttle time each."""
+    calls = [Step("describe", {topic: 0})] * COUNT
+    outcomes = JavaAdmin("4.2.0", throttled.bootstrap, {"client.id": "java"}).run(*calls)
+    assert [outcome.errors for outcome in outcomes] == [{topic: ""}] * COUNT
+    assert [outcome.partitions for outcome in outcomes] == [{topic: 1}] * COUNT
+    assert sum(outcome.seconds for outcome in outcomes) >= 0.1 * COUNT
+    assert_no_complaint(throttled.log)
+
+
+@pytest.mark.parametrize("version", ASKING_V3)
+def test_librdkafka_tells_of_it_in_its_statistics(throttled: Weir, topic: str) -> None:
+    statistics: list[dict[str, Any]] = []
+    options = ONE_AT_A_TIME | {
+        "statistics.interval.ms": 100,
+        "stats_cb": lambda text: statistics.append(json.loads(text)),
+    }
+    messages = some_messages(COUNT, 100)
+    produced = Librdkafka().produce(throttled.bootstrap, topic, messages, partition=0, config=options)
+    most_ms = max(broker["throttle"]["max"] for each in statistics for broker in each["brokers"].values())
+    assert 0 < most_ms <= MOST_MS
+    assert produced.throttle_max_ms == pytest.approx(most_ms)
+    assert_no_complaint(throttled.log)
+
+
+@pytest.mark.parametrize("version", ASKING_V3)
+def test_kafka_python_tells_of_it_in_its_metrics(throttled: Weir, topic: str) -> None:
+    messages = some_messages(COUNT, 100)
+    one_by_one = {"max_in_flight_requests_per_connection": 1, "batch_size": 0}
+    produced = KafkaPython().produce(throttled.bootstrap, topic, messages, partition=0, config=one_by_one)
+    assert 0 < produced.throttle_max_ms <= MOST_MS
+    assert_no_complaint(throttled.log)
+
+
+@pytest.mark.xfail(reason=CUT_OFF, strict=True)
+@pytest.mark.parametrize("version", VERSIONS[:1])
+def test_a_broker_may_refuse_a_version_of_api_versions_to_who_is_throttled(throttled: Weir) -> None:
+    """It does so in version 0, which has no throttle time."""
+    request = frames.request(ApiVersionsRequest(), 3, client_id=b"new")
+    address = ("127.0.0.1", throttled.port)
+    with socket.create_connection(address, 30.0) as connection, connection.makefile("rb") as stream:
+        for _ in range(COUNT):
+            connection.sendall(request)
+            head = stream.read(LENGTH_BYTES)
+            assert head, "the connection was closed"
+            answer = frames.body_of(head + stream.read(*LENGTH.unpack(head)), ApiVersionsResponse, 0)
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert_no_complaint(throttled.log)

@@ -1,0 +1,78 @@
+"""Requests for closed loops in which the broker's time is what counts: their number, not their bytes.
+
+As dear as one wants: a Metadata request for so many topics, a Produce to and a Fetch from so many partitions
+at once. Nothing but the throttle time is read from what comes back.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bench.frames import record_batch
+from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
+from tests.proxy import frames
+from tests.raw.requests import Outcome, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+METADATA_VERSION: Final = 9
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+"""The first flexible versions; their throttle times have fixed places."""
+_INT32 = struct.Struct(">i")
+_FIRST: Final = 9
+"""Behind length, correlation id and an empty tag section."""
+_LAST: Final = -5
+"""Before the body's own empty tag section."""
+_VALUE: Final = bytes(10)
+
+
+def metadata(client_id: str, topics: Sequence[str]) -> Request:
+    """All about these topics."""
+    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    return _request(frames.request(body, METADATA_VERSION, client_id=client_id.encode()), _FIRST)
+
+
+def produce(client_id: str, topic: str, partitions: int, acks: int = 1) -> Request:
+    """A small record to each of the first partitions."""
+    data = [
+        ProduceRequest.PartitionProduceData(index=index, records=record_batch(_VALUE))
+        for index in range(partitions)
+    ]
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=data)]
+    body = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics)
+    return _request(frames.request(body, PRODUCE_VERSION, client_id=client_id.encode()), _LAST)
+
+
+def fetch(client_id: str, topic: str, partitions: int, replica_id: int = -1) -> Request:
+    """What is at the start of each of the first partitions, at most one record of each; nobody waits."""
+    wanted = [
+        FetchRequest.FetchPartition(
+            partition=index, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1
+        )
+        for index in range(partitions)
+    ]
+    body = FetchRequest(
+        replica_id=replica_id,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=wanted)],
+    )
+    return _request(frames.request(body, FETCH_VERSION, client_id=client_id.encode()), _FIRST)
+
+
+def _request(frame: bytes, throttle_at: int) -> Request:
+    return Request(frame, partial(_counted, throttle_at))
+
+
+def _counted(throttle_at: int, frame: bytes) -> Outcome:
+    """One request, whatever its size."""
+    at = throttle_at if throttle_at >= 0 else len(frame) + throttle_at
+    (throttle_ms,) = _INT32.unpack_from(frame, at)
+    return Outcome(1, throttle_ms)
