@@ -37,7 +37,7 @@ from proxy.rules import (
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.identity import Identities
 from proxy.rules.plan import WAIT, Caller, Plan, Wait
-from quotas.request_costs import Overrides, shipped
+from quotas.request_costs import CostTable, Overrides, shipped
 
 Fill: TypeAlias = Callable[[Plan], None]
 
@@ -100,6 +100,7 @@ class Plans(dict[tuple[int, int], Plan]):
         """What the operator says that requests cost."""
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
+        self._table: CostTable | None = None
         self._counters = counters
         self._dialects: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
@@ -165,9 +166,13 @@ class Plans(dict[tuple[int, int], Plan]):
         return plan
 
     def _fill_cost(self, plan: Plan) -> None:
-        """Say what the requests of a plan cost this dialect's brokers."""
-        table = self.costs.over(shipped(request_time.generation(self.broker)))
-        request_time.fill(plan, table, self.broker)
+        """Say what the requests of a plan cost this dialect's brokers.
+
+        Their table is kept: the plan of what is not understood is made with each request.
+        """
+        if self._table is None:
+            self._table = self.costs.over(shipped(request_time.generation(self.broker)))
+        request_time.fill(plan, self._table, self.broker)
 
     def _not_understood(self, api_key: int, version: int) -> Plan:
         """Return the plan of a request that no schema describes: it is passed through untouched.
