@@ -326,3 +326,19 @@ def test_learning_what_the_broker_speaks_is_charged() -> None:
     assert charged_us(session) == 9
     wire.feed(0, broker=response(FindCoordinatorResponse(), 2))
     assert charged_us(session) == 9 + EACH_US
+
+
+def test_a_wait_for_what_is_found_out_beforehand_comes_before_the_answer() -> None:
+    """The broker's vouching is charged when it comes; what it was for is answered after the wait."""
+    session = managed(Managed(QuotaTable()))
+    spend(session)
+    wire = Wire(session)
+    wire.feed(0, client=request(describe(), 1))
+    wire.feed(0, broker=response(MetadataResponse(), 1))
+    assert session.muted_until_ms == 500
+    wire.feed(499)
+    assert not wire.to_client
+    wire.feed(500)
+    answer = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, 1)
+    assert (answer.error_code, answer.throttle_time_ms) == (0, 500)
+    assert charged_us(session) == LIMIT_US + 2 * EACH_US

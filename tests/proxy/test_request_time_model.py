@@ -265,3 +265,43 @@ def test_hostile_bytes_from_a_client_end_in_a_violation_or_are_charged(
     session.end(0)
     if session.violation is not None:
         assert session.violation.reason.startswith(("request_", "tls_"))
+
+
+@CUT
+@given(
+    script=exchanges(),
+    cuts=st.lists(st.integers(1, 700), min_size=1),
+    changes=st.lists(st.sampled_from(["off", "on", "shadow", "with bandwidth"]), min_size=1),
+    hold=st.booleans(),
+)
+def test_quotas_that_come_and_go_in_the_middle_of_everything(
+    script: list[Exchange], cuts: list[int], changes: list[str], hold: bool
+) -> None:
+    """Everything is answered, nothing is charged twice, and off is off."""
+    tables = {
+        "off": QuotaTable(),
+        "on": QuotaTable(TIMED),
+        "shadow": QuotaTable(None, TIMED),
+        "with bandwidth": QuotaTable({**TABLE.values, **TIMED}),
+    }
+    session = timed(tables["off"], VARIOUS, hold=hold, buffer_bytes=SMALL_BYTES)
+
+    def changing() -> Any:
+        for number, size in enumerate(cut(cuts)):
+            session.quotas.update(tables[changes[number % len(changes)]])
+            yield size
+
+    outcome = Conversation(script, changing(), session).run()
+    plain = Conversation(script, whole(), new_session()).run()
+    always, other = talk(script, whole(), QuotaTable(TIMED))
+    assert outcome["violation"] is None
+    assert outcome["left"] == 0
+    assert outcome["idle"]
+    assert outcome["to_broker"] == plain["to_broker"] == always["to_broker"]
+    assert len(outcome["to_client"]) == len(plain["to_client"])
+    most = charged(other)
+    both = charged(session), charged(session, shadow=True)
+    for client_id, us in most.items():
+        assert sum(part.get(client_id, 0.0) for part in both) <= us + 0.001
+    if set(changes) == {"off"}:
+        assert not any(both)
