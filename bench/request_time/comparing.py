@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from bench.request_time.book import Book
+from bench.request_time.calls import Call, Script
 from bench.request_time.features import estimate_us
 from bench.request_time.judge import Kind
 from bench.request_time.loop import LoopError
 from bench.request_time.runner import Case, Observation, observe
 from bench.request_time.stand import Stand
+from bench.request_time.topics import Data
 from bench.request_time.weir import Weir
 from bench.request_time.workloads import Workload
 from quotas.request_costs import ColdCost, CostTable
@@ -91,11 +93,22 @@ def _run(
     stand: Stand, workload: Workload, cold: ColdCost, seconds: float, weir: Weir | None, way: str
 ) -> list[Observation]:
     book, client = Book(stand.dialect), f"{way}-{workload.name}"
-    case = Case(workload.name, partial(workload.make, book, stand.data, client))
+    case = Case(workload.name, partial(greeted, workload, book, stand.data, client))
     run = partial(observe, case, truth=stand.truth, cold=cold, warm_up_s=seconds / 2, seconds=seconds)
     if weir is None:
         return run(address=stand.address)
     return run(address=weir.address, charged_us=weir.charged_us)
+
+
+def greeted(workload: Workload, book: Book, data: Data, client: str) -> list[Script]:
+    """Its scripts, each after the question for versions by which clients begin and Weir knows brokers."""
+    hello = book.api_versions(f"{client}-hello")
+    return [_after(hello, script) for script in workload.make(book, data, client)]
+
+
+def _after(hello: Call, script: Script) -> Script:
+    yield hello
+    yield from script
 
 
 def _pair(seen: Observation, table: CostTable, way: str) -> Pair:

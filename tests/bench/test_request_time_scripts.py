@@ -11,6 +11,7 @@ import pytest
 from bench.request_time import micro
 from bench.request_time.book import Book
 from bench.request_time.calls import Call, Dialect, Script, again
+from bench.request_time.comparing import greeted
 from bench.request_time.features import Tally
 from bench.request_time.loop import Loop, LoopError
 from bench.request_time.topics import Batch, Data, plain
@@ -64,6 +65,14 @@ def test_every_microworkload_can_be_said(name: str, data: Data) -> None:
     book = Book(DIALECTS[name])
     names = [case.name for case in micro.cases(book, data) if first_calls(case.scripts())]
     assert len(names) == len(set(names))
+
+
+def test_clients_begin_with_a_question_for_versions(data: Data) -> None:
+    by_name = {workload.name: workload for workload in WORKLOADS}
+    (script,) = greeted(by_name["metadata"], Book(DIALECTS["1.1"]), data, "me")
+    assert next(script).api == ApiKey.API_VERSIONS
+    assert script.send(b"").api == ApiKey.METADATA
+    script.close()
 
 
 def test_the_quick_workloads_are_workloads() -> None:
