@@ -139,9 +139,9 @@ class Requests:
         now_us = session.clock.now_us
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
         cost, payers = plan.cost, session.tolled
-        if cost is None or payers is None or admission.exempt or not admission.answered:
+        if payers is None or cost is None or (plan.between_brokers and session.is_broker):
             return admission
-        if plan.between_brokers and session.is_broker:
+        if admission is not PASS and (admission.exempt or not admission.answered):
             return admission
         us = cost.us + cost.us_per_byte * length
         if gap_us >= cost.cold_from_us:
