@@ -39,8 +39,8 @@ class Cluster:
     """Kafka `version` with `brokers` nodes, at 127.0.0.1 on `port`, `port` + 1, … (None: free ports).
 
     Up to 2.8 with ZooKeeper, from 3.0 on in KRaft mode. Node ids count from `first_id`. `settings` override
-    `server.properties`; `with_sasl` adds a listener as `sasl.py` tells; `with_jmx` opens JMX, without a login,
-    to this machine. Use it as a context manager, or call `start` and `stop`. Not thread-safe.
+    `server.properties`; `with_sasl` adds a listener as `sasl.py` tells; `with_jmx` opens JMX to this
+    machine, without a login. Use it as a context manager, or call `start` and `stop`. Not thread-safe.
     """
 
     def __init__(
