@@ -239,15 +239,12 @@ class Requests:
         except ProtocolError as error:
             self._malformed(str(error))
             return False
-        if complete and not (may_begin or session.postponed):
-            self._malformed("the request ends within its first fields")
+        if not (may_begin or session.postponed):
+            self._check_cut(plan, data, frame, end, complete)
         return may_begin
 
     def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        """Ask the plan; what it cannot read is the client's violation.
-
-        A head larger than the buffer is one too.
-        """
+        """Ask the plan; what it cannot read is the client's violation."""
         assert plan.admit is not None
         session = self._session
         try:
@@ -256,11 +253,17 @@ class Requests:
             self._malformed(str(error))
             return WAIT
         if isinstance(admission, Wait) and admission is not LATER:
-            if complete:
-                self._malformed("the request ends within its first fields")
-            elif end - frame >= session.limits.stream_above_bytes:
-                self._check_held(plan, data, frame)
+            self._check_cut(plan, data, frame, end, complete)
         return admission
+
+    def _check_cut(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> None:
+        """More of a request is needed: a violation if that is all of it, or its head is larger than the
+        buffer.
+        """
+        if complete:
+            self._malformed("the request ends within its first fields")
+        elif end - frame >= self._session.limits.stream_above_bytes:
+            self._check_held(plan, data, frame)
 
     def _check_held(self, plan: Plan, data: bytearray, frame: int) -> None:
         """A request that fills the buffer may be kept until it is whole, if its plan asks for that."""

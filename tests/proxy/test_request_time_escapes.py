@@ -259,6 +259,19 @@ def test_a_request_that_ends_within_its_client_id_is_refused() -> None:
         play.violation(CloseReason.REQUEST_MALFORMED)
 
 
+def test_a_head_that_fills_the_buffer_is_refused_though_its_client_is_to_wait() -> None:
+    """Before acks come tagged fields of any length: they are not kept until acks are here."""
+    session = timed(buffer_bytes=1000)
+    spend(session, LIMIT_US + EACH_US)
+    frame = request(ProduceRequest(acks=1), 9)
+    tags = 12 + 2 + len("app")
+    field_of_5000 = b"\x01\x00\x88\x27" + bytes(5000)
+    cut = (len(frame) + 5000).to_bytes(4) + frame[4:tags] + field_of_5000
+    with Playbook(session=session) as play:
+        play.client(cut[:1000])
+        play.violation(CloseReason.REQUEST_MALFORMED)
+
+
 def test_apis_that_do_not_exist_are_counted_together() -> None:
     """There are 65,536 numbers to be invented: a budget does not keep them."""
     session = timed(time_table(1e6))
