@@ -100,7 +100,11 @@ class Plans(dict[tuple[int, int], Plan]):
         """What the operator says that requests cost."""
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
+        self._like = self.broker
+        """What costs are looked up for: what it speaks, else what the broker that was met last does."""
         self._table: CostTable | None = None
+        self._unknown = self
+        """The table of brokers that have not said what they speak."""
         self._counters = counters
         self._dialects: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
@@ -117,7 +121,9 @@ class Plans(dict[tuple[int, int], Plan]):
                 identities=self.identities,
                 costs=self.costs,
             )
-            found.broker, found._dialects = broker, self._dialects
+            found.broker = found._like = broker
+            found._dialects, found._unknown = self._dialects, self._unknown
+            self._unknown._cost_like(broker)
             if len(self._dialects) < DIALECTS_MAX:
                 self._dialects[key] = found
         return found
@@ -171,8 +177,16 @@ class Plans(dict[tuple[int, int], Plan]):
         Their table is kept: the plan of what is not understood is made with each request.
         """
         if self._table is None:
-            self._table = self.costs.over(shipped(request_time.generation(self.broker)))
-        request_time.fill(plan, self._table, self.broker)
+            self._table = self.costs.over(shipped(request_time.generation(self._like)))
+        request_time.fill(plan, self._table, self._like)
+
+    def _cost_like(self, broker: Mapping[int, VersionRange]) -> None:
+        """Take brokers that have not said what they speak for ones like this, as far as costs go: some
+        clients never ask.
+        """
+        self._like, self._table = broker, None
+        for plan in self.values():
+            self._fill_cost(plan)
 
     def _not_understood(self, api_key: int, version: int) -> Plan:
         """Return the plan of a request that no schema describes: it is passed through untouched.

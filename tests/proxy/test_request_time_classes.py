@@ -143,3 +143,21 @@ def test_what_no_schema_knows_is_charged_as_the_rest(api_key: int) -> None:
     for plan in (plans.make(api_key, 0), plans.make(K.HEARTBEAT, 77)):
         assert plan.cost is not None
         assert plan.cost.us == 12.0
+
+
+def test_a_client_that_never_asks_for_versions_is_charged_as_at_the_broker_that_was_met_last() -> None:
+    plans = Plans(Counters())
+    metadata = plans.make(K.METADATA, 1)
+    before = metadata.cost
+    plans.for_broker(broker_of((1, 1)))
+    assert metadata.cost is not None
+    assert metadata.cost.api == shipped("1.1").of("Metadata") != (before and before.api)
+    made_later = plans.make(K.OFFSET_COMMIT, 2)
+    assert made_later.cost is not None
+    assert made_later.cost.api == shipped("1.1").of("OffsetCommit")
+    of_that_broker = plans.for_broker(broker_of((1, 1)))
+    of_that_broker.for_broker(broker_of((4, 0)))  # an upgrade is under way, its clients learn of it
+    assert metadata.cost.api == shipped("4.2").of("Metadata")
+    of_old = of_that_broker.make(K.METADATA, 1).cost
+    assert of_old is not None
+    assert of_old.api == shipped("1.1").of("Metadata")
