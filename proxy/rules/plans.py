@@ -100,7 +100,7 @@ class Plans(dict[tuple[int, int], Plan]):
         """What the operator says that requests cost."""
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
-        self._like = self.broker
+        self._like: Mapping[int, VersionRange] | None = None
         """What costs are looked up for: what it speaks, else what the broker that was met last does."""
         self._table: CostTable | None = None
         self._unknown = self

@@ -298,7 +298,10 @@ def test_quotas_that_come_and_go_in_the_middle_of_everything(
     assert outcome["left"] == 0
     assert outcome["idle"]
     assert outcome["to_broker"] == plain["to_broker"] == always["to_broker"]
-    assert len(outcome["to_client"]) == len(plain["to_client"])
+    told, untold = outcome["to_client"], plain["to_client"]
+    assert isinstance(told, bytes)
+    assert isinstance(untold, bytes)
+    assert len(told) == len(untold)
     most = charged(other)
     both = charged(session), charged(session, shadow=True)
     for client_id, us in most.items():

@@ -62,12 +62,11 @@ def test_what_is_taken_over_includes_what_was_charged_last(steps: list[tuple[int
 
 def test_a_budget_is_near_its_limit_from_half_of_it_on() -> None:
     budget, _plain = both(10.0)  # 100 in the ten seconds that a cold start is measured over
-    budget.charge_api(METADATA, 50.0, 0)
-    assert not budget.near
-    assert budget.charge_api(METADATA, 0.1, 1) == 0
-    assert budget.near
-    budget.charge_api(METADATA, 0.1, 30_000)  # all of that is forgotten
-    assert not budget.near
+    near = []
+    for now_ms, percent in ((0, 50.0), (1, 0.1), (30_000, 0.1)):  # by then all of that is forgotten
+        assert budget.charge_api(METADATA, percent, now_ms) == 0
+        near.append(budget.near)
+    assert near == [False, True, False]
 
 
 def test_it_is_known_which_apis_have_used_it() -> None:
