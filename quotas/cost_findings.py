@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from quotas.request_costs import CostTable
 
 _COLD: Final = "cold"
-_US_PER_S: Final = 1e6
+_KEPT: Final = frozenset({*UNPACKED.values(), "us_per_converted_kb", "us_per_session_kb"})
+"""What an API has in addition, though its measurement may lack it: a codec, an old format, a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def findings(
         found += [
             Coefficient(api, name, us, us * ratio, us * ratio, us * ratio, measured=False)
             for name, us in (was or {}).items()
-            if us and name not in fitted and name in (*UNPACKED.values(), "us_per_converted_kb")
+            if us and name not in fitted and name in _KEPT
         ]
     found += _cold([one for one in readings if one.gap_us], found, old)
     return CostFindings(found + _scaled(old, {one.api for one in found}, ratio), ratio, misfits)
