@@ -26,7 +26,16 @@ from proxy.calibration.frames import Dialect, kafka_name
 from proxy.calibration.instrument import QuotaInstrument
 from proxy.calibration.jmx import JmxInstrument, scraper
 from proxy.calibration.line import CalibrationError, Line
-from proxy.calibration.run import ROUNDS, SHARE, Calibration, Findings, Instrument, Options, Outlook
+from proxy.calibration.run import (
+    AT_MOST_S,
+    ROUNDS,
+    SHARE,
+    Calibration,
+    Findings,
+    Instrument,
+    Options,
+    Outlook,
+)
 from proxy.cluster.access import Access
 from proxy.cluster.connection import QuestionError
 from proxy.config import Config, ConfigError
@@ -116,6 +125,13 @@ class Wish(NamedTuple):
     help="How often each request is measured: their median counts, what they differ by is the spread.",
 )
 @click.option(
+    "--at-most-s",
+    type=click.FloatRange(10),
+    default=AT_MOST_S,
+    show_default=True,
+    help="After this time no more rounds are begun; what there is has to do.",
+)
+@click.option(
     "--jmx-prometheus",
     "jmx_url",
     metavar="URL",
@@ -139,6 +155,7 @@ def calibrate(
     apis: str | None,
     percent: float,
     rounds: int,
+    at_most_s: float,
     jmx_url: str | None,
     dry_run: bool,
     yes: bool,
@@ -152,7 +169,7 @@ def calibrate(
     (weir-calibrate-*) that write to and read from a topic of its own. Small request quotas of these
     client-ids make the broker itself tell what it has spent. Everything is put back, also after Ctrl-C.
     """
-    options = Options(_apis(apis), rounds, percent / 100)
+    options = Options(_apis(apis), rounds, percent / 100, at_most_s)
     wish = Wish(options, jmx_url, output, force, dry_run, yes, as_json, timeout_s)
     if output is not None and output.exists() and not force:
         raise CommandError(f"{clean(output)} is there already: choose another file, or --force")

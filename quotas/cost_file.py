@@ -32,12 +32,12 @@ def render(costs: Overrides, head: Sequence[str] = (), notes: Mapping[str, str] 
         apis.add(api, _table(_plain(cost), (notes or {}).get(api, "")))
     if costs.apis:
         document.add("apis", apis)
-    return tomlkit.dumps(document)
+    return tomlkit.dumps(document).rstrip("\n") + "\n"
 
 
 def _plain(cost: ApiCost) -> dict[str, object]:
-    found: dict[str, object] = msgspec.to_builtins(cost)
-    return found
+    values: dict[str, object] = msgspec.to_builtins(cost)
+    return {name: value for name, value in values.items() if value or name == "us"}
 
 
 def _table(values: Mapping[str, object], note: str = "") -> tomlkit.items.Table:

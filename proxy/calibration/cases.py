@@ -50,7 +50,7 @@ LARGE_RECORDS: Final = 200
 FETCH_BYTES: Final = 500_000
 CONVERTED_VERSION: Final = 3
 """The newest version of Fetch that gets records in an older format than they are stored in."""
-PAUSES_S: Final = (0.003, 0.01)
+PAUSES_S: Final = (0.003, 0.006)
 NO_EPOCH: Final = -1
 _TOPIC_RESOURCE: Final = 2
 

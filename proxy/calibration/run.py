@@ -39,15 +39,23 @@ if TYPE_CHECKING:
     from quotas.table import Quota
 
 ROUNDS: Final = 3
+AT_MOST_S: Final = 110.0
+"""When so much time has passed, what there is has to do."""
 SHARE: Final = 0.25
 """Of one thread, at most so much is asked for on average."""
 WARM_UPS_MAX: Final = 5
+WARM_UP_SHARE: Final = 0.4
+"""Of the time that there is, warming up takes no more."""
 STEADY: Final = 0.9
 """A broker is warm when a round costs at least this times the one before."""
 TRIES: Final = 3
 """Rounds beyond the wanted ones, for readings that failed."""
 FAILURES_MAX: Final = 5
 """In a row."""
+PASSING: Final = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+PASSING_S: Final = 10.0
 PUT_BACK_S: Final = 60.0
 COLD_US: Final = 60.0
 """What is expected for a request that finds its broker idle, in addition."""
@@ -66,6 +74,7 @@ class Options:
     apis: tuple[ApiKey, ...] = tuple(COEFFICIENTS)
     rounds: int = ROUNDS
     share: float = SHARE
+    at_most_s: float = AT_MOST_S
 
 
 class Taken(NamedTuple):
@@ -166,6 +175,7 @@ class Calibration:
         self._number = 0
         self._done = self._total = 0
         self._findings = Findings([], {}, [])
+        self._began_s = 0.0
 
     async def look(self) -> Outlook:
         """Ask, and change nothing. Raises CalibrationError, QuestionError."""
@@ -244,6 +254,7 @@ class Calibration:
         """Do it, and put everything back, also when it fails or is cancelled; only then `left_behind` of the
         findings is complete. Raises CalibrationError, QuestionError.
         """
+        self._began_s = trio.current_time()
         try:
             await self._instrument.remove(outlook.left_quotas)
             await self._lab.delete_topics(outlook.left_topics)
@@ -253,6 +264,9 @@ class Calibration:
             with trio.CancelScope(shield=True):
                 await self._put_back()
         return self._findings
+
+    def _is_late(self, share: float) -> bool:
+        return trio.current_time() - self._began_s > share * self._options.at_most_s
 
     @property
     def findings(self) -> Findings:
@@ -311,6 +325,11 @@ class Calibration:
         self._total = len(found) * (1 + self._options.rounds)
         expected = await self._warm_up(found)
         for turn in range(self._options.rounds + TRIES):
+            if turn and self._is_late(1.0):
+                self._findings.notes.append(
+                    f"the time was over after {turn} rounds of {self._options.rounds}: spread is less sure"
+                )
+                break
             lacking = [one for one in found if len(one.us) < min(turn + 1, self._options.rounds)]
             if not lacking:
                 break
@@ -339,8 +358,7 @@ class Calibration:
         good = []
         for case in self._cases():
             with suppress(ProtocolError):
-                answer = await self._line.ask(case.request, response_type(case.request.api))
-                codes = error_codes(answer)
+                codes = await self._errors(case)
                 if not codes:
                     good.append(case)
                     continue
@@ -349,6 +367,15 @@ class Calibration:
                 self._findings.left_out[_label(case)] = f"the broker answers {reason}"
         return good
 
+    async def _errors(self, case: Case) -> set[int]:
+        """Those that the broker answers, but for such as soon pass."""
+        deadline_s = trio.current_time() + PASSING_S
+        while True:
+            codes = error_codes(await self._line.ask(case.request, response_type(case.request.api)))
+            if not codes & PASSING or trio.current_time() > deadline_s:
+                return codes
+            await trio.sleep(_AGAIN_S)
+
     async def _warm_up(self, found: Sequence[Found]) -> dict[int, float]:
         """Read until readings do not fall any more; return what each costs, by the identity of `Found`."""
         expected = {id(one): self._expected_us(one.case) for one in found}
@@ -356,6 +383,8 @@ class Calibration:
             before = dict(expected)
             for one, us, _seen in await self._round(found, expected, is_rough=True):
                 expected[id(one)] = us
+            if self._is_late(WARM_UP_SHARE):
+                break
             if turn and median([expected[key] / before[key] for key in before]) >= STEADY:
                 break
         self._done = len(found)
@@ -373,6 +402,8 @@ class Calibration:
         failed = 0
         since_s = trio.current_time()
         for client_id, (one, total) in wanted.items():
+            if self._is_late(WARM_UP_SHARE if is_rough else 1.0) and (is_rough or one.us):
+                continue
             self.say(self._done + len(told), self._total, "warming up" if is_rough else _label(one.case))
             began_s = trio.current_time()
             try:

@@ -1,0 +1,232 @@
+"""A broker of known costs is measured: they come out again, and nothing is left behind, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from protocol.api import ApiKey
+from proxy.calibration.batches import batch, crc32c, text
+from proxy.calibration.cases import COEFFICIENTS
+from proxy.calibration.frames import kafka_name
+from proxy.calibration.instrument import QuotaInstrument
+from proxy.calibration.jmx import JmxInstrument, rates_of
+from proxy.calibration.line import CalibrationError
+from proxy.calibration.run import Calibration, Findings, Instrument, Options
+from proxy.cluster.connection import QuestionError
+from quotas.cost_findings import Readings, findings
+from quotas.request_costs import ColdCost, Overrides, shipped
+from tests.proxy.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
+
+if TYPE_CHECKING:
+    from proxy.calibration.frames import Dialect
+    from proxy.calibration.line import Line
+
+COSTS = {
+    ApiKey.API_VERSIONS: {"us": 20.0},
+    ApiKey.METADATA: {"us": 40.0, "us_per_response_kb": 12.0},
+    ApiKey.PRODUCE: {
+        "us": 50.0,
+        "us_per_request_kb": 3.0,
+        "us_per_partition": 9.0,
+        "us_acks_all": 60.0,
+        "us_per_unpacked_kb.gzip": 4.0,
+    },
+    ApiKey.FETCH: {"us": 45.0, "us_per_request_kb": 60.0, "us_per_response_kb": 0.5},
+    ApiKey.HEARTBEAT: {"us": 33.0},
+}
+SOME = (ApiKey.METADATA, ApiKey.HEARTBEAT)
+RUN = "0123abcd"
+
+
+def by_quota(line: Line, dialect: Dialect) -> Instrument:
+    return QuotaInstrument(line, dialect, "ANONYMOUS")
+
+
+def calibrate(
+    broker: CalibratedBroker,
+    options: Options,
+    *,
+    stop_after: int | None = None,
+    instrument: Callable[[Line, Dialect], Instrument] = by_quota,
+    dry_run: bool = False,
+) -> Findings:
+    """`stop_after`: cancelled when so many readings were begun."""
+
+    async def main() -> Findings:
+        said = 0
+
+        def say(done: int, total: int, what: str) -> None:
+            nonlocal said
+            said += 1
+            if stop_after is not None and said == stop_after:
+                scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            broker.nursery = nursery
+            calibration = Calibration(
+                broker,
+                ADDRESS,
+                10.0,
+                options,
+                Overrides(),
+                instrument,
+                run=RUN,
+                now_ms=1_800_000_000_000,
+                say=say,
+            )
+            with trio.CancelScope() as scope:
+                failure = None
+                try:
+                    outlook = await calibration.look()
+                    if not dry_run:
+                        await calibration.measure(outlook)
+                except (CalibrationError, QuestionError) as error:
+                    failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return calibration.findings
+
+    return trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def left_nothing(broker: CalibratedBroker) -> None:
+    assert broker.quotas == {}
+    assert broker.topics == set()
+    assert broker.groups == set()
+
+
+def test_known_costs_are_measured() -> None:
+    broker = CalibratedBroker(COSTS, cold_us=70.0)
+    found = calibrate(broker, Options(tuple(COSTS), rounds=1, share=1.0))
+    left_nothing(broker)
+    assert found.left_out == {}
+    assert found.left_behind == []
+    readings = [Readings(f.case.api, f.us, f.features, f.case.pause_s * 1e6) for f in found.found]
+    names = {kafka_name(api): names for api, names in COEFFICIENTS.items()}
+    cold = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)  # this broker's is whole after a pause of 1.5 ms
+    fitted = findings(readings, names, msgspec.structs.replace(shipped("2.8"), cold=cold))
+    measured = {(one.api, one.name): one.new for one in fitted.coefficients if one.measured}
+    for api, coefficients in COSTS.items():
+        for name, us in coefficients.items():
+            assert measured.pop((kafka_name(api), name)) == pytest.approx(us, rel=0.05), (api, name)
+    assert measured.pop(("cold", "us")) == pytest.approx(70.0, rel=0.1)
+    assert max(measured.values(), default=0.0) < 0.2  # what costs nothing here
+
+
+def test_looking_changes_nothing() -> None:
+    broker = CalibratedBroker(COSTS, quotas={"weir-calibrate-old-1": {"request_percentage": 1.0}})
+    broker.topics.add("__weir_calibrate_00000000")
+    calibrate(broker, Options(), dry_run=True)
+    assert set(broker.asked) <= {
+        ApiKey.API_VERSIONS,
+        ApiKey.METADATA,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    }
+    assert broker.quotas
+    assert broker.topics
+
+
+def test_what_a_killed_run_has_left_is_removed_and_nothing_else() -> None:
+    others = {"app": {"request_percentage": 5.0}}
+    broker = CalibratedBroker(COSTS, quotas={**others, "weir-calibrate-old-1": {"request_percentage": 1.0}})
+    broker.topics |= {"__weir_calibrate_00000000", "__weir_calibrate_mine", "orders"}
+    calibrate(broker, Options((ApiKey.METADATA,), rounds=1, share=1.0))
+    assert broker.quotas == others
+    assert broker.topics == {"__weir_calibrate_mine", "orders"}
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3, 5, 8])
+def test_whoever_stops_it_finds_everything_as_it_was(stop_after: int) -> None:
+    broker = CalibratedBroker(COSTS)
+    found = calibrate(broker, Options(SOME, rounds=2, share=1.0), stop_after=stop_after)
+    left_nothing(broker)
+    assert found.left_behind == []
+
+
+@pytest.mark.parametrize("breaks_after", [{30}, {5, 6}, {60, 200, 400}])
+def test_a_lost_connection_is_made_anew(breaks_after: set[int]) -> None:
+    broker = CalibratedBroker(COSTS, breaks_after=breaks_after)
+    try:
+        found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0))
+    except QuestionError:  # lost before anything stood: that is said
+        left_nothing(broker)
+        return
+    left_nothing(broker)
+    assert [len(one.us) for one in found.found] == [2]
+
+
+def test_a_broker_that_is_too_old_is_told() -> None:
+    versions = {key: range_ for key, range_ in VERSIONS.items() if key != ApiKey.ALTER_CLIENT_QUOTAS}
+    broker = CalibratedBroker(COSTS, versions=versions)
+    with pytest.raises(CalibrationError, match=r"before 2\.6 .*--jmx-prometheus"):
+        calibrate(broker, Options())
+
+
+def test_a_user_without_the_right_is_told() -> None:
+    broker = CalibratedBroker(COSTS, error_code=31)
+    with pytest.raises(CalibrationError, match="no right to DESCRIBE_CONFIGS"):
+        calibrate(broker, Options())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        'kafka_server_Request_request_time{{client_id="{0}",}} {1}',
+        'kafka_server_request_request_time{{clientId="{0}"}} {1}',
+        'kafka_server_quota_request_time{{resource="Request",user="",client_id="{0}"}} {1}',
+        'kafka_server_request_time{{type="Request", client_id="{0}"}} {1}',
+    ],
+)
+def test_an_exporter_tells_as_well(form: str) -> None:
+    broker = CalibratedBroker(COSTS)
+
+    async def scrape() -> str:
+        now_ms = int(trio.current_time() * 1000)
+        lines = ["# TYPE kafka_server_exempt_request_time untyped", "kafka_server_exempt_request_time 5.0"]
+        lines += [form.format(client_id, budget.rate(now_ms)) for client_id, budget in broker.budgets.items()]
+        return "\n".join([*lines, ""])
+
+    def by_jmx(line: Line, dialect: Dialect) -> Instrument:
+        return JmxInstrument(scrape, QuotaInstrument(line, dialect, "ANONYMOUS"))
+
+    found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0), instrument=by_jmx)
+    left_nothing(broker)
+    (one,) = found.found
+    assert one.us == pytest.approx([33.0, 33.0], rel=0.03)
+
+
+def test_an_exporter_that_leaves_it_out_is_told_what_was_looked_for() -> None:
+    broker = CalibratedBroker(COSTS)
+
+    async def scrape() -> str:
+        return "up 1\n"
+
+    def by_jmx(line: Line, dialect: Dialect) -> Instrument:
+        return JmxInstrument(scrape, QuotaInstrument(line, dialect, "ANONYMOUS"))
+
+    with pytest.raises(CalibrationError, match="looked for a metric whose name ends with request_time"):
+        calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=1, share=1.0), instrument=by_jmx)
+    left_nothing(broker)
+
+
+def test_rates_that_are_not_of_ours_are_left_out() -> None:
+    said = 'kafka_server_request_request_time{client_id="app"} 3.0\n'
+    said += 'kafka_server_request_throttle_time{client_id="weir-calibrate-1"} 4.0\n'
+    said += 'kafka_server_request_request_time{client_id="weir-calibrate-2"} NaN\n'
+    said += 'kafka_server_request_request_time{client_id="weir-calibrate-3"} 2.5\n'
+    assert rates_of(said) == {"weir-calibrate-3": 2.5}
+
+
+def test_batches_are_as_kafka_has_them() -> None:
+    assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C (RFC 3720, B.4 has more)
+    packed = batch(text(20), 1_800_000_000_000, "gzip")
+    assert packed.data[22] & 7 == 1
+    assert int.from_bytes(packed.data[-4:], "little") == packed.unpacked_kb * 1000  # gzip's own ISIZE

@@ -1,0 +1,108 @@
+"""What throttle times say about costs: by hand, and by the rates that Kafka's own classes have confirmed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.budgets import Budget
+from quotas.calibration import (
+    Reading,
+    Windows,
+    fault,
+    measured_us,
+    median,
+    percent_for,
+    spent_us,
+    wanted_us,
+)
+from quotas.entities import Tags
+
+TAGS = Tags("", "calibrator")
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "window_s"),
+    [(0.0, 10.0), (0.5, 10.5), (0.999, 10.999), (1.0, 10.0), (9.25, 10.25), (10.0, 10.0), (11.8, 11.8)],
+)
+def test_the_window_is_ten_seconds_and_what_passed_since_the_last_full_one(
+    elapsed_s: float, window_s: float
+) -> None:
+    assert Windows().window_s(elapsed_s) == pytest.approx(window_s)
+
+
+def test_one_percent_for_ten_seconds_is_a_tenth_of_a_second() -> None:
+    assert percent_for(100_000.0, Windows()) == pytest.approx(1.0)
+    assert percent_for(3_600_000.0, Windows(num=2, size_s=3600)) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("percent", "throttle_ms", "elapsed_s", "us"),
+    [
+        # 1 % of a thread for 10 s is 0.1 s of it.
+        (1.0, 0, 0.0, 100_000.0),
+        (1.0, 500, 0.0, 105_000.0),  # 10.5 percent-seconds
+        (1.0, 500, 0.5, 110_000.0),  # of a window of 10.5 s: 11
+        (0.1, 40, 0.2, 10_240.0),
+    ],
+)
+def test_a_throttle_time_tells_what_was_spent(
+    percent: float, throttle_ms: int, elapsed_s: float, us: float
+) -> None:
+    assert spent_us(percent, throttle_ms, elapsed_s, Windows()) == pytest.approx(us)
+
+
+def test_a_rate_tells_what_was_spent() -> None:
+    # 10 ms of a thread are 1 percent-second; spread over 10 s that is 0.1 %.
+    assert measured_us(0.1, 0.0, Windows()) == pytest.approx(10_000.0)
+    assert measured_us(0.1, 0.5, Windows()) == pytest.approx(10_500.0)
+
+
+@given(
+    cost_us=st.floats(5.0, 3000.0),
+    gap_ms=st.integers(0, 9),
+    wrong_by=st.floats(0.3, 3.0),
+)
+def test_the_budget_that_brokers_have_is_read_back(cost_us: float, gap_ms: int, wrong_by: float) -> None:
+    """`Budget` divides as Kafka's `Rate` does (the vectors say so); the cost was guessed wrongly before."""
+    windows = Windows()
+    percent = percent_for(wanted_us(cost_us * wrong_by), windows)
+    budget = Budget(TAGS, percent, 0, throttle_ms_max=1000)
+    now_ms, requests, throttle_ms = 5_000, 0, 0
+    began_ms = now_ms
+    while True:
+        requests += 1
+        throttle_ms = budget.charge(cost_us / 10_000.0, now_ms)
+        if throttle_ms or now_ms - began_ms > 10_000:  # so seldom that it never is too much
+            break
+        now_ms += gap_ms
+    reading = Reading(requests, throttle_ms, (now_ms - began_ms) / 1000)
+    if throttle_ms and fault(reading, windows) is None:
+        told_us = spent_us(percent, throttle_ms, reading.elapsed_s, windows) / requests
+        assert told_us == pytest.approx(cost_us, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("reading", "what"),
+    [
+        (Reading(100, 30, 0.005), None),
+        (Reading(100, 30, 0.5), None),
+        (Reading(100, 999, 0.5), None),
+        (Reading(100, 1000, 0.5), "dearer"),
+        (Reading(100, 30, 10.0), "longer"),
+        (Reading(100, 30, 0.99), "window changes"),
+        (Reading(100, 30, 3.01), "window changes"),
+        (Reading(100, 30, 3.5), None),
+    ],
+)
+def test_a_reading_that_says_nothing_is_refused(reading: Reading, what: str | None) -> None:
+    found = fault(reading, Windows())
+    assert (found is None) if what is None else (found is not None and what in found)
+
+
+def test_median() -> None:
+    assert median([3.0, 1.0, 2.0]) == 2.0
+    assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
+    with pytest.raises(ValueError, match="no values"):
+        median([])
