@@ -44,6 +44,10 @@ class ApiCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Produce: for acks=all, in addition."""
     us_per_unpacked_kb: dict[Literal["gzip", "snappy", "lz4", "zstd"], Microseconds] = {}
     """Produce: for each kB that compressed records have when unpacked, by codec: brokers unpack to check."""
+    us_per_session_kb: Microseconds = 0.0
+    """Fetch: for each kB by which a request that goes on with a fetch session (KIP-227) is shorter than the
+    longest of that session.
+    """
     us_per_converted_kb: Microseconds = 0.0
     """Fetch: for each kB of a response in an older format than the records are stored in, in addition."""
 

@@ -23,6 +23,7 @@ COEFFICIENTS: Final = (
     "us",
     "us_per_request_kb",
     "us_per_response_kb",
+    "us_per_session_kb",
     "us_per_partition",
     "us_acks_all",
     "us_per_converted_kb",

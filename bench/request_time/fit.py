@@ -21,9 +21,10 @@ _LEAST_SPREAD_KB: Final = 0.25
 """What observations differ by less does not tell what a kB costs."""
 _LEAST_REQUESTS: Final = 8.0
 REQUEST, RESPONSE = "us_per_request_kb", "us_per_response_kb"
+SESSION: Final = "us_per_session_kb"
 TERMS: Final[Mapping[str, tuple[str, ...]]] = {
     "Produce": ("us", REQUEST, "us_per_partition", "us_acks_all", *UNPACKED.values()),
-    "Fetch": ("us", REQUEST, RESPONSE, "us_per_converted_kb"),
+    "Fetch": ("us", REQUEST, RESPONSE, SESSION, "us_per_converted_kb"),
     **dict.fromkeys(
         ("Metadata", "DescribeConfigs", "DescribeGroups", "ListGroups", "DescribeCluster", "ApiVersions"),
         ("us", RESPONSE),
@@ -98,7 +99,7 @@ def fit_api(api: str, observations: Sequence[Observation], cold: ColdCost) -> Ap
     if not rows:
         return None
     terms = [term for term in TERMS.get(api, OTHERS) if _tells(rows, term)]
-    found = {term: _rounded(us) for term, us in non_negative(rows, terms).items()}
+    found = {term: _rounded(us) for term, us in non_negative(rows, terms).items() if us or term == "us"}
     unpacked = {codec: found.pop(UNPACKED[codec]) for codec in CODECS if UNPACKED[codec] in found}
     return ApiCost(**found, us_per_unpacked_kb=unpacked)  # type: ignore[arg-type]  # terms are its fields
 

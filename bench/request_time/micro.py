@@ -21,7 +21,7 @@ FEW: Final = 1
 SOME: Final = 4
 SLOW: Final = 8
 """Connections where each waits for something else than the broker's threads."""
-PATIENCE: Final = 3.0
+PATIENCE: Final = 5.0
 COLD_PREFIX: Final = "cold-"
 SESSION_PREFIX: Final = "fetch-session-"
 CONVERTED_VERSION: Final = 3

@@ -125,6 +125,7 @@ def _terms(cost: ApiCost | None) -> str:
     named: Sequence[tuple[float, str]] = (
         (cost.us_per_request_kb, "/ request kB"),
         (cost.us_per_response_kb, "/ response kB"),
+        (cost.us_per_session_kb, "/ session kB"),
         (cost.us_per_partition, "/ partition"),
         (cost.us_acks_all, "for acks=all"),
         (cost.us_per_converted_kb, "/ converted kB"),

@@ -176,7 +176,7 @@ def _txn_commit(name: str, partitions: int, producer_id: int, producer_epoch: in
 def fetch_session(book: Book, client: str, partitions: int, *, rest: str, max_wait_ms: int = 0) -> Script:
     """Begin a session of so many empty partitions, then go on with it; the beginning counts for `rest`.
 
-    What goes on is about all that the beginning has listed: its length counts each time.
+    What goes on is about all that the beginning has listed: what it is shorter by counts each time.
     """
     indexes = range(partitions)
     call = book.fetch(rest, EMPTY, indexes, session=(0, NEW_SESSION), max_wait_ms=0)
@@ -184,7 +184,8 @@ def fetch_session(book: Book, client: str, partitions: int, *, rest: str, max_wa
     session_id = read(call, (yield call), FetchResponse).session_id
     for epoch in count(1):
         more = book.fetch(client, EMPTY, (), session=(session_id, epoch), max_wait_ms=max_wait_ms)
-        yield replace(more, known={**more.known, "us_per_request_kb": listed_kb})
+        shorter_kb = listed_kb - more.known["us_per_request_kb"]
+        yield replace(more, known={**more.known, "us_per_session_kb": shorter_kb})
 
 
 def topic_admin(book: Book, client: str, prefix: str, partitions: int) -> Script:

@@ -5,9 +5,9 @@ are when unpacked (`protocol.unpacked_sizes`), for brokers unpack them to check.
 itself, with one partition per request, the beginning is known; then only the batch's codec is looked at.
 
 Fetch: a request that goes on with a fetch session names only what has changed (KIP-227), but the broker looks
-at all partitions of the session. So it is charged as if it were as long as the longest one of that session on
-this connection. A session that another connection has begun is not known here; clients begin a new one when
-they connect.
+at all partitions of the session. So it is charged besides for what it is shorter by than the longest one of
+that session on this connection. A session that another connection has begun is not known here; clients begin
+a new one when they connect.
 
 A look refuses nothing and raises nothing; its work is bounded, whatever the request claims to have.
 """
@@ -62,7 +62,7 @@ def extra(plan: Plan, api: ApiCost) -> Extra | None:
         return None
     if plan.api_key == ApiKey.PRODUCE and (api.us_acks_all or api.us_per_partition or api.us_per_unpacked_kb):
         return produced(plan, api)
-    if plan.api_key == ApiKey.FETCH and api.us_per_request_kb:
+    if plan.api_key == ApiKey.FETCH and api.us_per_session_kb:
         return fetched(plan, api)
     return None
 
@@ -196,7 +196,7 @@ def fetched(plan: Plan, api: ApiCost) -> Extra | None:
     offset = epoch_place.fixed_offset
     if offset is None:
         raise AssertionError("only integers come before a fetch session's epoch")
-    us_per_byte = api.us_per_request_kb / _BYTES_PER_KB
+    us_per_byte = api.us_per_session_kb / _BYTES_PER_KB
     flexible = plan.flexible_request
     nameless = REQUEST_HEAD_BYTES + _INT16.size + (1 if flexible else 0)
 

@@ -138,6 +138,20 @@ def test_produce_has_terms_of_its_own() -> None:
     assert cost.us_per_unpacked_kb == pytest.approx({"gzip": 2.0}, rel=0.01)
 
 
+def test_what_a_fetch_session_saves_in_bytes_has_a_price_of_its_own() -> None:
+    observations = [
+        seen("Fetch", 30.0, us_per_request_kb=0.1),
+        seen("Fetch", 530.0, us_per_request_kb=10.1),
+        seen("Fetch", 80.0, us_per_request_kb=0.1, us_per_session_kb=10.0),
+    ]
+    cost = fit_api("Fetch", observations, COLD)
+    assert cost is not None
+    assert cost.us_per_request_kb == pytest.approx(50.0, rel=0.01)
+    assert cost.us_per_session_kb == pytest.approx(5.0, rel=0.01)
+    estimate = estimate_us(observations[2].done, cost, table())
+    assert estimate == pytest.approx(observations[2].truth_us, rel=0.01)
+
+
 def test_a_few_requests_are_no_measurement() -> None:
     assert fit_api("EndTxn", [seen("EndTxn", 900.0, count=3.0)], COLD) is None
 
@@ -176,7 +190,7 @@ def test_the_cheapest_round_counts() -> None:
 def test_a_table_is_read_as_it_was_written() -> None:
     written = table(
         Produce=ApiCost(us=21.7, us_per_request_kb=1.56, us_per_unpacked_kb={"gzip": 2.5, "zstd": 0.5}),
-        Fetch=ApiCost(us=16.2, us_per_converted_kb=1.1),
+        Fetch=ApiCost(us=16.2, us_per_session_kb=20.0, us_per_converted_kb=1.1),
     )
     read = parse(costs_file.write(written), frozenset({"Produce", "Fetch"}))
     assert read.over(table()) == written

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from bench.request_time import micro
+from bench.request_time import micro, scripts
 from bench.request_time.book import Book
 from bench.request_time.calls import Call, Dialect, Script, again
 from bench.request_time.comparing import greeted
@@ -16,8 +16,9 @@ from bench.request_time.features import Tally
 from bench.request_time.loop import Loop, LoopError
 from bench.request_time.topics import Batch, Data, plain
 from bench.request_time.workloads import QUICK, WORKLOADS
-from protocol import ApiKey, versions
+from protocol import ApiKey, Message, codec, response_header_version, versions
 from protocol.heads import LENGTH
+from protocol.messages import FetchResponse, ResponseHeader
 from quotas.request_costs import ColdCost
 
 COLD = ColdCost(us=50.0, from_us=300.0, full_us=1500.0)
@@ -83,6 +84,27 @@ def test_a_client_has_a_client_id_per_api() -> None:
     call = Book(DIALECTS["1.1"]).list_groups("me")
     assert call.client_id == "me.ListGroups"
     assert b"\x00\x0dme.ListGroups" in call.frame
+
+
+def test_a_session_that_goes_on_counts_what_it_leaves_out() -> None:
+    book = Book(DIALECTS["newest"])
+    script = scripts.fetch_session(book, "me", 500, rest="aside")
+    begun = next(script)
+    more = script.send(answered(FetchResponse(session_id=7), begun))
+    script.close()
+    assert "us_per_session_kb" not in begun.known
+    listed_kb = (len(begun.frame) - 4) / 1000 - (len(begun.client_id) - len(more.client_id)) / 1000
+    sent_kb = (len(more.frame) - 4) / 1000
+    assert more.known["us_per_request_kb"] == sent_kb
+    assert more.known["us_per_session_kb"] == pytest.approx(listed_kb - sent_kb, abs=0.01)
+
+
+def answered(body: Message, call: Call) -> bytes:
+    """The frame of a response."""
+    head = ResponseHeader(correlation_id=1)
+    content = codec(ResponseHeader, response_header_version(call.api, call.version)).encode(head)
+    content += codec(type(body), call.version).encode(body)
+    return LENGTH.pack(len(content)) + content
 
 
 def test_compressed_records_count_unpacked_in_each_partition(data: Data) -> None:

@@ -37,7 +37,7 @@ COST: Final = ApiCost(
     us_per_partition=PARTITION_US,
     us_per_unpacked_kb={"gzip": GZIP_US, "snappy": SNAPPY_US},
 )
-FETCH_COST: Final = ApiCost(us=0.0, us_per_request_kb=FETCH_US)
+FETCH_COST: Final = ApiCost(us=0.0, us_per_session_kb=FETCH_US)
 
 PACKED: Final = json.loads(
     (Path(__file__).parents[1] / "protocol" / "data" / "packed_batches.json").read_text()
@@ -316,7 +316,7 @@ def test_no_bytes_are_refused(api_key: int, version: int, data: st.DataObject) -
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
 def test_others_are_not_looked_into(key: ApiKey) -> None:
     if key not in (ApiKey.PRODUCE, ApiKey.FETCH):
-        assert extra(Plan(key, 0), ApiCost(us=1.0, us_per_request_kb=1.0, us_per_partition=1.0)) is None
+        assert extra(Plan(key, 0), ApiCost(us=1.0, us_per_session_kb=1.0, us_per_partition=1.0)) is None
 
 
 def test_without_coefficients_nothing_is_looked_at() -> None:

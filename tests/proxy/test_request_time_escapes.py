@@ -406,7 +406,7 @@ LOOKED_INTO: Final = costs(
         "Produce": ApiCost(
             us=10.0, us_acks_all=20.0, us_per_partition=30.0, us_per_unpacked_kb={"gzip": 1.0}
         ),
-        "Fetch": ApiCost(us=10.0, us_per_request_kb=100.0),
+        "Fetch": ApiCost(us=10.0, us_per_request_kb=100.0, us_per_session_kb=100.0),
     }
 )
 

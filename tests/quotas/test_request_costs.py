@@ -129,6 +129,7 @@ COSTS = st.builds(
     us_per_partition=NUMBERS,
     us_acks_all=NUMBERS,
     us_per_unpacked_kb=st.dictionaries(st.sampled_from(CODECS), NUMBERS),
+    us_per_session_kb=NUMBERS,
     us_per_converted_kb=NUMBERS,
 )
 COLDS = st.builds(ColdCost, us=NUMBERS, from_us=NUMBERS, full_us=NUMBERS.filter(bool))
@@ -160,6 +161,6 @@ def test_no_costs_that_a_file_may_have_break_an_estimate(
     api: ApiCost, cold: ColdCost, length: int, gap_us: int, converted: bool
 ) -> None:
     cost = Cost(api, cold, converted=converted)
-    us = cost.begun_us(length, gap_us) + cost.us_per_response_byte * length
+    us = cost.begun_us(length) + cost.cold_us(gap_us) + cost.us_per_response_byte * length
     assert 0.0 <= us < math.inf
     assert 0.0 <= cost.cold_us(gap_us) <= cold.us
