@@ -82,9 +82,19 @@ async def _main(config: Config, reactor: Reactor, book: QuotaBook, chosen: Chose
                 listening.set()
                 mode, quotas = config.settings.quota_mode, len(keeper.table)
                 log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
+                _say_costs(config)
         finally:
             keeper.stop()
         nursery.cancel_scope.cancel()
+
+
+def _say_costs(config: Config) -> None:
+    """Say by what request time is estimated, where that is not what is shipped."""
+    settings, costs = config.settings, config.request_time.costs
+    if settings.request_costs:
+        log.info("request costs read", file=settings.request_costs, broker=costs.broker, source=costs.source)
+    if settings.request_time_scale != "1":
+        log.info("request time scaled", request_time_scale=settings.request_time_scale)
 
 
 async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:

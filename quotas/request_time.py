@@ -63,10 +63,9 @@ class Cost:
             return 0.0
         return self._cold_max_us * min(1.0, gap_us / self._cold_full_us)
 
-    def begun_us(self, length: int, gap_us: float) -> float:
-        """What is known of the cost when a request of this frame length is forwarded."""
-        us = self.us + self.us_per_byte * length
-        return us if gap_us < self.cold_from_us else us + self.cold_us(gap_us)
+    def begun_us(self, length: int) -> float:
+        """What is known of the cost when a request of this frame length is forwarded to a busy broker."""
+        return self.us + self.us_per_byte * length
 
 
 class RequestBudget(Budget):
@@ -132,6 +131,12 @@ class RequestBudget(Budget):
         used = rate * self._rate.window_ms(now_ms)
         self._room = (self.limit / 2 * self._rate.span_ms - used) / 1000
         return 0
+
+    def charge(self, value: float, now_ms: int) -> int:
+        """Charge request time of no API, as `Budget.charge`."""
+        self._record_pending()
+        self._room = -1.0
+        return super().charge(value, now_ms)
 
     def set_limit(self, limit: float) -> None:
         """Replace the limit, as `Budget.set_limit`."""

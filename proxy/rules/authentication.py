@@ -59,7 +59,8 @@ def plan_sasl_handshake(plan: Plan) -> None:
             if before is not None and before.has_succeeded(answer.error_code):
                 succeeded(caller, before)
             exchange.accepted = answer.error_code == ErrorCode.NONE
-            caller.identities.behind_sasl |= exchange.accepted
+            if exchange.accepted:
+                caller.identities.behind_sasl.add(caller.node_id)
             caller.follow(exchange if exchange.accepted else None)
             if not exchange.accepted:
                 _failed(caller, exchange, answer.error_code)

@@ -65,8 +65,8 @@ class Identities:
     def __init__(self, rules: IdentityRules | None = None) -> None:
         """Begin without knowing the owner of any token."""
         self.rules = rules or IdentityRules()
-        self.behind_sasl = False
-        """A broker has let a client begin to authenticate: its listener takes nothing else before that."""
+        self.behind_sasl: set[int | None] = set()
+        """The brokers that have let a client begin to authenticate: they take nothing else before that."""
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._said: set[str] = set()
 

@@ -101,7 +101,7 @@ class Plans(dict[tuple[int, int], Plan]):
         self.broker: Mapping[int, VersionRange] | None = None
         """What the broker speaks, by API key; None if that is not known."""
         self._like: Mapping[int, VersionRange] | None = None
-        """What costs are looked up for: what it speaks, else what the broker that was met last does."""
+        """What costs are looked up for: what it speaks, else what the newest dialect is that was met."""
         self._table: CostTable | None = None
         self._unknown = self
         """The table of brokers that have not said what they speak."""

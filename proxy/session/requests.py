@@ -24,10 +24,6 @@ LOOK_BYTES: Final = 64 * 1024
 """So much of a request is awaited before it is looked into for what it costs: how a client cuts it must not
 make it cheaper. It is nothing that the broker can begin with, either.
 """
-UNDER_WAY_MAX: Final = 32
-"""Requests that a client with a limit on its time may have under way on a connection, however far from the
-limit it is: all of them may be forwarded before the first is charged.
-"""
 
 
 class Requests:
@@ -51,7 +47,7 @@ class Requests:
         session = self._session
         session.now_ms = now_ms
         plans, in_flight, limits = session.plans, session.in_flight, session.limits
-        longest, most, timed = limits.frame_bytes_max, limits.in_flight_max, session.quotas.timed
+        longest, timed = limits.frame_bytes_max, session.quotas.timed
         position = self._finish_request(data, end) if session.request_rest_bytes else 0
         start = 0
         may_go = not session.blocked(now_ms)
@@ -82,7 +78,7 @@ class Requests:
             if admission is PASS:
                 plan.requests += 1
                 in_flight.append((correlation_id, plan, None, 0, toll))
-                may_go = len(in_flight) < most
+                may_go = len(in_flight) < session.in_flight_max
             elif admission.reply is None and admission.errand is None and admission.deferred is None:
                 self._arrived(correlation_id, plan, admission, length, toll)
                 may_go = not session.blocked(now_ms)
@@ -149,7 +145,7 @@ class Requests:
         if plan.extra_us is not None:
             us += plan.extra_us(session, data, frame, end)
         budget = payers.request
-        alone = budget is not None and (budget.near or len(session.in_flight) >= UNDER_WAY_MAX - 1)
+        alone = budget is not None and budget.near
         self._toll = (us, payers, alone)
         return ALONE if alone and admission is PASS else admission
 

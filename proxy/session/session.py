@@ -31,7 +31,7 @@ from proxy.rules.identity import ANONYMOUS as ANONYMOUS
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import ERRAND, LOCAL, Admission, Meter, Plan
 from proxy.session.clock import Clock
-from proxy.session.tolls import Tab, Toll, pay
+from proxy.session.tolls import Tab, Toll, leave, pay
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 NOBODY: Final = Payers(None, None)
 
+UNDER_WAY_MAX: Final = 32
+"""Requests that a client with a limit on its time may have under way on a connection, however far from the
+limit it is: all of them may be forwarded before the first is charged.
+"""
 REMEMBERED_BYTES_MAX: Final = 1024
 """Names are rarely longer, and each session keeps them: a client-id may have 32 KB."""
 
@@ -119,6 +123,7 @@ class Session:
         "held_until_ms",
         "hold",
         "in_flight",
+        "in_flight_max",
         "is_broker",
         "limits",
         "management",
@@ -226,6 +231,8 @@ class Session:
         self.hold = hold
         self.in_flight: deque[InFlight] = deque()
         """Requests that wait for their responses, oldest first."""
+        self.in_flight_max = limits.in_flight_max
+        """How many there may be."""
         self.alone = False
         """The youngest of them must be answered before the client may go on. That asks for attention only if
         the client does not wait by itself.
@@ -282,7 +289,7 @@ class Session:
             self.muted_until_ms > now_ms
             or self.alone
             or self.draining
-            or len(self.in_flight) >= self.limits.in_flight_max
+            or len(self.in_flight) >= self.in_flight_max
             or self.violation is not None
         )
 
@@ -323,8 +330,12 @@ class Session:
         timed = payers.request is not None or (
             payers.shadow is not None and payers.shadow.request is not None
         )
-        refused = self.identities.behind_sasl and not self.authenticated  # but for ApiVersions, once
-        self.tolled = payers if timed and not refused else None
+        # Before that a broker's network layer answers ApiVersions, which has no quota, and nothing else.
+        free = not self.authenticated and self.node_id in self.identities.behind_sasl
+        self.tolled = payers if timed and not free else None
+        most = self.limits.in_flight_max
+        limited = self.tolled is not None and payers.request is not None
+        self.in_flight_max = min(most, UNDER_WAY_MAX) if limited else most
 
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge the latest request with its time, though it was exempt."""
@@ -475,7 +486,7 @@ class Session:
             meter.cut(now_ms)
         for _id, plan, what, _until_ms, toll in self.in_flight:
             if toll is not None:
-                pay(self, plan, toll, 0)
+                leave(self, plan, toll)
             elif self._tab is not None and isinstance(what, Run):
                 self._tab.charge_question(*what.asked, what.asked_length, 0)
 

@@ -85,6 +85,12 @@ def pay(session: Session, plan: Plan, toll: Toll, length: int) -> int:
     return session.mute(throttle_ms) if throttle_ms > 0 else 0
 
 
+def leave(session: Session, plan: Plan, toll: Toll) -> None:
+    """Charge a request whose client has gone before its response: the broker does the work all the same."""
+    us, payers, _alone = toll
+    session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
+
+
 class Tab:
     """What a client pays for a request that is not simply forwarded: Weir answers it, or runs an errand."""
 
@@ -107,7 +113,7 @@ class Tab:
         plans = self._session.plans
         plan = plans.get((api_key, version)) or plans.make(api_key, version)
         if plan.cost is not None:
-            self._charge(plan, plan.cost.begun_us(request_length, 0.0), length)
+            self._charge(plan, plan.cost.begun_us(request_length), length)
 
     def _charge(self, plan: Plan, us: float, length: int) -> None:
         self._until_ms = max(self._until_ms, pay(self._session, plan, (us, self._payers, True), length))
