@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,9 @@ from tests.kafka.processes import Processes
 
 WAYS: Final = ("direct", "weir")
 """Straight at the broker, with the model's estimate; through Weir, with what it charged."""
+
+WARM_UP_S: Final = 0.3
+"""Of each workload, before any is counted."""
 
 Say = Callable[[str], None]
 Pair = tuple[Observation, float]
@@ -64,10 +67,14 @@ def compare(stand: Stand, workloads: Sequence[Workload], table: CostTable, how: 
     """Run what the broker can do; a workload that fails is a problem that is told. Raises TruthError,
     TargetError, OSError.
     """
-    compared = Compared(stand.version)
+    compared, runnable = Compared(stand.version), possible(workloads, stand)
+    for workload in runnable:
+        say(f"{stand.version}: {workload.name}, for Java to compile what it needs")
+        with suppress(LoopError):
+            _run(stand, workload, table.cold, WARM_UP_S, None, "warm")
     with closing(Processes("weir-request-time-")) as processes:
         weir = Weir(processes, stand.address[1], how.costs) if "weir" in how.ways else None
-        for workload in possible(workloads, stand):
+        for workload in runnable:
             for way in how.ways:
                 say(f"{stand.version}: {workload.name}, {way}")
                 through = weir if way == "weir" else None

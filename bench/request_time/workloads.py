@@ -44,6 +44,11 @@ def _produce(batch: str, connections: int, **options: object) -> Make:
     return make
 
 
+def _apart(book: Book, data: Data, client: str) -> list[Script]:
+    """As `_produce`, but no connection waits for another one's partition."""
+    return [again(book.produce(client, data.large, indexes=(index,))) for index in range(EIGHT)]
+
+
 def _compressed(codec: str, text: str) -> Workload:
     def make(book: Book, data: Data, client: str) -> list[Script]:
         return [again(book.produce(client, data.compressed[codec, text]))]
@@ -141,6 +146,7 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     Workload("produce-medium-8", _produce("medium", EIGHT)),
     Workload("produce-large", _produce("large", ONE)),
     Workload("produce-large-8", _produce("large", EIGHT)),
+    Workload("produce-large-8-apart", _apart),
     Workload("produce-all", _produce("small", ONE, acks=-1)),
     Workload("produce-all-medium-8", _produce("medium", EIGHT, acks=-1)),
     Workload("produce-wide", _produce("small", ONE, topic=WIDE, indexes=range(50))),
