@@ -3,10 +3,10 @@
 A broker counts the time that its threads took, Weir what it estimates, with costs that were read from that
 very broker just before (`calibrated`). Closed loops of Metadata, Produce and Fetch requests get as many
 answers per second either way, within a factor of 1.5. At 50 % of a thread one small request after another
-would never reach the quota, so the requests are larger there and come from several connections.
+would never reach the quota, so the requests are larger there and come from two connections.
 
-A broker's own figure depends on what else the machine does: a round whose ratio is off is repeated, costs and
-all, and the median counts.
+A broker's own figure depends on what else the machine does: where a ratio is off, two more rounds are
+made, costs and all, up to five, and the median counts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.broker]
 FACTOR: Final = 1.5
 PARTITIONS: Final = 200
 ROUNDS: Final = 5
-WARM_S: Final = 4.0
+WARM_S: Final = 8.0
 """For a broker that has just started; its requests become ten times cheaper."""
 
 
@@ -60,7 +60,7 @@ SMALL, MEDIUM, LARGE = 1, 20, 200
 TRIALS: Final = (
     Trial(1, APIS, SMALL, 1, 1.0, 3.5),
     Trial(10, APIS, MEDIUM, 1, 1.0, 3.5),
-    *(Trial(50, (api,), LARGE, 4, 1.2, 3.7) for api in APIS),
+    *(Trial(50, (api,), LARGE, 2, 1.2, 3.7) for api in APIS),
 )
 
 
@@ -131,7 +131,9 @@ class Stage:
     def warm(self) -> None:
         """Have the broker compile what it will need."""
         every = [build("warm", size) for build in self._requests.values() for size in (SMALL, LARGE)]
-        drive([RawClient("warm", self._address, request, Behaviour()) for request in every], WARM_S)
+        drive(
+            [RawClient("warm", self._address, request, Behaviour(connections=2)) for request in every], WARM_S
+        )
 
     def round(self, trials: Sequence[Trial]) -> dict[tuple[int, str], tuple[Held, Held]]:
         """What the broker and a newly calibrated Weir let through, by percent and API."""
@@ -161,7 +163,8 @@ def test_weir_lets_as_much_through_as_a_brokers_own_quota(
             binds = by_broker.throttled > 0 and by_weir.throttled > 0
             ratios[which].append(by_weir.per_s / by_broker.per_s if binds else math.inf)
             print(number, which, by_broker, by_weir, f"{ratios[which][-1]:.2f}")
-        outside = {which for which, seen in ratios.items() if not 1 / FACTOR <= median(seen) <= FACTOR}
-        if not outside and number % 2 == 0:
+        if number % 2 == 0:  # a median of two would be a mean
+            outside = {which for which, seen in ratios.items() if not 1 / FACTOR <= median(seen) <= FACTOR}
+        if not outside:
             break
     assert {which: ratios[which] for which in outside} == {}
