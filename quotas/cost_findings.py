@@ -6,14 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from quotas.calibration import median
-from quotas.cost_fitting import (
-    UNPACKED,
-    Sample,
-    api_cost,
-    coefficients_of,
-    estimate_us,
-    fit,
-)
+from quotas.cost_fitting import Sample, api_cost, coefficients_of, estimate_us, fit
 from quotas.request_costs import ColdCost, Overrides
 
 if TYPE_CHECKING:
@@ -22,8 +15,6 @@ if TYPE_CHECKING:
     from quotas.request_costs import CostTable
 
 _COLD: Final = "cold"
-_KEPT: Final = frozenset({*UNPACKED.values(), "us_per_converted_kb", "us_per_session_kb"})
-"""What an API has in addition, though its measurement may lack it: a codec, an old format, a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +85,9 @@ class CostFindings:
 def findings(
     readings: Sequence[Readings], names: Mapping[str, Sequence[str]], old: CostTable
 ) -> CostFindings:
-    """Fit each API's coefficients (`names`, by API) to its readings. What was not measured, of codecs and of
-    APIs, is scaled like what was: a broker that is slower in all of that is hardly as fast in the rest.
+    """Fit each API's coefficients (`names`, by API) to its readings. What was not measured, of coefficients
+    and of APIs, is scaled like what was: a broker that is slower in all of that is hardly as fast in the
+    rest.
 
     Raises ValueError if there are no readings.
     """
@@ -116,7 +108,7 @@ def findings(
         found += [
             Coefficient(api, name, us, us * ratio, us * ratio, us * ratio, measured=False)
             for name, us in (was or {}).items()
-            if us and name not in fitted and name in _KEPT
+            if us and name not in fitted
         ]
     found += _cold([one for one in readings if one.gap_us], found, old)
     return CostFindings(found + _scaled(old, {one.api for one in found}, ratio), ratio, misfits)

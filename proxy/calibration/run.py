@@ -6,7 +6,6 @@ sees what another has left. The rounds' medians are what is fitted; what they di
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -15,7 +14,6 @@ import trio
 from protocol.api import ApiKey
 from protocol.codec import response_type
 from protocol.error_codes import ErrorCode
-from protocol.errors import ProtocolError
 from protocol.messages import ApiVersionsResponse
 from proxy.calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
 from proxy.calibration.frames import Dialect, Request, error_codes, kafka_name
@@ -343,6 +341,10 @@ class Calibration:
             if not one.us:
                 self._findings.left_out[_label(one.case)] = "no reading was good"
         found[:] = [one for one in found if one.us]
+        if all(one.case.pause_s for one in found):
+            raise CalibrationError(
+                f"{self._line.address}: no reading was good: is it too busy? try again when it is not"
+            )
         self._compare(found)
 
     def _compare(self, found: Sequence[Found]) -> None:
@@ -356,15 +358,19 @@ class Calibration:
     async def _those_that_work(self) -> list[Case]:
         """Ask each once."""
         good = []
+        names = {code.value: code.name for code in ErrorCode}
         for case in self._cases():
-            with suppress(ProtocolError):
+            try:
                 codes = await self._errors(case)
-                if not codes:
-                    good.append(case)
-                    continue
-                names = {code.value: code.name for code in ErrorCode}
+            except QuestionError as error:
+                self._findings.left_out[_label(case)] = str(error)
+                await self._line.aclose()
+                continue
+            if codes:
                 reason = ", ".join(names.get(code, f"error {code}") for code in sorted(codes))
                 self._findings.left_out[_label(case)] = f"the broker answers {reason}"
+            else:
+                good.append(case)
         return good
 
     async def _errors(self, case: Case) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,15 +17,17 @@ from proxy.calibration.frames import kafka_name
 from proxy.calibration.instrument import QuotaInstrument
 from proxy.calibration.jmx import JmxInstrument, rates_of
 from proxy.calibration.line import CalibrationError
-from proxy.calibration.run import Calibration, Findings, Instrument, Options
+from proxy.calibration.run import Calibration, Findings, Instrument, Options, Taken
 from proxy.cluster.connection import QuestionError
 from quotas.cost_findings import Readings, findings
 from quotas.request_costs import ColdCost, Overrides, shipped
 from tests.proxy.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
+from tests.proxy.frames import head_of
 
 if TYPE_CHECKING:
     from proxy.calibration.frames import Dialect
     from proxy.calibration.line import Line
+    from quotas.calibration import Windows
 
 COSTS = {
     ApiKey.API_VERSIONS: {"us": 20.0},
@@ -161,6 +163,38 @@ def test_a_lost_connection_is_made_anew(breaks_after: set[int]) -> None:
         return
     left_nothing(broker)
     assert [len(one.us) for one in found.found] == [2]
+
+
+class Choosy(CalibratedBroker):
+    """Closes the connection instead of listing groups."""
+
+    async def _answer(self, frame: bytes) -> tuple[int, bytes]:
+        if head_of(frame).api_key == ApiKey.LIST_GROUPS:
+            raise trio.BrokenResourceError
+        return await super()._answer(frame)
+
+
+def test_what_a_broker_does_not_answer_is_left_out_and_the_rest_measured() -> None:
+    broker = Choosy(COSTS, versions={**VERSIONS, ApiKey.LIST_GROUPS: (0, 4)})
+    found = calibrate(broker, Options((ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS), rounds=2, share=1.0))
+    left_nothing(broker)
+    assert {one.case.api for one in found.found} == {"Heartbeat"}
+    assert "ListGroups" in found.left_out
+
+
+class Silent(QuotaInstrument):
+    """Can make nothing of what it has read."""
+
+    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
+        return ["nothing"] * len(taken)
+
+
+def test_without_a_good_reading_it_ends_with_a_line() -> None:
+    broker = CalibratedBroker(COSTS)
+    options = Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0)
+    with pytest.raises(CalibrationError, match="no reading was good"):
+        calibrate(broker, options, instrument=lambda line, dialect: Silent(line, dialect, "ANONYMOUS"))
+    left_nothing(broker)
 
 
 def test_a_broker_that_is_too_old_is_told() -> None:

@@ -74,6 +74,14 @@ def test_what_calibrating_does_not_measure_stays_in_proportion() -> None:
     assert written.apis["Fetch"] == ApiCost(us=20.0, us_per_session_kb=80.0, us_per_converted_kb=2.0)
 
 
+def test_a_coefficient_that_no_reading_tells_stays_in_proportion() -> None:
+    groups = ApiCost(us=20.0, us_per_response_kb=3.0)
+    old = CostTable(broker="x", source="y", cold=OLD.cold, rest=OLD.rest, apis={"DescribeGroups": groups})
+    readings = [Readings("DescribeGroups", [40.0, 40.0, 40.0], {"us": 1.0})]
+    written = findings(readings, {"DescribeGroups": ("us",)}, old).overrides("3.9.1", "by hand", old)
+    assert written.apis["DescribeGroups"] == ApiCost(us=40.0, us_per_response_kb=6.0)
+
+
 def test_coefficients_and_costs_are_the_same() -> None:
     cost = ApiCost(us=1.0, us_acks_all=2.0, us_per_unpacked_kb={"gzip": 3.0})
     assert api_cost(coefficients_of(cost)) == cost
