@@ -19,6 +19,7 @@ from proxy.calibration.jmx import JmxInstrument, rates_of
 from proxy.calibration.line import CalibrationError
 from proxy.calibration.run import Calibration, Findings, Instrument, Options, Taken
 from proxy.cluster.connection import QuestionError
+from quotas.calibration import Windows
 from quotas.cost_findings import Readings, findings
 from quotas.request_costs import ColdCost, Overrides, shipped
 from tests.proxy.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
@@ -27,7 +28,6 @@ from tests.proxy.frames import head_of
 if TYPE_CHECKING:
     from proxy.calibration.frames import Dialect
     from proxy.calibration.line import Line
-    from quotas.calibration import Windows
 
 COSTS = {
     ApiKey.API_VERSIONS: {"us": 20.0},
@@ -186,6 +186,7 @@ class Silent(QuotaInstrument):
     """Can make nothing of what it has read."""
 
     async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
+        assert windows == Windows()
         return ["nothing"] * len(taken)
 
 
