@@ -39,7 +39,7 @@ def plan_api_versions(plan: Plan) -> None:
         if not complete:
             return WAIT
         caller.newest = caller.newest or plan.version >= _SAYS_WHO
-        if _refused(data, body, end):
+        if refused(data, body, end):
             return None
         named, added = kind = caller.quotas.topics is not None, caller.newest
         if remembered is None or data[body:end] != remembered[0] or kind != remembered[3]:
@@ -56,7 +56,7 @@ def plan_api_versions(plan: Plan) -> None:
     plan.rewrite = rewrite
 
 
-def _refused(data: bytearray, start: int, end: int) -> bool:
+def refused(data: bytearray, start: int, end: int) -> bool:
     """Whether the broker does not know the version that was asked.
 
     Such an answer is for the client alone: it names versions of ApiVersions only, and one that Weir does not

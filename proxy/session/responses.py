@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.api import ApiKey
 from protocol.errors import ProtocolError
 from protocol.heads import (
     INCOMPLETE,
@@ -15,6 +16,7 @@ from protocol.heads import (
     response_body,
 )
 from proxy.reasons import CloseReason
+from proxy.rules.api_versions import refused
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.plan import ERRAND, LOCAL, WAIT, Meter, Plan, Splice, StreamRewrite, Wait
@@ -247,8 +249,8 @@ class Responses:
 
         False if more bytes are needed.
         """
-        if plan.throttle is None:
-            return True
+        if plan.throttle is None or (plan.api_key == ApiKey.API_VERSIONS and refused(data, body, end)):
+            return True  # brokers refuse a version of ApiVersions in the layout of version 0
         position = plan.throttle.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return False

@@ -32,15 +32,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker]
 
-CUT_OFF: Final = "while throttled, a refusal of ApiVersions v3 (its body is version 0's) ends the session"
 JAVA: Final = [
-    pytest.param("0.10.2.2", "3.9.1", marks=pytest.mark.xfail(run=False, reason=CUT_OFF)),
+    ("0.10.2.2", "3.9.1"),
     ("4.2.0", "4.2.0"),
 ]
 """Broker, and the newest of Java's clients that gets along with it."""
 VERSIONS: Final = ["0.10.2.2", "4.2.0"]
-ASKING_V3: Final = [pytest.param("0.10.2.2", marks=pytest.mark.xfail(run=False, reason=CUT_OFF)), "4.2.0"]
-"""For clients that ask 0.10.2.2 for ApiVersions in version 3."""
 COUNT: Final = 5
 TINY: Final = """
 [[quota]]
@@ -73,7 +70,7 @@ def test_javas_clients_tell_of_it_in_their_metrics(throttled: Weir, topic: str, 
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("version", ASKING_V3)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_javas_admin_client_waits_and_completes(throttled: Weir, topic: str) -> None:
     """It has no figure for it: calls that take some milliseconds take the throttle time each."""
     calls = [Step("describe", {topic: 0})] * COUNT
@@ -84,7 +81,7 @@ def test_javas_admin_client_waits_and_completes(throttled: Weir, topic: str) -> 
     assert_no_complaint(throttled.log)
 
 
-@pytest.mark.parametrize("version", ASKING_V3)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_librdkafka_tells_of_it_in_its_statistics(throttled: Weir, topic: str) -> None:
     statistics: list[dict[str, Any]] = []
     options = ONE_AT_A_TIME | {
@@ -99,7 +96,7 @@ def test_librdkafka_tells_of_it_in_its_statistics(throttled: Weir, topic: str) -
     assert_no_complaint(throttled.log)
 
 
-@pytest.mark.parametrize("version", ASKING_V3)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_kafka_python_tells_of_it_in_its_metrics(throttled: Weir, topic: str) -> None:
     messages = some_messages(COUNT, 100)
     one_by_one = {"max_in_flight_requests_per_connection": 1, "batch_size": 0}
@@ -108,7 +105,6 @@ def test_kafka_python_tells_of_it_in_its_metrics(throttled: Weir, topic: str) ->
     assert_no_complaint(throttled.log)
 
 
-@pytest.mark.xfail(reason=CUT_OFF, strict=True)
 @pytest.mark.parametrize("version", VERSIONS[:1])
 def test_a_broker_may_refuse_a_version_of_api_versions_to_who_is_throttled(throttled: Weir) -> None:
     """It does so in version 0, which has no throttle time."""

@@ -207,6 +207,21 @@ def test_a_version_of_api_versions_that_is_too_new_is_charged_though_weir_answer
     assert session.muted_until_ms == 1000
 
 
+@pytest.mark.parametrize("cut", [6, 8, 9, 10, 13])
+def test_a_broker_refuses_a_version_of_api_versions_in_the_layout_of_version_0(cut: int) -> None:
+    """Which has no throttle time to write into; 0.10.2.2 does so to whoever asks in v3."""
+    session = timed()
+    wire = Wire(session)
+    wire.feed(0, client=request(ApiVersionsRequest(), 3, 1))
+    spend(session)
+    refusal = response(ApiVersionsResponse(error_code=35), 0, 1)
+    wire.feed(0, broker=refusal[:cut])
+    wire.feed(0, broker=refusal[cut:])
+    assert session.violation is None
+    assert bytes(wire.to_client) == refusal
+    assert session.muted_until_ms > 0
+
+
 # Exempt
 
 
