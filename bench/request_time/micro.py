@@ -67,6 +67,13 @@ def _paused(book: Book, make: Make, pause_s: float) -> Make:
     return lambda client: book.paused(make(client), pause_s)
 
 
+def _apart(book: Book, client: str, batch: Batch) -> list[Script]:
+    """One partition per connection: waiting for a partition's lock is no cost of a request. (Nor is waiting
+    for a processor, so there is no such case of large batches: four of them are more than two can do.)
+    """
+    return [again(book.produce(client, batch, indexes=(index,))) for index in range(SOME)]
+
+
 def _session(book: Book, client: str, partitions: int) -> list[Script]:
     return [scripts.fetch_session(book, client, partitions, rest=f"{client}-{SETUP}")]
 
@@ -121,8 +128,9 @@ def _data(make: _Cases) -> Iterator[Case]:
     book, data, each = make.book, make.data, make.each
     both = (FEW, SOME)
     yield from each("produce-small", lambda c: book.produce(c, data.small), both)
-    yield from each("produce-medium", lambda c: book.produce(c, data.medium), both)
-    yield from each("produce-large", lambda c: book.produce(c, data.large), both)
+    yield from each("produce-medium", lambda c: book.produce(c, data.medium), (FEW,))
+    yield from each("produce-large", lambda c: book.produce(c, data.large), (FEW,))
+    yield Case("produce-medium-4", partial(_apart, book, "produce-medium-4", data.medium))
     yield from each("produce-large-of-small", lambda c: book.produce(c, data.large_of_small), (FEW,))
     yield from each("produce-all", lambda c: book.produce(c, data.small, acks=-1), both)
     yield from each("produce-all-medium", lambda c: book.produce(c, data.medium, acks=-1), (FEW,))

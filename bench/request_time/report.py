@@ -92,6 +92,7 @@ def as_json(compared: Compared, kinds: Mapping[str, Kind]) -> dict[str, Any]:
                         "requests": part.requests,
                         "truth_us": part.truth_us,
                         "estimate_us": part.estimate_us,
+                        "done": _done(compared, way, figure.name, part.name),
                     }
                     for part in by_api(compared.pairs[way][figure.name])
                 ],
@@ -106,6 +107,11 @@ def as_json(compared: Compared, kinds: Mapping[str, Kind]) -> dict[str, Any]:
         ],
         "problems": compared.problems,
     }
+
+
+def _done(compared: Compared, way: str, workload: str, api: str) -> dict[str, float]:
+    """What an estimate is a sum of, for estimates by other tables later."""
+    return next(dict(seen.done) for seen, _ in compared.pairs[way][workload] if seen.api == api)
 
 
 def costs(old: CostTable, new: CostTable) -> Table:
