@@ -150,7 +150,7 @@ class Stage:
         return found
 
 
-@pytest.mark.xfail(reason="passes or not by what else the machine does: see docs/request-time-measured.md")
+@pytest.mark.xfail(reason="passes or not by what else the machine does: see docs/request-time.md")
 def test_weir_lets_as_much_through_as_a_brokers_own_quota(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
