@@ -25,7 +25,7 @@ from tests.kafka.processes import Processes
 WAYS: Final = ("direct", "weir")
 """Straight at the broker, with the model's estimate; through Weir, with what it charged."""
 
-WARM_UP_S: Final = 0.3
+WARM_UP_S: Final = 1.0
 """Of each workload, before any is counted."""
 
 Say = Callable[[str], None]
