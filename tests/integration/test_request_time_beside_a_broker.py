@@ -12,6 +12,7 @@ made, costs and all, up to five, and the median counts.
 from __future__ import annotations
 
 import math
+import os
 from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -33,12 +34,18 @@ if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster
     from tests.raw import Address
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.skipif(
+        "WEIR_FIGURES" not in os.environ,
+        reason="minutes, and figures of a machine that does nothing else: set WEIR_FIGURES=1 to have them",
+    ),
+]
 
 FACTOR: Final = 1.5
 PARTITIONS: Final = 200
 ROUNDS: Final = 5
-WARM_S: Final = 8.0
+WARM_S: Final = 15.0
 """For a broker that has just started; its requests become ten times cheaper."""
 
 
@@ -150,16 +157,17 @@ class Stage:
         return found
 
 
-@pytest.mark.xfail(reason="passes or not by what else the machine does: see docs/request-time.md")
+@pytest.mark.parametrize("percents", [(10, 50), (1,)], ids=["10 and 50 %", "1 %"])
 def test_weir_lets_as_much_through_as_a_brokers_own_quota(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, percents: Sequence[int]
 ) -> None:
     stage = Stage(kafka_cluster("3.9.1", settings=SETTINGS), start_weir, topic, tmp_path / "costs.toml")
     stage.warm()
+    trials = [trial for trial in TRIALS if trial.percent in percents]
     ratios = defaultdict[tuple[int, str], list[float]](list)
-    outside = {(trial.percent, api) for trial in TRIALS for api in trial.apis}
+    outside = {(trial.percent, api) for trial in trials for api in trial.apis}
     for number in range(ROUNDS):
-        wanted = [trial for trial in TRIALS if any((trial.percent, api) in outside for api in trial.apis)]
+        wanted = [trial for trial in trials if any((trial.percent, api) in outside for api in trial.apis)]
         for which, (by_broker, by_weir) in stage.round(wanted).items():
             binds = by_broker.throttled > 0 and by_weir.throttled > 0
             ratios[which].append(by_weir.per_s / by_broker.per_s if binds else math.inf)
