@@ -8,7 +8,7 @@ from protocol.errors import ProtocolError
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUEST_LENGTH_MIN
 from proxy.reasons import CloseReason
 from proxy.rules.errand import Run
-from proxy.rules.plan import LATER, PASS, WAIT, Admission, Meter, Plan, Wait
+from proxy.rules.plan import LATER, PASS, Admission, Meter, Plan, Wait
 from proxy.session.tokens import from_client
 from proxy.session.tolls import Tab, Toll
 from proxy.session.tolls import may_begin as begins
@@ -67,7 +67,10 @@ class Requests:
                 admission = self._decide_timed(plan, data, position, min(stop, end), length)
                 toll = self._toll
             elif plan.admit is not None:
-                admission = self._decide(plan, data, position, min(stop, end), stop <= end)
+                limit = min(stop, end)
+                admission = self._by_precedent(plan, data, position, limit) or self._admit(
+                    plan, data, position, limit, stop <= end
+                )
             if admission is None:
                 break
             if stop > end and admission.errand is None:
@@ -93,10 +96,9 @@ class Requests:
             session.to_broker.append(view[start:position])
         return position
 
-    def _decide(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | None:
-        """What to do about the request at hand, by precedent if there is one; None if it must wait."""
+    def _by_precedent(self, plan: Plan, data: bytearray, frame: int, end: int) -> Admission | None:
+        """What was decided about a request that began as the one at hand does; None if there is none."""
         session = self._session
-        session.postponed = False  # if it still is, `admit` says so again
         precedent = session.precedent
         if (
             precedent is not None
@@ -106,32 +108,37 @@ class Requests:
             and precedent.generation == session.quotas.generation
             and (precedent.budget is None or precedent.budget.throttled_until_ms <= session.now_ms)
         ):
+            session.postponed = False
             return precedent.admission
-        admission = self._admit(plan, data, frame, end, complete)
-        return None if isinstance(admission, Wait) else admission
+        return None
 
     def _decide_timed(
         self, plan: Plan, data: bytearray, frame: int, end: int, length: int
     ) -> Admission | None:
-        """Do what `_decide` does, and find out the request's toll: `_toll`."""
+        """What to do about the request at hand, None if it must wait; and find out its toll: `_toll`."""
         session, self._toll = self._session, None
         session.postponed = False
         quotas, complete = session.quotas, frame + LENGTH_BYTES + length == end
-        named, start = session.named, frame + REQUEST_HEAD_BYTES
-        identified = (
-            session.greeted
-            and session.generation == quotas.generation
-            and data.startswith(named, start)
-            and start + len(named) <= end
-            and plan.has_client_id
-        )
-        if not (identified or self._may_begin(plan, data, frame, end, complete)):
-            return None
+        admission: Admission | None = None
+        if plan.admit is not None and session.greeted:
+            admission = self._by_precedent(plan, data, frame, end)
+        if admission is None:
+            named, start = session.named, frame + REQUEST_HEAD_BYTES
+            identified = (
+                session.greeted
+                and session.generation == quotas.generation
+                and data.startswith(named, start)
+                and start + len(named) <= end
+                and plan.has_client_id
+            )
+            if not (identified or self._may_begin(plan, data, frame, end, complete)):
+                return None
         if not complete and plan.extra_us is not None and self._look_later(end - frame):
             return None
-        admission = PASS if plan.admit is None else self._decide(plan, data, frame, end, complete)
         if admission is None:
-            return None
+            admission = PASS if plan.admit is None else self._admit(plan, data, frame, end, complete)
+            if admission is None:
+                return None
         now_us = session.clock.now_us
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
         cost, payers = plan.cost, session.tolled
@@ -239,18 +246,21 @@ class Requests:
             self._check_cut(plan, data, frame, end, complete)
         return may_begin
 
-    def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        """Ask the plan; what it cannot read is the client's violation."""
+    def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | None:
+        """Ask the plan; None if the request must wait. What it cannot read is the client's violation."""
         assert plan.admit is not None
         session = self._session
+        session.postponed = False  # if it still is, `admit` says so again
         try:
             admission = plan.admit(session, data, frame, end, complete)
         except ProtocolError as error:
             self._malformed(str(error))
-            return WAIT
-        if isinstance(admission, Wait) and admission is not LATER:
+            return None
+        if not isinstance(admission, Wait):
+            return admission
+        if admission is not LATER:
             self._check_cut(plan, data, frame, end, complete)
-        return admission
+        return None
 
     def _check_cut(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> None:
         """More of a request is needed: a violation if that is all of it, or its head is larger than the
