@@ -62,7 +62,11 @@ def throttled(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, ve
 @pytest.mark.oracle
 @pytest.mark.parametrize(("version", "release"), JAVA)
 def test_javas_clients_tell_of_it_in_their_metrics(throttled: Weir, topic: str, release: str) -> None:
-    seen = java_throttles(release, throttled.bootstrap, topic, COUNT, {"client.id": "java"})
+    config = {
+        "client.id": "java",
+        "enable.idempotence": "false",
+    }  # 0.10 has it not
+    seen = java_throttles(release, throttled.bootstrap, topic, COUNT, config)
     assert seen.read == COUNT
     assert 0 < seen.produce_avg <= seen.produce_max <= MOST_MS
     assert 0 < seen.fetch_avg <= seen.fetch_max <= MOST_MS
