@@ -29,6 +29,7 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from proxy.calibration.batches import crc32c, varint
 
 CLIENT_ID: Final = "weir-bench-000000"
 CORRELATION_ID: Final = 1
@@ -39,7 +40,6 @@ PRODUCE_VERSION: Final = 11
 SASL_VERSION: Final = 1
 """Of both requests: what has come with frames of Kafka's (KIP-152), and no tagged fields yet."""
 
-_CRC32C_POLYNOMIAL: Final = 0x82F63B78
 _BATCH_HEAD: Final = Struct(">qiibI")
 """Base offset, length, leader epoch, magic, CRC-32C of what follows."""
 _BATCH_REST: Final = Struct(">hiqqqhii")
@@ -140,33 +140,7 @@ def sasl_plain(user: str, password: str) -> tuple[Request, Request]:
 
 def record_batch(value: bytes) -> bytes:
     """One record without key or headers in a batch of format 2, not compressed; timestamp 0."""
-    record = b"\0\0\0\x01" + _varint(len(value)) + value + b"\0"  # attributes, deltas, key -1, …, no headers
-    rest = _BATCH_REST.pack(0, 0, 0, 0, -1, -1, -1, 1) + _varint(len(record)) + record
+    record = b"\0\0\0\x01" + varint(len(value)) + value + b"\0"  # attributes, deltas, key -1, …, no headers
+    rest = _BATCH_REST.pack(0, 0, 0, 0, -1, -1, -1, 1) + varint(len(record)) + record
     length = _BATCH_HEAD.size - _BATCH_LENGTH_FROM + len(rest)
     return _BATCH_HEAD.pack(0, length, -1, 2, crc32c(rest)) + rest
-
-
-def _varint(value: int) -> bytes:
-    """Zigzag, for a value that is not negative."""
-    value, out = value << 1, bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), a byte at a time: it is needed a few times, before anything is measured."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = (crc >> 8) ^ _CRC_TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
-
-
-def _crc_entry(value: int) -> int:
-    for _ in range(8):
-        value = (value >> 1) ^ (_CRC32C_POLYNOMIAL if value & 1 else 0)
-    return value
-
-
-_CRC_TABLE: Final = [_crc_entry(index) for index in range(256)]

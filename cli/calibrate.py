@@ -16,6 +16,7 @@ import trio
 
 from cli.calibrate_show import case_lines, plan_lines, report, show, summary
 from cli.exits import DONE, FAILED, INCOMPLETE, CommandError
+from cli.output_file import write
 from cli.progress import Bar
 from cli.quotas_show import clean, echo_json
 from cli.settings_options import options_of_settings
@@ -39,15 +40,12 @@ from proxy.calibration.run import (
 from proxy.cluster.access import Access
 from proxy.cluster.connection import QuestionError
 from proxy.config import Config, ConfigError
-from proxy.replacing import replace
 from quotas.cost_file import render
 from quotas.cost_findings import CostFindings, Readings
 from quotas.cost_findings import findings as fit_findings
 
 ANONYMOUS: Final = "ANONYMOUS"
 """Who clients are to brokers that do not ask."""
-MODE: Final = 0o644
-"""Of a new file."""
 LEFT_SHOWN: Final = 10
 
 EXAMPLES: Final = """\b
@@ -291,7 +289,7 @@ def _deliver(outlook: Outlook, findings: Findings, wish: Wish) -> None:
     names = {kafka_name(api): names for api, names in COEFFICIENTS.items()}
     found = fit_findings(readings, names, outlook.table)
     if wish.output is not None:
-        _write(wish.output, file_text(outlook, findings, found, wish), force=wish.force)
+        write(wish.output, file_text(outlook, findings, found, wish), force=wish.force)
     if wish.as_json:
         echo_json(report(outlook, findings, found, str(wish.output) if wish.output else None))
     else:
@@ -329,14 +327,3 @@ def file_text(
     ]
     note = f"not measured: the former figures, {found.ratio:.2f} times"
     return render(costs, [clean(line) for line in head], dict.fromkeys(scaled, note))
-
-
-def _write(file: Path, text: str, *, force: bool) -> None:
-    try:
-        if force:
-            replace(file.resolve(), text.encode("utf-8"), mode=MODE)
-        else:
-            with file.open("x", encoding="utf-8") as new:
-                new.write(text)
-    except OSError as error:
-        raise CommandError(f"{file}: cannot write it: {error.strerror}") from None

@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from cli.exits import DONE, INCOMPLETE, CommandError
+from cli.output_file import write
 from cli.progress import Progress
 from cli.quotas_broker import read as read_broker
 from cli.quotas_change import Outcome, change, show
@@ -23,15 +24,12 @@ from cli.quotas_zookeeper_live import Place, ZooKeeperError
 from cli.quotas_zookeeper_live import read as read_zookeeper
 from proxy import config
 from proxy.cluster.connection import QuestionError
-from proxy.replacing import replace
 from quotas import QuotaTable, render
 from quotas.imported import Imported, Skipped
 from quotas.zookeeper_layout import ZooKeeperQuotas
 
 F = TypeVar("F", bound=Callable[..., object])
 
-MODE: Final = 0o644
-"""Of a new file."""
 LINES_SHOWN: Final = 50
 """Of what was skipped, on stderr; the file and --json have all."""
 
@@ -255,7 +253,7 @@ def _deliver(found: Imported, origin: str, target: Target, source: Source | None
     table = found.table.in_shadow() if target.shadow else found.table
     outcome = _apply(table, target, source) if source is not None else None
     if target.output is not None:
-        _write(target.output, quota_file(table, found.skipped, origin), force=target.force)
+        write(target.output, quota_file(table, found.skipped, origin), force=target.force)
     if target.as_json:
         echo_json(_report(found, table, origin, target, outcome))
     elif source is not None and outcome is not None:
@@ -279,17 +277,6 @@ def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
     lines = [f"# Imported by `weir quotas import` from {clean(origin)}."]
     lines += [f"# Left out: {clean(one)}" for one in skipped]
     return "".join(f"{line}\n" for line in lines) + "\n" + render(table)
-
-
-def _write(file: Path, text: str, *, force: bool) -> None:
-    try:
-        if force:
-            replace(file.resolve(), text.encode("utf-8"), mode=MODE)
-        else:
-            with file.open("x", encoding="utf-8") as new:
-                new.write(text)
-    except OSError as error:
-        raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
 
 
 def _report(

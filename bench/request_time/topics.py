@@ -12,7 +12,6 @@ from typing import Final
 from confluent_kafka import Producer
 
 from bench.entry import receive_frame
-from bench.frames import crc32c
 from bench.request_time.calls import Call, Dialect
 from protocol import ApiKey, ErrorCode
 from protocol.messages import (
@@ -28,6 +27,7 @@ from protocol.messages import (
     ProduceResponse,
 )
 from protocol.values import Message
+from proxy.calibration.batches import crc32c, varint
 
 SMALL: Final = "small"
 """One record of 100 bytes."""
@@ -187,23 +187,14 @@ def plain(values: Sequence[bytes]) -> Batch:
     import struct
 
     records = b"".join(
-        _varint(len(record)) + record
+        varint(len(record)) + record
         for record in (
-            b"\0\0" + _varint(index) + b"\x01" + _varint(len(value)) + value + b"\0"
+            b"\0\0" + varint(index) + b"\x01" + varint(len(value)) + value + b"\0"
             for index, value in enumerate(values)
         )
     )
     rest = struct.pack(">hiqqqhii", 0, len(values) - 1, 0, 0, -1, -1, -1, len(values)) + records
     return Batch(struct.pack(">qiibI", 0, 9 + len(rest), -1, 2, crc32c(rest)) + rest)
-
-
-def _varint(value: int) -> bytes:
-    """Zigzag, for a value that is not negative."""
-    value, out = value << 1, bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def _codec_topic(codec: str, text: str) -> str:

@@ -67,12 +67,12 @@ def _words(index: int) -> bytes:
 
 def _record(index: int, value: bytes) -> bytes:
     """Attributes, timestamp and offset after the batch's, no key, the value, no headers."""
-    content = b"\0\0" + _varint(index) + b"\x01" + _varint(len(value)) + value + b"\0"
-    return _varint(len(content)) + content
+    content = b"\0\0" + varint(index) + b"\x01" + varint(len(value)) + value + b"\0"
+    return varint(len(content)) + content
 
 
-def _varint(value: int) -> bytes:
-    """Zigzag, for a value that is not negative."""
+def varint(value: int) -> bytes:
+    """Kafka's varint of a value that is not negative (zigzag)."""
     value, out = value << 1, bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
