@@ -87,11 +87,6 @@ def test_a_record_batch_is_one_that_aiokafka_reads(size: int) -> None:
     assert records.next_batch() is None
 
 
-def test_crc32c_gives_the_check_value_of_rfc_3720() -> None:
-    assert frames.crc32c(b"123456789") == 0xE3069283
-    assert frames.crc32c(bytes(32)) == 0x8A9136AA
-
-
 def test_sasl_plain_is_that_of_the_rfc() -> None:
     """The example of RFC 4616, section 4, without an authorization id."""
     handshake, authenticate = map(body, frames.sasl_plain("tim", "tanstaaftanstaaf"))

@@ -261,7 +261,8 @@ def test_rates_that_are_not_of_ours_are_left_out() -> None:
 
 
 def test_batches_are_as_kafka_has_them() -> None:
-    assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C (RFC 3720, B.4 has more)
+    assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
+    assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
     packed = batch(text(20), 1_800_000_000_000, "gzip")
     assert packed.data[22] & 7 == 1
     assert int.from_bytes(packed.data[-4:], "little") == packed.unpacked_kb * 1000  # gzip's own ISIZE
