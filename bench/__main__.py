@@ -4,24 +4,21 @@ terminal), every figure of every round as JSON in a file."""
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import document, entities, record, render, report, sasl, tls
+from bench import command, document, entities, record, render, report, sasl, tls
 from bench.broker import BrokerError
 from bench.document import DocumentError
 from bench.load import LoadError
-from bench.measure import Results, Say
+from bench.measure import Results
 from bench.rows import ROWS
 from bench.run import PARTS, UPSTREAMS, Plan, run, total_steps
 from bench.targets import TARGETS, TargetError
@@ -29,7 +26,6 @@ from bench.targets.weir import other_tree
 from tests.kafka import ClusterError, JarError, JavaMissingError
 
 RESULTS: Final = Path(__file__).parent / "results"
-INTERRUPTED: Final = 130
 FAILURES: Final = (
     BrokerError,
     ClusterError,
@@ -106,7 +102,7 @@ def main(
         Results(sasl.rows(loads), sasl.TARGETS),
     )
     plan = Plan(_parts(parts), behind, seconds, rounds, connections, hurry)
-    with _progress(total_steps(plan, outcome)) as say:
+    with command.progress(total_steps(plan, outcome)) as say:
         run(plan, outcome, say)
     file = json_file or RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -143,35 +139,5 @@ def _chosen(names: str, among: Sequence[N], option: str) -> list[N]:
     return [one for one in among if not wanted or one.name in wanted]
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Say]:
-    """On a terminal's standard error a line that is rewritten; elsewhere a line per step."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("starting a broker", total=total)
-
-        def say(what: str) -> None:
-            progress.update(task, description=what, advance=1)
-            if not console.is_terminal:
-                click.echo(what, err=True)
-
-        yield say
-
-
-def _leave(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _leave)
-    try:
-        main(prog_name="python -m bench", standalone_mode=False)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted; everything was ended and deleted", err=True)
-        sys.exit(INTERRUPTED)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except FAILURES as error:
-        sys.exit(f"error: {error}")
+    command.run(main, "python -m bench", FAILURES)

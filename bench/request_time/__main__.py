@@ -7,19 +7,16 @@ charged. With `--measure`, the brokers' tables of costs are made instead: `quota
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import document, render
+from bench import command, document, render
 from bench.report import Table
 from bench.request_time import comparing, costs_file, measuring, report
 from bench.request_time.book import Book
@@ -38,7 +35,6 @@ FAILURES: Final = (
     *(StandError, TopicsError, TruthError, LoopError, TargetError, CostsError, document.DocumentError),
     *(ClusterError, JarError, JavaMissingError, OSError),
 )
-INTERRUPTED: Final = 130
 SECONDS: Final = 2.0
 QUICK_SECONDS: Final = 1.0
 
@@ -87,7 +83,7 @@ def main(
         document.check(page)
     kept, compared, failed = list[dict[str, Any]](), list[Compared](), False
     kinds = {workload.name: comparing.kind_of(workload) for workload in chosen}
-    with _progress() as say:
+    with command.progress() as say:
         for version, each in zip(versions, how, strict=True):
             try:
                 with standing(version) as stand:
@@ -152,8 +148,8 @@ def _table(costs: Path | None, version: str) -> CostTable:
 
 
 def _known() -> frozenset[str]:
-    from bench.request_time.calls import kafka_name
     from protocol import ApiKey
+    from proxy.calibration.frames import kafka_name
 
     return frozenset(map(kafka_name, ApiKey))
 
@@ -175,35 +171,5 @@ def _chosen(names: str, among: Sequence[str], option: str) -> list[str]:
     return [name for name in among if not wanted or name in wanted]
 
 
-@contextmanager
-def _progress() -> Iterator[comparing.Say]:
-    """On a terminal's standard error a line that is rewritten; elsewhere a line per step."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("starting a broker", total=None)
-
-        def say(what: str) -> None:
-            progress.update(task, description=what, advance=1)
-            if not console.is_terminal:
-                click.echo(what, err=True)
-
-        yield say
-
-
-def _leave(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _leave)
-    try:
-        main(prog_name="python -m bench.request_time", standalone_mode=False)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted; everything was ended and deleted", err=True)
-        sys.exit(INTERRUPTED)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except FAILURES as error:
-        sys.exit(f"error: {error}")
+    command.run(main, "python -m bench.request_time", FAILURES)

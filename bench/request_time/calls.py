@@ -23,6 +23,7 @@ from protocol import (
 )
 from protocol.heads import LENGTH, response_body
 from protocol.messages import RequestHeader
+from proxy.calibration.frames import kafka_name
 from tests.kafka import wire
 
 KB: Final = 1000.0
@@ -126,8 +127,3 @@ class Dialect:
         features = {"us": 1.0, "us_per_request_kb": len(content) / KB, **(known or {})}
         frame = LENGTH.pack(len(content)) + content
         return Call(api, version, client_id, frame, features, converted, pause_s)
-
-
-def kafka_name(api: ApiKey) -> str:
-    """Kafka's own name of an API, such as OffsetCommit."""
-    return request_type(api).__name__.removesuffix("Request")

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
-import tomlkit
-
-from quotas.request_costs import CostTable
+from quotas.cost_file import render
+from quotas.request_costs import CostTable, Overrides
 
 
 def write(table: CostTable) -> str:
-    """The text of the file."""
-    document = tomlkit.document()
-    document.update({"format": table.format, "broker": table.broker, "source": table.source})
-    document["cold"] = _section(table.cold)
-    document["rest"] = _section(table.rest)
-    apis = tomlkit.table(is_super_table=True)
-    for api, cost in sorted(table.apis.items()):
-        apis[api] = _section(cost)
-    document["apis"] = apis
-    return tomlkit.dumps(document)
-
-
-def _section(values: msgspec.Struct) -> tomlkit.items.Table:
-    section = tomlkit.table()
-    for name, value in msgspec.to_builtins(values).items():
-        if isinstance(value, dict):
-            inline = tomlkit.inline_table()
-            inline.update(value)
-            section[name] = inline
-        else:
-            section[name] = value
-    return section
+    """The text of the file: everything in the table overrides."""
+    return render(
+        Overrides(
+            broker=table.broker,
+            source=table.source,
+            cold=table.cold,
+            rest=table.rest,
+            apis=dict(sorted(table.apis.items())),
+        )
+    )

@@ -10,11 +10,12 @@ from typing import Final
 import msgspec
 
 from bench.broker import error_codes
-from bench.request_time.calls import Script, kafka_name
+from bench.request_time.calls import Script
 from bench.request_time.features import Features, Tally, difference
 from bench.request_time.loop import Loop
 from bench.request_time.truth import Truth
 from protocol import ErrorCode
+from proxy.calibration.frames import kafka_name
 from quotas.request_costs import ColdCost
 
 EXPECTED: Final = frozenset(

@@ -27,7 +27,7 @@ from protocol.messages import (
     ProduceResponse,
 )
 from protocol.values import Message
-from proxy.calibration.batches import crc32c, varint
+from proxy.calibration import batches
 
 SMALL: Final = "small"
 """One record of 100 bytes."""
@@ -184,17 +184,7 @@ def produce_body(where: Mapping[str, Sequence[int]], batch: Batch, acks: int = 1
 
 def plain(values: Sequence[bytes]) -> Batch:
     """A batch of format 2, not compressed; timestamp 0."""
-    import struct
-
-    records = b"".join(
-        varint(len(record)) + record
-        for record in (
-            b"\0\0" + varint(index) + b"\x01" + varint(len(value)) + value + b"\0"
-            for index, value in enumerate(values)
-        )
-    )
-    rest = struct.pack(">hiqqqhii", 0, len(values) - 1, 0, 0, -1, -1, -1, len(values)) + records
-    return Batch(struct.pack(">qiibI", 0, 9 + len(rest), -1, 2, crc32c(rest)) + rest)
+    return Batch(batches.batch(values, now_ms=0).data)
 
 
 def _codec_topic(codec: str, text: str) -> str:
@@ -238,16 +228,6 @@ def _compressed(address: tuple[str, int], dialect: Dialect, codec: str, text: st
     return Batch(records, sum(len(value) + 10 for value in values) / 1000.0, codec)
 
 
-_WORDS: Final = [f"{word}{number:x}" for number in range(0, 4000, 7) for word in ("key", "user", "at", "is")]
-
-
 def _value(text: str, index: int) -> bytes:
     """A record of 1 kB."""
-    if text == "zeros":
-        return bytes(RECORD_BYTES)
-    state, parts, size = index * 7919 + 13, list[str](), 0
-    while size < RECORD_BYTES:
-        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
-        parts.append(_WORDS[(state >> 8) % len(_WORDS)])
-        size += len(parts[-1]) + 1
-    return " ".join(parts).encode()[:RECORD_BYTES]
+    return bytes(batches.RECORD_BYTES) if text == "zeros" else batches.words(index)

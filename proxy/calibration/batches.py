@@ -53,10 +53,11 @@ def compressors() -> dict[str, Callable[[bytes], bytes]]:
 
 def text(count: int) -> list[bytes]:
     """So many records of 1 kB of words, no two alike."""
-    return [_words(index) for index in range(count)]
+    return [words(index) for index in range(count)]
 
 
-def _words(index: int) -> bytes:
+def words(index: int) -> bytes:
+    """A record of 1 kB, the same for the same index."""
     state, parts, size = index * 7919 + 13, list[str](), 0
     while size < RECORD_BYTES:
         state = (state * 1103515245 + 12345) & 0x7FFFFFFF

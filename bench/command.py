@@ -1,0 +1,52 @@
+"""What the benches have in common as commands: progress, and how they end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+INTERRUPTED: Final = 130
+
+
+@contextmanager
+def progress(total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """On a terminal's standard error a line that is rewritten; elsewhere a line per step. What it gives is
+    told what each step is; `total` is how many there are, if that is known.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task("starting a broker", total=total)
+
+        def say(what: str) -> None:
+            shown.update(task, description=what, advance=1)
+            if not console.is_terminal:
+                click.echo(what, err=True)
+
+        yield say
+
+
+def run(command: click.Command, name: str, failures: tuple[type[Exception], ...]) -> None:
+    """Run a command that cleans up on its way out, SIGTERM's as well; `failures` are told in one line."""
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        command.main(prog_name=name, standalone_mode=False)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted; everything was ended and deleted", err=True)
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except failures as error:
+        sys.exit(f"error: {error}")
+
+
+def _leave(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
