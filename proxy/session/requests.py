@@ -67,7 +67,7 @@ class Requests:
                 admission = self._decide_timed(plan, data, position, min(stop, end), length)
                 toll = self._toll
             elif plan.admit is not None:
-                limit = min(stop, end)
+                session.postponed, limit = False, min(stop, end)  # if it still is, `admit` says so again
                 admission = self._by_precedent(plan, data, position, limit) or self._admit(
                     plan, data, position, limit, stop <= end
                 )
@@ -108,7 +108,6 @@ class Requests:
             and precedent.generation == session.quotas.generation
             and (precedent.budget is None or precedent.budget.throttled_until_ms <= session.now_ms)
         ):
-            session.postponed = False
             return precedent.admission
         return None
 
@@ -117,7 +116,7 @@ class Requests:
     ) -> Admission | None:
         """What to do about the request at hand, None if it must wait; and find out its toll: `_toll`."""
         session, self._toll = self._session, None
-        session.postponed = False
+        session.postponed = False  # as in `judge`
         quotas, complete = session.quotas, frame + LENGTH_BYTES + length == end
         admission: Admission | None = None
         if plan.admit is not None and session.greeted:
@@ -236,7 +235,6 @@ class Requests:
     def _may_begin(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
         """Whether it is known who the client of the request at hand is, and that it need not wait."""
         session = self._session
-        session.postponed = False
         try:
             may_begin = begins(session, plan, data, frame, end)
         except ProtocolError as error:
@@ -250,7 +248,6 @@ class Requests:
         """Ask the plan; None if the request must wait. What it cannot read is the client's violation."""
         assert plan.admit is not None
         session = self._session
-        session.postponed = False  # if it still is, `admit` says so again
         try:
             admission = plan.admit(session, data, frame, end, complete)
         except ProtocolError as error:
