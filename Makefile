@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo check test fast brokers compiled check-compiled bench format clean
+.PHONY: help install demo check test fast spark brokers compiled check-compiled bench format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -35,10 +35,13 @@ check: install ## ruff, mypy --strict, import-linter, fast tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle'
+	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle and not spark'
 
 fast: install ## fast tests only
-	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle'
+	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle and not spark'
+
+spark: install ## only the tests of the pipeline, with Spark
+	$(BIN)/python -m pytest -q -m 'spark and not broker'
 
 brokers: install ## only the tests with real brokers, or with other releases of clients
 	$(BIN)/python -m pytest -m 'broker or oracle'
@@ -47,7 +50,7 @@ test: install ## every test; fetches and starts real brokers by itself
 	$(BIN)/python -m pytest
 
 COMPILED := build/compiled
-ROOMS := protocol quotas proxy demo cli
+ROOMS := protocol quotas usage proxy pipeline demo cli
 
 compiled: $(COMPILED)/made ## Weir with its data path compiled (needs a C compiler): PYTHONPATH=build/compiled .venv/bin/weir
 
@@ -61,7 +64,7 @@ $(COMPILED)/made: $(VENV)/made setup.py pyproject.toml $(shell find $(ROOMS) -na
 # The rooms are imported from build/compiled, the tests from here; the plugin refuses to test sources.
 check-compiled: install compiled ## the tests of what is compiled
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR) $(BIN)/python -m pytest -q -n auto -o pythonpath= \
-		-p tests.tools.compiled_only -m 'not broker and not oracle' \
+		-p tests.tools.compiled_only -m 'not broker and not oracle and not spark' \
 		tests/quotas tests/proxy tests/protocol/test_heads.py tests/protocol/test_places.py tests/cli
 
 bench: install ## CPU per request beside other proxies (docs/performance.md)

@@ -10,6 +10,7 @@ import click
 from cli.calibrate import calibrate
 from cli.demo import demo
 from cli.exits import USAGE
+from cli.pipeline import pipeline
 from cli.quotas import quotas
 from cli.run import run
 from cli.versions import versions
@@ -28,12 +29,14 @@ weir.add_command(demo)
 weir.add_command(quotas)
 weir.add_command(versions)
 weir.add_command(calibrate)
+weir.add_command(pipeline)
 
 # `weir --help` cuts off first sentences that do not fit into 80 columns.
 run.short_help = "Run the proxy until SIGTERM or SIGINT."
 demo.short_help = "Run real clients through Weir, and compare their rates."
 quotas.short_help = "Show, explain, change and import quotas."
 calibrate.short_help = "Measure what requests cost a broker, for request quotas."
+pipeline.short_help = "Turn recorded usage into quotas and reports, with Spark."
 versions.short_help = "Show what versions a broker speaks, and what Weir offers."
 
 

@@ -7,13 +7,13 @@ import json
 import sys
 from typing import Any
 
-from py4j.java_gateway import (  # type: ignore[import-not-found]  # fetched when it is needed
+from py4j.java_gateway import (
     CallbackServerParameters,
     GatewayParameters,
     JavaGateway,
     launch_gateway,
 )
-from py4j.protocol import Py4JJavaError  # type: ignore[import-not-found]  # likewise
+from py4j.protocol import Py4JJavaError
 
 
 class Exit:

@@ -8,12 +8,12 @@ import sys
 import time
 from typing import Any
 
-from py4j.java_gateway import (  # type: ignore[import-not-found]  # fetched when it is needed
+from py4j.java_gateway import (
     GatewayParameters,
     JavaGateway,
     launch_gateway,
 )
-from py4j.protocol import Py4JJavaError  # type: ignore[import-not-found]  # likewise
+from py4j.protocol import Py4JJavaError
 
 _CLOSE_S = 5
 

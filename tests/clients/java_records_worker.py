@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from py4j.java_gateway import (  # type: ignore[import-not-found]  # fetched when it is needed
+from py4j.java_gateway import (
     GatewayParameters,
     JavaGateway,
     launch_gateway,

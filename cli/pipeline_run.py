@@ -1,0 +1,125 @@
+"""What all jobs of `weir pipeline` share: options, a Spark session with progress, the last lines."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from cli.exits import CommandError
+from cli.progress import Bar
+from pipeline.outcome import Outcome, PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+C = TypeVar("C", bound=Callable[..., object])
+
+LOOK_S: Final = 0.5
+"""How often Spark is asked how far it is."""
+NEEDED: Final = ("pyspark", "pandas", "pyarrow")
+
+
+def job_options(command: C) -> C:
+    """Give a command `--lake`, `--master` and `--json`."""
+    options = (
+        click.option(
+            "--lake",
+            "root",
+            metavar="PATH",
+            required=True,
+            envvar="WEIR_LAKE",
+            show_envvar=True,
+            help="The root of the pipeline's tables: a directory, or any URL that Spark can write to.",
+        ),
+        click.option(
+            "--master",
+            metavar="URL",
+            default=None,
+            help="The Spark master. [default: what spark-submit says, else local[*]]",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def run_job(
+    name: str,
+    job: Callable[[SparkSession], Outcome],
+    *,
+    master: str | None,
+    as_json: bool,
+    settings: dict[str, str] | None = None,
+) -> None:
+    """Run a job in a Spark session of its own and print its outcome. Raises CommandError."""
+    missing = [module for module in NEEDED if find_spec(module) is None]
+    if missing:
+        raise CommandError(f"the pipeline needs {', '.join(missing)}: pip install 'kafka-weir[pipeline]'")
+    from pipeline.spark import session
+
+    try:
+        with session(name, master=master or _master(), settings=settings) as spark, _progress(name, spark):
+            began_s = time.monotonic()
+            outcome = replace(job(spark), seconds=round(time.monotonic() - began_s, 3))
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
+    show(outcome, as_json=as_json)
+
+
+def show(outcome: Outcome, *, as_json: bool) -> None:
+    """Print what a job has read and written, and where."""
+    if as_json:
+        click.echo(msgspec.json.encode(asdict(outcome)))
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for title, counts in (("read", outcome.read), ("wrote", outcome.wrote)):
+        for what, count in counts.items():
+            table.add_row(title, f"{count:,} {what}", outcome.where.get(what, ""))
+    for what, path in outcome.where.items():
+        if what not in outcome.read and what not in outcome.wrote:
+            table.add_row("", what, path)
+    console = Console(soft_wrap=True)
+    console.print(table)
+    for note in outcome.notes:
+        console.print(note, markup=False)
+    console.print(f"{outcome.job}: done in {outcome.seconds:.1f} s", markup=False)
+
+
+def _master() -> str | None:
+    """Within spark-submit that decides."""
+    return None if os.environ.get("SPARK_ENV_LOADED") else "local[*]"
+
+
+@contextmanager
+def _progress(name: str, spark: SparkSession) -> Iterator[None]:
+    """Show on a terminal how far Spark is, while the block runs."""
+    over = threading.Event()
+    with Bar() as bar:
+        watcher = threading.Thread(target=_watch, args=(name, spark, bar, over), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+
+def _watch(name: str, spark: SparkSession, bar: Bar, over: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not over.wait(LOOK_S):
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        running = [stage for stage in stages if stage is not None]
+        done, total = sum(stage.numCompletedTasks for stage in running), sum(s.numTasks for s in running)
+        bar.say(done, total, f"{name}: {done} of {total} tasks" if total else name)

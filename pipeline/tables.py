@@ -1,0 +1,135 @@
+"""The tables' columns, and how they are read and written.
+
+A table is Parquet, partitioned; it may not be there yet, and is then empty. Partitions are replaced as a
+whole (`replace`): what is done again after a kill gives what was there, never twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from usage.records import ByQuota, TraceRecord, UsageRecord
+from usage.schema import schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DAY: Final = StructField("day", DateType())
+"""In UTC, of a record's `time_ms`."""
+BATCH: Final = StructField("batch", LongType())
+"""Spark's number of the micro-batch that wrote the partition."""
+
+USAGE_RECORD: Final = StructType.fromJson(schema(UsageRecord))
+TRACE_RECORD: Final = StructType.fromJson(schema(TraceRecord))
+BY_QUOTA: Final = StructType.fromJson(schema(ByQuota))
+USAGE: Final = StructType([*USAGE_RECORD.fields, DAY, BATCH])
+TRACE: Final = StructType([*TRACE_RECORD.fields, DAY, BATCH])
+MALFORMED: Final = StructType(
+    [
+        StructField("line", StringType()),
+        StructField("reason", StringType()),
+        StructField("source", StringType()),
+        BATCH,
+    ]
+)
+"""`source` is the file, or topic/partition/offset."""
+
+RATES: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+"""What rolls up to a rate and may have a quota, in the quotas' own units."""
+RATE: Final = StructType([StructField(name, DoubleType()) for name in ("mean", "p50", "p95", "p99", "max")])
+"""Of one entity at one broker (mutations: in the cluster): `mean` over the whole period at the busiest one,
+the others over the windows in which it was active, at any broker.
+"""
+SECONDS_BY_QUOTA: Final = StructType([StructField(field.name, DoubleType()) for field in BY_QUOTA.fields])
+LEVELS: Final = ("user-client-id", "user", "client-id")
+"""Whose use is summed up: each pair's, each user's, each client-id's."""
+ROLLUP: Final = StructType(
+    [
+        StructField("level", StringType()),
+        StructField("user", StringType()),  # null at level client-id
+        StructField("client_id", StringType()),  # null at level user
+        StructField("start_ms", LongType()),
+        StructField("seconds", LongType()),  # of the period: 3600 or 86400
+        StructField("requests", LongType()),
+        StructField("bytes_in", LongType()),
+        StructField("bytes_out", LongType()),
+        StructField("produced_bytes", LongType()),  # as charged
+        StructField("fetched_bytes", LongType()),  # as charged
+        StructField("request_time_us", DoubleType()),
+        StructField("mutations", LongType()),
+        StructField("sessions_max", LongType()),  # in one interval at one broker
+        StructField("errors", LongType()),
+        *(StructField(name, RATE) for name in RATES),
+        StructField("active_s", DoubleType()),  # windows in which it was active, at any broker
+        StructField("throttle_ms", BY_QUOTA),
+        StructField("violations", BY_QUOTA),
+        StructField("throttled_s", SECONDS_BY_QUOTA),  # windows in which it was throttled, at any broker
+        StructField("brokers", LongType()),
+        StructField("busiest_broker", LongType()),  # by bytes in and out, then requests
+        StructField("skew", DoubleType()),  # busiest broker's bytes / mean over the brokers it used; 1: even
+        DAY,
+    ]
+)
+RECOMMENDATION: Final = StructType(
+    [
+        StructField("user", StringType()),
+        StructField("client_id", StringType()),
+        StructField("quota", StringType()),  # one of RATES
+        StructField("used", DoubleType()),  # the chosen statistic of what was used
+        StructField("current", DoubleType()),  # the limit of the current quota file, null for none
+        StructField("proposed", DoubleType()),
+        StructField("in_default", BooleanType()),  # covered by the default entry, so it has none of its own
+        StructField("flags", ArrayType(StringType())),  # "never near", "mostly throttled", ...
+        StructField("reason", StringType()),
+    ]
+)
+REPLAY: Final = StructType(
+    [
+        StructField("candidate", StringType()),  # the quota file's name; "recorded" is what was
+        StructField("quota", StringType()),
+        StructField("user", StringType()),  # of the budget that was charged: null where all share it
+        StructField("client_id", StringType()),
+        StructField("broker", LongType()),  # null for mutations
+        StructField("start_ms", LongType()),  # of the hour
+        StructField("limit", DoubleType()),
+        StructField("charged", DoubleType()),
+        StructField("charges", LongType()),
+        StructField("violations", LongType()),
+        StructField("throttle_ms", LongType()),  # sum of the throttle times
+        StructField("throttled_s", DoubleType()),  # time during which some client waited
+        StructField("first_ms", LongType()),  # first and last throttle within the hour, null for none
+        StructField("last_ms", LongType()),
+    ]
+)
+
+
+def read(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
+    """A table, empty if it is not there."""
+    try:
+        return spark.read.schema(columns).parquet(path)
+    except AnalysisException as error:
+        if error.getErrorClass() != "PATH_NOT_FOUND":
+            raise
+        return spark.createDataFrame([], columns)
+
+
+def replace(rows: DataFrame, path: str, *by: str) -> None:
+    """Write rows, in place of all that their partitions held; other partitions stay."""
+    rows.write.partitionBy(*by).option("partitionOverwriteMode", "dynamic").mode("overwrite").parquet(path)

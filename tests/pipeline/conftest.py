@@ -1,0 +1,30 @@
+"""One Spark for all tests of the pipeline: it takes seconds to start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.spark import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Tests that use it are marked `spark`."""
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    with session("tests", master="local[2]", settings=settings) as spark:
+        yield spark
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves the pipes of its JVM to the garbage collector."""
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))

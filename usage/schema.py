@@ -1,0 +1,38 @@
+"""A record's schema in Spark's own JSON form, derived from its type; no Spark is needed to derive it."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+Schema: TypeAlias = dict[str, object]
+"""What `StructType.fromJson` takes."""
+
+_NAMES: Final = {int: "long", float: "double", str: "string", bool: "boolean"}
+
+
+def schema(record: type[msgspec.Struct]) -> Schema:
+    """The schema of a record type, every field nullable: JSON leaves out what is at its default.
+
+    >>> schema(type("R", (msgspec.Struct,), {"__annotations__": {"n": int}}))["fields"]
+    [{'name': 'n', 'type': 'long', 'nullable': True, 'metadata': {}}]
+    """
+    fields = [
+        {"name": field.name, "type": _type(field.type), "nullable": True, "metadata": {}}
+        for field in msgspec.structs.fields(record)
+    ]
+    return {"type": "struct", "fields": fields}
+
+
+def required(record: type[msgspec.Struct]) -> list[str]:
+    """The names of the fields that every record has."""
+    return [field.name for field in msgspec.structs.fields(record) if field.required]
+
+
+def _type(kind: object) -> str | Schema:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return schema(kind)
+    if isinstance(kind, type) and kind in _NAMES:
+        return _NAMES[kind]
+    raise TypeError(f"no Spark type is known for {kind!r}: add it to usage/schema.py")
