@@ -65,6 +65,17 @@ SECTIONS: Final = {
         "in_flight_max",
         "drain_timeout_s",
     ),
+    "Usage records": (
+        "usage_dir",
+        "usage_topic",
+        "usage_interval_ms",
+        "usage_rotate_s",
+        "usage_rotate_bytes",
+        "usage_keep_bytes",
+        "usage_queue_records",
+        "usage_entities_max",
+        "usage_trace_share",
+    ),
     "Logs, help": ("log_level", "log_format", "help"),
 }
 """Headings, as those of docs/configuration.md, and the parameters beneath them."""

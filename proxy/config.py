@@ -25,6 +25,7 @@ from proxy.rules.identity import IdentityRules, identity_rules
 from proxy.settings import FILES, IN_TABLES
 from proxy.settings import Settings as Settings
 from proxy.tls.rules import TlsRules, tls_rules
+from proxy.usage_rules import UsageRules, usage_rules
 
 BROKER_PORTS = 100
 """How many ports brokers are given when --broker-ports does not say."""
@@ -59,6 +60,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: IdentityRules
     request_time: RequestTimeRules
+    usage: UsageRules | None
+    """None if it is not recorded."""
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
@@ -177,6 +180,7 @@ def _check(settings: Settings) -> Config:
         tls=tls_rules(settings, listen),
         identity=identity_rules(settings),
         request_time=request_time_rules(settings),
+        usage=usage_rules(settings),
     )
 
 

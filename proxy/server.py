@@ -45,6 +45,8 @@ class Server:
         self.quotas = quotas
         self.management: Management = Unmanaged()
         """Who may describe and alter quotas over the wire; set it before `serve`."""
+        self.usage = config.usage.books() if config.usage is not None else None
+        """What clients use, if it is recorded."""
         self.book = AddressBook(config.places, self._open_broker_listener)
         self._reactor = reactor
         self._plans = Plans(

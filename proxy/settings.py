@@ -183,6 +183,33 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     connect_timeout_s: Annotated[float, _key("Seconds to connect to a broker.")] = 10.0
     drain_timeout_s: Annotated[float, _key("Seconds that requests under way have left at SIGTERM.")] = 10.0
     refresh_s: Annotated[float, _key("Seconds between questions for the cluster's brokers.")] = 30.0
+    usage_dir: Annotated[
+        str,
+        _key("Directory that files of usage records are written to, made if missing; empty: no files."),
+    ] = ""
+    usage_topic: Annotated[
+        str,
+        _key("Topic of the cluster that usage records are sent to, traces to NAME-trace; empty: no topic."),
+    ] = ""
+    usage_interval_ms: Annotated[int, _key("Milliseconds that a usage record is about, at most 3600000.")] = (
+        1000
+    )
+    usage_rotate_s: Annotated[float, _key("Seconds after which a file of usage records is finished.")] = 60.0
+    usage_rotate_bytes: Annotated[int, _key("Bytes after which a file of usage records is finished.")] = (
+        64 * 1024 * 1024
+    )
+    usage_keep_bytes: Annotated[
+        int, _key("Bytes of finished files kept in usage_dir; the oldest are deleted. 0: no limit.")
+    ] = 10 * 1024 * 1024 * 1024
+    usage_queue_records: Annotated[
+        int, _key("Records that wait for the disk or the cluster, at most; more are dropped and counted.")
+    ] = 100_000
+    usage_entities_max: Annotated[
+        int, _key("Users and client-ids that have usage records of their own, per broker and interval.")
+    ] = 10_000
+    usage_trace_share: Annotated[
+        float, _key("Share of users and client-ids whose every request is recorded as well, 0 to 1.")
+    ] = 0.0
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Least level to log.")] = "info"
     log_format: Annotated[
         Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")
@@ -220,6 +247,15 @@ IN_TABLES: Final = {
     "brokers.sasl_mechanism": "upstream_sasl_mechanism",
     "brokers.sasl_username": "upstream_sasl_username",
     "brokers.sasl_password_file": "upstream_sasl_password_file",
+    "usage.dir": "usage_dir",
+    "usage.topic": "usage_topic",
+    "usage.interval_ms": "usage_interval_ms",
+    "usage.rotate_s": "usage_rotate_s",
+    "usage.rotate_bytes": "usage_rotate_bytes",
+    "usage.keep_bytes": "usage_keep_bytes",
+    "usage.queue_records": "usage_queue_records",
+    "usage.entities_max": "usage_entities_max",
+    "usage.trace_share": "usage_trace_share",
     "connections.max": "connections_max",
     "connections.max_creation_rate": "max_connection_creation_rate",
     "connections.listener_max_creation_rate": "listener_max_connection_creation_rate",
@@ -239,5 +275,6 @@ FILES: Final = (
     "upstream_cert",
     "upstream_key",
     "upstream_sasl_password_file",
+    "usage_dir",
 )
 """Keys whose values are paths: relative to the configuration file that they stand in."""
