@@ -48,6 +48,16 @@ class CloseReason(StrEnum):
     """Closed at once: by a second signal, or still on its way to the broker at the first one."""
 
 
+BY_CLIENTS = frozenset(
+    {
+        CloseReason.REQUEST_TOO_LARGE,
+        CloseReason.REQUEST_TOO_SHORT,
+        CloseReason.REQUEST_VERSION_UNKNOWN,
+        CloseReason.REQUEST_MALFORMED,
+        CloseReason.TLS_ON_PLAIN_PORT,
+    }
+)
+"""What a client sent that is not Kafka's protocol as Weir can read it."""
 BY_PEERS = frozenset(
     {
         CloseReason.CLIENT_CLOSED,

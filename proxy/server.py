@@ -203,6 +203,7 @@ class Server:
             management=self.management,
             brokers=self.config.brokers,
             clock=self._reactor.clock,
+            usage=None if self.usage is None else self.usage.of(node_id),
         )
 
     def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:

@@ -14,7 +14,7 @@ from quotas.client_quotas import ClientQuotas
 from quotas.entities import DEFAULT, Entity, Prefix, Tags
 from quotas.explain import Explanation, explain
 from quotas.limits import Limit, Limits
-from quotas.mutations import LateCharge, MutationBudget, MutationCharge, MutationPayers
+from quotas.mutations import UNPAID, LateCharge, MutationBudget, MutationCharge, MutationPayers
 from quotas.quota_edit import edited
 from quotas.quota_entry import QuotaFileError
 from quotas.quota_file import parse, render
@@ -23,6 +23,7 @@ from quotas.table import QuotaKey, QuotaTable
 
 __all__ = [
     "DEFAULT",
+    "UNPAID",
     "BrokerQuotas",
     "Budget",
     "ClientQuotas",

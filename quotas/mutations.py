@@ -20,7 +20,7 @@ request, and gives back what the broker then refuses:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.bucket import TokenBucket
 from quotas.entities import Tags
@@ -224,7 +224,9 @@ class _ShadowCharge(MutationCharge):
 
 
 class MutationPayers(NamedTuple):
-    """The budgets that one client's mutations draw on; one of them at least. The shadow refuses nothing."""
+    """The budgets that one client's mutations draw on; one of them at least, but for `UNPAID`. The shadow
+    refuses nothing.
+    """
 
     enforced: MutationBudget | None
     shadow: MutationBudget | None = None
@@ -234,19 +236,26 @@ class MutationPayers(NamedTuple):
         return LateCharge(self)
 
 
+UNPAID: Final = MutationPayers(None)
+"""Of a client whose mutations nothing limits, but somebody counts."""
+
+
 class LateCharge:
     """What exists already and is to be paid for: charged permissively, to either budget."""
 
-    __slots__ = ("_enforced", "_shadow")
+    __slots__ = ("_enforced", "_shadow", "taken")
 
     def __init__(self, payers: MutationPayers) -> None:
         """Begin with nothing taken."""
         enforced, shadow = payers
+        self.taken: float = 0
+        """Partitions charged so far."""
         self._enforced = None if enforced is None else enforced.begin(strict=False)
         self._shadow = None if shadow is None else shadow.begin(strict=False)
 
     def charge(self, cost: float, now_ms: int) -> None:
         """Charge `cost` partitions."""
+        self.taken += cost
         for charge in (self._enforced, self._shadow):
             if charge is not None:
                 charge.admit(cost, now_ms)

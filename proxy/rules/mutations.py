@@ -30,7 +30,7 @@ from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
 from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.shadow_mutations import CountedMutation
 from proxy.rules.uplift import forward
-from quotas import MutationPayers
+from quotas import UNPAID, MutationPayers
 
 M = TypeVar("M", bound=Message)
 
@@ -67,6 +67,8 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
         if client_id is None:
             return WAIT
         payers = caller.quotas.mutation_payers(caller.user, client_id, caller.now_ms)
+        if payers is None and caller.recorded:
+            payers = UNPAID
         if payers is None:
             return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
         asked = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)

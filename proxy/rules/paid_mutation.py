@@ -20,7 +20,7 @@ from proxy.rules.inquiries import Asking
 from proxy.rules.mutated_topics import Answer, Mutation, Result, Topic
 from proxy.rules.plan import Caller, Plan
 from proxy.rules.uplift import check, unsupported
-from quotas import MutationPayers
+from quotas import UNPAID, MutationPayers
 
 log = structlog.get_logger("weir.mutations")
 
@@ -53,6 +53,8 @@ class PaidMutation(ABC, Generic[M]):
         """For what could not be charged in time."""
         self._shadow = None if payers.shadow is None else payers.shadow.begin(strict=self.strict)
         self._client_id = client_id
+        self._done = 0
+        """Partitions made or deleted that were charged in time."""
 
     @abstractmethod
     def answer(self) -> Asking[Answer]:
@@ -79,7 +81,10 @@ class PaidMutation(ABC, Generic[M]):
         if throttle_ms:
             self.caller.mute(throttle_ms)
         answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
-        self._say(answer, throttle_ms)
+        results = self.mutation.results(answer)
+        refused = sum(result.error_code == _QUOTA for result in results)
+        self.caller.note_mutations(self._done + int(self.late.taken), refused, throttle_ms)
+        self._say(len(results), refused, throttle_ms)
         return answer
 
     def was_done(self, topic: Topic, result: Result) -> bool:
@@ -87,6 +92,8 @@ class PaidMutation(ABC, Generic[M]):
         if result.error_code == ErrorCode.NONE:
             self.mutation.done(topic, result)
         done = result.error_code in _DONE or result.error_code in topic.charged_errors
+        if done:
+            self._done += topic.cost
         if done and topic.cost and self._shadow is not None:
             self._shadow.admit(topic.cost, self.caller.now_ms)
         return done
@@ -102,22 +109,21 @@ class PaidMutation(ABC, Generic[M]):
         there = (yield from inquiries.topics(caller, names)) if names else inquiries.Topics()
         for topic in guessed:
             known = there.by_name.get(topic.name or "") if topic.assumed else None
-            if known is None and topic.assumed and topic.name:
+            if known is None and topic.assumed and topic.name and self.payers != UNPAID:
                 caller.cluster.missing_topics.expect([topic.name], self.payers, caller.now_ms, topic.cost)
             else:
                 cost = topic.late_cost if known is None else known.partitions
                 self.late.charge(max(cost - topic.cost, 0), caller.now_ms)
 
-    def _say(self, answer: Answer, throttle_ms: int) -> None:
+    def _say(self, topics: int, refused: int, throttle_ms: int) -> None:
         """Metrics know budgets, this line the clients that share them."""
-        results = self.mutation.results(answer)
         log.debug(
             "mutation",
             request=type(self.mutation.request).__name__,
             user=self.caller.user,
             client_id=self._client_id,
-            topics=len(results),
-            refused=sum(result.error_code == _QUOTA for result in results),
+            topics=topics,
+            refused=refused,
             throttle_ms=throttle_ms,
             **self._tokens(),
         )

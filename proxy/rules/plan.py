@@ -169,6 +169,15 @@ class Caller(Protocol):
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends (KIP-219)."""
 
+    def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
+        """Tell whoever records usage what became of the request that an errand is run for: partitions
+        created or deleted, topics refused, the throttle time.
+        """
+
+    @property
+    def recorded(self) -> bool:
+        """Whether somebody does."""
+
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge the latest request with its time, though it was exempt: its response, of about this length,
         says that it is not.
@@ -201,6 +210,11 @@ class Admission(NamedTuple):
     """Its request time is not charged: brokers among themselves."""
     again: bool = False
     """The errand returns None, and the request is then judged again; else it must be complete."""
+
+    @property
+    def instead(self) -> bool:
+        """Whether something else is done than forwarding the request."""
+        return self.errand is not None or self.reply is not None or self.deferred is not None
 
 
 class Splice(NamedTuple):
@@ -287,6 +301,8 @@ class Plan:
     extra_us: Extra | None = None
     has_client_id: bool = True
     """Whether its requests' header has one: nearly all (not ControlledShutdown v0's)."""
+    group: int = 0
+    """What kind of request it is, for usage: an index into `usage.groups.GROUPS`."""
     between_brokers: bool = False
     """Brokers ask it of each other: their own principals are not charged with its time."""
     throttle: Place | None = None

@@ -37,6 +37,7 @@ from proxy.rules import (
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.identity import Identities
 from proxy.rules.plan import WAIT, Caller, Plan, Wait
+from proxy.rules.usage_groups import group_index
 from quotas.request_costs import CostTable, Overrides, shipped
 
 Fill: TypeAlias = Callable[[Plan], None]
@@ -169,6 +170,7 @@ class Plans(dict[tuple[int, int], Plan]):
         if self._must_ask(api_key, version):
             uplift.plan_unknown(plan)
         self._fill_cost(plan)
+        plan.group = group_index(api_key)
         return plan
 
     def _fill_cost(self, plan: Plan) -> None:
@@ -197,6 +199,7 @@ class Plans(dict[tuple[int, int], Plan]):
         """
         plan = Plan(api_key, version)
         self._fill_cost(plan)
+        plan.group = group_index(api_key)
         quota_api = self.manages_quotas and api_key in QUOTA_APIS
         if api_key == ApiKey.API_VERSIONS:
             plan.admit = api_versions.refuse_version

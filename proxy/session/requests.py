@@ -9,12 +9,15 @@ from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUE
 from proxy.reasons import CloseReason
 from proxy.rules.errand import Run
 from proxy.rules.plan import LATER, PASS, Admission, Meter, Plan, Wait
+from proxy.session.receipts import PRODUCER, TOPIC
 from proxy.session.tokens import from_client
-from proxy.session.tolls import Tab, Toll
+from proxy.session.tolls import Tab, Toll, count_request
 from proxy.session.tolls import may_begin as begins
 
 if TYPE_CHECKING:
+    from proxy.session.receipts import Receipt
     from proxy.session.session import Session
+    from quotas import Payers
 
 _unpack = REQUEST_HEAD.unpack_from
 
@@ -47,7 +50,7 @@ class Requests:
         session = self._session
         session.now_ms = now_ms
         plans, in_flight, limits = session.plans, session.in_flight, session.limits
-        longest, timed = limits.frame_bytes_max, session.quotas.timed
+        longest, timed = limits.frame_bytes_max, session.quotas.timed or session.usage is not None
         position = self._finish_request(data, end) if session.request_rest_bytes else 0
         start = 0
         may_go = not session.blocked(now_ms)
@@ -141,19 +144,42 @@ class Requests:
         now_us = session.clock.now_us
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
         cost, payers = plan.cost, session.tolled
-        if payers is None or cost is None or (plan.between_brokers and session.is_broker):
+        exempt = payers is None or cost is None or (plan.between_brokers and session.is_broker)
+        if exempt or (admission is not PASS and (admission.exempt or not admission.answered)):
+            if session.usage is not None:
+                self._count(plan, admission, length, complete, (0.0, None, False))
             return admission
-        if admission is not PASS and (admission.exempt or not admission.answered):
-            return admission
+        assert cost is not None
         us = cost.us + cost.us_per_byte * length
         if gap_us >= cost.cold_from_us:
             us += cost.cold_us(gap_us)
         if plan.extra_us is not None:
             us += plan.extra_us(session, data, frame, end)
+        assert payers is not None
         budget = payers.request
         alone = budget is not None and budget.near
-        self._toll = (us, payers, alone)
+        if session.usage is None:
+            self._toll = (us, payers, alone, None)
+        else:
+            self._count(plan, admission, length, complete, (us, payers, alone))
         return ALONE if alone and admission is PASS else admission
+
+    def _count(
+        self,
+        plan: Plan,
+        admission: Admission,
+        length: int,
+        complete: bool,
+        toll: tuple[float, Payers | None, bool],
+    ) -> None:
+        """Give the request at hand its toll, with where it is counted; count it, if all of it is here."""
+        session = self._session
+        assert session.usage is not None
+        receipt = session.usage.receipt(plan.group, plan.api_key, plan.version)
+        us, payers, alone = toll
+        self._toll = (us, payers, alone, receipt)
+        if complete and not admission.instead:
+            count_request(session, plan, receipt, length, answered=admission.answered)
 
     def _look_later(self, here_bytes: int) -> bool:
         """Whether a request of which so much is here is still to be looked into, for who pays for it."""
@@ -178,6 +204,8 @@ class Requests:
                 self._measure(admission.meter, data, taken)
             if session.request_rest_bytes == 0:
                 self._streamed = None
+                if toll is not None and toll[3] is not None:
+                    count_request(session, plan, toll[3], length, answered=admission.answered)
                 self._arrived(correlation_id, plan, admission, length, toll)
         return taken
 
@@ -200,10 +228,14 @@ class Requests:
                 throttle_ms = charge(payers, length, session.now_ms)
                 if throttle_ms > 0:
                     until_ms = max(until_ms, session.mute(throttle_ms))
+                    if toll is not None and toll[3] is not None:
+                        toll[3].throttled(PRODUCER, throttle_ms)
         if admission.meter is not None:
             throttle_ms = admission.meter.charge(session.now_ms)
             if throttle_ms > 0:
                 until_ms = max(until_ms, session.mute(throttle_ms))
+                if toll is not None and toll[3] is not None:
+                    toll[3].throttled(TOPIC, throttle_ms)
         if admission.answered:
             later = payers if admission.charged and plan.on_response else None
             session.in_flight.append((correlation_id, plan, later, until_ms, toll))
@@ -218,6 +250,8 @@ class Requests:
         """
         session = self._session
         tab = None if toll is None else Tab(session, plan, toll)
+        if toll is not None and toll[3] is not None:
+            self._count_instead(plan, admission, data, frame, toll[3])
         if admission.errand is not None:
             session.begin(Run(admission.errand, data, frame, stop), tab)
         elif admission.reply is not None:
@@ -231,6 +265,16 @@ class Requests:
             return frame
         plan.requests += 1
         return stop
+
+    def _count_instead(
+        self, plan: Plan, admission: Admission, data: bytearray, frame: int, receipt: Receipt
+    ) -> None:
+        """Count a request that is not simply forwarded, unless it comes again."""
+        session = self._session
+        assert session.usage is not None
+        session.usage.errand = receipt
+        if not admission.again:
+            count_request(session, plan, receipt, _unpack(data, frame)[0], answered=True)
 
     def _may_begin(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
         """Whether it is known who the client of the request at hand is, and that it need not wait."""

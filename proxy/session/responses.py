@@ -20,8 +20,9 @@ from proxy.rules.api_versions import refused
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.plan import ERRAND, LOCAL, WAIT, Meter, Plan, Splice, StreamRewrite, Wait
+from proxy.session.receipts import CONSUMER, TOPIC
 from proxy.session.tokens import from_broker
-from proxy.session.tolls import pay
+from proxy.session.tolls import pass_toll
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Responses:
                 break
             _id, plan, payers, until_ms, toll = in_flight[0]
             if toll is not None:
-                until_ms = max(until_ms, pay(session, plan, toll, length))
+                until_ms = max(until_ms, pass_toll(session, plan, toll, length))
                 in_flight[0] = (_id, plan, payers, until_ms, None)  # once, however often it is presented
             stop = position + LENGTH_BYTES + length
             if until_ms or payers is not None or plan.rewrite is not None:
@@ -70,7 +71,7 @@ class Responses:
                 if isinstance(splice, Wait):
                     break
                 if splice is not None:
-                    LENGTH.pack_into(data, position, length + _growth(splice))
+                    LENGTH.pack_into(data, position, length + self._growth(plan, splice))
                     session.to_client += (view[start : splice.start], splice.replacement)
                     start = splice.stop
             in_flight.popleft()
@@ -198,6 +199,8 @@ class Responses:
                 throttle_ms = charge(payers, length, session.now_ms)
                 if throttle_ms > 0:
                     until_ms = max(until_ms, session.mute(throttle_ms))
+                    if session.usage is not None:
+                        session.usage.throttled(CONSUMER, throttle_ms)
         if self._measured_until_ms:
             until_ms, self._measured_until_ms = max(until_ms, self._measured_until_ms), 0
         report_ms = max(until_ms - session.now_ms, 0)
@@ -242,6 +245,8 @@ class Responses:
         """Charge what was measured; return when the wait for it ends, in ms, 0 if there is none."""
         session = self._session
         throttle_ms = meter.charge(session.now_ms)
+        if throttle_ms > 0 and session.usage is not None:
+            session.usage.throttled(TOPIC, throttle_ms)
         return session.mute(throttle_ms) if throttle_ms > 0 else 0
 
     def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
@@ -258,6 +263,14 @@ class Responses:
             plan.throttle.write(data, position, self._report_ms)
         return True
 
+    def _growth(self, plan: Plan, splice: Splice) -> int:
+        """By how much the response at hand becomes longer."""
+        growth = len(splice.replacement) - (splice.stop - splice.start)
+        usage = self._session.usage
+        if usage is not None and plan is not ERRAND:  # its answer was counted by its tab
+            usage.grown(growth)
+        return growth
+
     def _refuse_response(self, length: int, correlation_id: int, fits: bool) -> None:
         if not fits:
             self._session.violate(CloseReason.RESPONSE_LENGTH_WRONG, f"a response of {length} bytes")
@@ -267,7 +280,3 @@ class Responses:
             CloseReason.RESPONSE_UNEXPECTED,
             f"a response with correlation id {correlation_id}, expected {expected}",
         )
-
-
-def _growth(splice: Splice) -> int:
-    return len(splice.replacement) - (splice.stop - splice.start)

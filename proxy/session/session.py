@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from protocol.heads import INCOMPLETE, LENGTH_BYTES, REQUEST_HEAD_BYTES, client_id_end
-from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
+from proxy.reasons import BY_CLIENTS, CloseReason  # a field's type: mypyc wants it at run time
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.exchange import Exchange
@@ -31,7 +31,9 @@ from proxy.rules.identity import ANONYMOUS as ANONYMOUS
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import ERRAND, LOCAL, Admission, Meter, Plan
 from proxy.session.clock import Clock
+from proxy.session.receipts import MUTATION
 from proxy.session.tolls import Tab, Toll, leave, pay
+from proxy.session.usage import SessionUsage
 from quotas import Payers
 
 if TYPE_CHECKING:
@@ -148,6 +150,7 @@ class Session:
         "to_broker",
         "to_client",
         "tolled",
+        "usage",
         "user",
         "violation",
         "vouched",
@@ -168,17 +171,20 @@ class Session:
         management: Management | None = None,
         brokers: frozenset[str] = frozenset(),
         clock: Clock | None = None,
+        usage: SessionUsage | None = None,
     ) -> None:
         """Make the session of a new connection.
 
         `quotas` are those of the broker behind it, `node_id` its id if known, `addresses` what this client is
         told about brokers' addresses, `hold` delays throttled responses instead of muting after them (as
         brokers did before KIP-219), `user` is who the client's certificate says it is, `peer` its address,
-        `brokers` the principals that fetch as replicas, `clock` whoever moves the bytes sets.
+        `brokers` the principals that fetch as replicas, `clock` whoever moves the bytes sets, `usage` counts
+        what is used, if anybody wants to know.
         """
         self.addresses = addresses
         self.node_id = node_id
         self.clock = clock or Clock()
+        self.usage = usage
         self.user = user
         self.brokers = brokers
         self.authenticated = False
@@ -217,7 +223,7 @@ class Session:
         self.payers = NOBODY
         """What the client of the latest charged request draws on; see `identify`."""
         self.tolled: Payers | None = None
-        """The same, if it has a budget of request time."""
+        """The same, if it has a budget of request time, or its usage is recorded."""
         self.precedent: Precedent | None = None
         self.postponed = False
         """The oldest request not forwarded waits for a throttle that others of its entity have caused."""
@@ -327,9 +333,13 @@ class Session:
 
     def _draw_on(self, client_id: str) -> None:
         payers = self.payers = self.quotas.payers(self.user, client_id, self.now_ms)
-        timed = payers.request is not None or (
-            payers.shadow is not None and payers.shadow.request is not None
+        timed = (
+            self.usage is not None
+            or payers.request is not None
+            or (payers.shadow is not None and payers.shadow.request is not None)
         )
+        if self.usage is not None:
+            self.usage.become(self.user, client_id)
         # Before that a broker's network layer answers ApiVersions, which has no quota, and nothing else.
         free = not self.authenticated and self.node_id in self.identities.behind_sasl
         self.tolled = payers if timed and not free else None
@@ -340,7 +350,22 @@ class Session:
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge the latest request with its time, though it was exempt."""
         if self.tolled is not None and plan.cost is not None and self.quotas.timed:
-            pay(self, plan, (plan.cost.us, self.tolled, False), length)
+            pay(self, plan, (plan.cost.us, self.tolled, False, None), length)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether its usage is."""
+        return self.usage is not None
+
+    def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
+        """Count what became of the request that an errand is run for."""
+        if self.usage is None or self.usage.errand is None:
+            return
+        receipt = self.usage.errand
+        if partitions:
+            receipt.mutated(partitions)
+        if refused or throttle_ms:
+            receipt.throttled(MUTATION, throttle_ms, refused or 1)
 
     def remember(
         self,
@@ -489,6 +514,8 @@ class Session:
                 leave(self, plan, toll)
             elif self._tab is not None and isinstance(what, Run):
                 self._tab.charge_question(*what.asked, what.asked_length, 0)
+        if self.usage is not None:
+            self.usage.end()
 
     def violate(self, reason: CloseReason, detail: str) -> None:
         """A peer broke the protocol: nothing further is judged, the session is to be closed.
@@ -497,4 +524,6 @@ class Session:
         """
         if self.violation is None:
             self.violation = Violation(reason, detail)
+            if self.usage is not None and reason in BY_CLIENTS:
+                self.usage.failed(self.user)
         self.attention = True

@@ -68,6 +68,8 @@ def from_broker(session: Session, data: bytearray, end: int) -> int:
         if stop > end:
             break
         session.in_flight.popleft()
+        if session.usage is not None:
+            session.usage.token(session.user, answer=stop - position)
         settle(session, exchange, exchange.answer(0, bytes(data[start:stop])))
         position = stop
     return position
@@ -92,6 +94,8 @@ def _token(session: Session, exchange: Exchange, data: bytearray, position: int,
     if stop > end:
         return position
     exchange.token(bytes(data[start:stop]))
+    if session.usage is not None:
+        session.usage.token(session.user, request=stop - position)
     session.in_flight.append((0, TOKEN, None, 0, None))
     session.alone = not (exchange.hidden and exchange.answers)
     return stop

@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
-from protocol.heads import INCOMPLETE, request_body, response_body
+from protocol.heads import INCOMPLETE, LENGTH_BYTES, request_body, response_body
 from protocol.messages import ProduceRequest
 from protocol.places import Place, place
 from proxy.rules.authentication import SASL_APIS
+from proxy.session.receipts import REQUEST, Receipt
 from quotas import Payers
 
 if TYPE_CHECKING:
     from proxy.rules.plan import Plan
     from proxy.session.session import Session
 
-Toll: TypeAlias = tuple[float, Payers, bool]
-"""What is known of a request's time when it is forwarded, in µs; who pays for it; whether the client's next
-requests wait for its response.
+Toll: TypeAlias = tuple[float, Payers | None, bool, Receipt | None]
+"""What is known of a request's time when it is forwarded, in µs; who pays for it, None if it is exempt;
+whether the client's next requests wait for its response; where it is counted, None if nobody wants to know.
 """
 
 
@@ -78,29 +79,63 @@ def pay(session: Session, plan: Plan, toll: Toll, length: int) -> int:
     """Charge a request whose response has this frame length, as soon as that is known; return when the wait
     for it ends, in ms, 0 if there is none.
     """
-    us, payers, _alone = toll
+    us, payers, _alone, receipt = toll
+    if payers is None:
+        return 0
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
     throttle_ms = session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
+    if receipt is not None:
+        receipt.timed(us)
+        if throttle_ms > 0:
+            receipt.throttled(REQUEST, throttle_ms)
     return session.mute(throttle_ms) if throttle_ms > 0 else 0
+
+
+def count_request(session: Session, plan: Plan, receipt: Receipt, length: int, *, answered: bool) -> None:
+    """Count a request of this frame length, all of which is here."""
+    receipt.arrived(LENGTH_BYTES + length, length if plan.api_key == ApiKey.PRODUCE else 0, session.now_ms)
+    if not answered:
+        receipt.over()
+
+
+def pass_toll(session: Session, plan: Plan, toll: Toll, length: int) -> int:
+    """Count and charge a request whose response, of this frame length, begins; return as `pay`."""
+    if toll[3] is not None:
+        _count_response(session, plan, toll, length)
+    return pay(session, plan, toll, length)
+
+
+def _count_response(session: Session, plan: Plan, toll: Toll, length: int) -> None:
+    """Count the response, of this frame length, that begins; before it is charged."""
+    receipt = toll[3]
+    assert receipt is not None
+    assert session.usage is not None
+    session.usage.answering(receipt)
+    charged = length - plan.flexible_response if plan.on_response and toll[1] is not None else 0
+    receipt.answered(LENGTH_BYTES + length, charged, session.now_ms)
 
 
 def leave(session: Session, plan: Plan, toll: Toll) -> None:
     """Charge a request whose client has gone before its response: the broker does the work all the same."""
-    us, payers, _alone = toll
-    session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
+    us, payers, _alone, receipt = toll
+    if payers is not None:
+        session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
+    if receipt is not None:
+        receipt.timed(us)
+        receipt.over()
 
 
 class Tab:
     """What a client pays for a request that is not simply forwarded: Weir answers it, or runs an errand."""
 
-    __slots__ = ("_payers", "_plan", "_session", "_until_ms", "_us")
+    __slots__ = ("_payers", "_plan", "_receipt", "_session", "_until_ms", "_us")
 
     def __init__(self, session: Session, plan: Plan, toll: Toll) -> None:
         """`toll` is the request's own."""
         self._session = session
         self._plan = plan
-        self._us, self._payers, _alone = toll
+        self._us, self._payers, _alone, self._receipt = toll
         self._until_ms = 0
         """When the longest wait for what was charged ends."""
 
@@ -116,10 +151,15 @@ class Tab:
             self._charge(plan, plan.cost.begun_us(request_length), length)
 
     def _charge(self, plan: Plan, us: float, length: int) -> None:
-        self._until_ms = max(self._until_ms, pay(self._session, plan, (us, self._payers, True), length))
+        self._until_ms = max(
+            self._until_ms, pay(self._session, plan, (us, self._payers, True, self._receipt), length)
+        )
 
     def settled(self, frame: bytes) -> bytes:
         """The client's response frame, with the wait that is left written into it."""
+        if self._receipt is not None:
+            self._receipt.answered(len(frame), 0, self._session.now_ms)
+            self._receipt.over()
         report_ms = self._until_ms - self._session.now_ms
         return reported(frame, self._plan, report_ms) if report_ms > 0 else frame
 
