@@ -18,6 +18,7 @@ from proxy.stores.store_state import StoreState
 from proxy.transport import sockets
 from proxy.transport.drivers import monotonic_us, run_hosting_trio
 from proxy.transport.reactor import Reactor
+from proxy.usage.start import Recording, recording
 from quotas import QuotaTable
 from quotas.remembered import EMPTY
 
@@ -26,12 +27,13 @@ log = structlog.get_logger("weir")
 
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
+    recorded = recording(config)
     chosen = choose(config)
     book = quota_book(config, chosen.table)
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_us)
     try:
-        run_hosting_trio(reactor, lambda: _main(config, reactor, book, chosen))
+        run_hosting_trio(reactor, lambda: _main(config, reactor, book, chosen, recorded))
     except BaseExceptionGroup as group:
         raise _single(group) from None
     finally:
@@ -61,7 +63,9 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found
 
 
-async def _main(config: Config, reactor: Reactor, book: QuotaBook, chosen: Chosen) -> None:
+async def _main(
+    config: Config, reactor: Reactor, book: QuotaBook, chosen: Chosen, recorded: Recording | None
+) -> None:
     server = Server(config, reactor, book)
     state = StoreState(time.time, chosen.store.name)
     keeper = Keeper(chosen.store, book, chosen.table, config.admins, state)
@@ -71,7 +75,8 @@ async def _main(config: Config, reactor: Reactor, book: QuotaBook, chosen: Chose
         if config.admin is not None:
             from proxy.admin import start  # its libraries take half a second to import, and 20 MB
 
-            sources = start.Sources(server, book, state, lambda: reactor.now_ms)
+            tally = recorded.writer.tally if recorded is not None else None
+            sources = start.Sources(server, book, state, lambda: reactor.now_ms, tally)
             start.start(nursery, config.admin, sources, listening)
         await nursery.start(keeper.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
@@ -83,6 +88,9 @@ async def _main(config: Config, reactor: Reactor, book: QuotaBook, chosen: Chose
                 mode, quotas = config.settings.quota_mode, len(keeper.table)
                 log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
                 _say_costs(config)
+                if recorded is not None and server.usage is not None:
+                    recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000)
+                    await nursery.start(recorder.run)
         finally:
             keeper.stop()
         nursery.cancel_scope.cancel()

@@ -21,11 +21,13 @@ from proxy.admin import (
     store_metrics,
     tls_metrics,
     topic_metrics,
+    usage_metrics,
 )
 from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
 from proxy.stores.store_state import StoreState
+from proxy.usage.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Sources:
     store: StoreState
     now_ms: Callable[[], int]
     """The clock of the budgets."""
+    usage: Tally | None = None
+    """What is recorded, if it is."""
 
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
@@ -50,6 +54,8 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from connection_metrics.families(sources.server.gate.quotas)
     yield from authentication_metrics.families(sources.server.counters)
     yield from tls_metrics.families(sources.server.config.tls.files)
+    if sources.usage is not None:
+        yield from usage_metrics.families(sources.usage)
 
 
 def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:

@@ -269,11 +269,11 @@ def topic_store(config: Config) -> TopicStore:
         raise ConfigError(
             "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
         ) from None
-    return TopicStore(TopicLog(topic, properties(config)), partial(_facts, config))
+    return TopicStore(TopicLog(topic, properties(config)), partial(cluster_facts, config))
 
 
-async def _facts(config: Config) -> ClusterFacts:
-    """Raises StoreError."""
+async def cluster_facts(config: Config) -> ClusterFacts:
+    """Ask the cluster. Raises StoreError."""
     access, timeout_s = Access.of(config), config.settings.connect_timeout_s
     failure: Exception | None = None
     try:

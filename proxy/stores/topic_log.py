@@ -53,12 +53,12 @@ class TopicLog:
         """Make the topic unless it exists, or Weir may not; see that it is compacted, if Weir may ask."""
         admin = AdminClient(self._properties)
         wanted = NewTopic(self._topic, 1, replication_factor, config={"cleanup.policy": "compact"})
-        with _failures(f"cannot make the topic {self._topic}", {EXISTS, *NOT_ALLOWED, *UNSUPPORTED}):
-            _await(admin.create_topics([wanted], request_timeout=ADMIN_S))
+        with failures(f"cannot make the topic {self._topic}", {EXISTS, *NOT_ALLOWED, *UNSUPPORTED}):
+            awaited(admin.create_topics([wanted], request_timeout=ADMIN_S))
         resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
         policy = "compact"
-        with _failures(f"cannot read the settings of {self._topic}", {*NOT_ALLOWED, *UNSUPPORTED}):
-            found = _await(admin.describe_configs([resource], request_timeout=ADMIN_S))
+        with failures(f"cannot read the settings of {self._topic}", {*NOT_ALLOWED, *UNSUPPORTED}):
+            found = awaited(admin.describe_configs([resource], request_timeout=ADMIN_S))
             policy = str(found["cleanup.policy"].value)
         if "compact" not in policy:
             raise UnfitError(
@@ -68,12 +68,12 @@ class TopicLog:
 
     def reader(self) -> TopicReader:
         """Return a consumer at the start."""
-        with _failures(f"cannot read the topic {self._topic}"):
+        with failures(f"cannot read the topic {self._topic}"):
             return TopicReader(self._topic, self._properties)
 
     def writer(self, *, idempotent: bool) -> TopicWriter:
         """Return a producer."""
-        with _failures(f"cannot write to the topic {self._topic}"):
+        with failures(f"cannot write to the topic {self._topic}"):
             return TopicWriter(self._topic, self._properties, idempotent=idempotent)
 
 
@@ -106,7 +106,7 @@ class TopicReader:
 
     def read(self, timeout_s: float) -> Batch:
         """Return after the first records, if there are any."""
-        with _failures(self._what):
+        with failures(self._what):
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first, *self._consumer.consume(BATCH_MAX, 0)]
             if self._down is not None and not messages:
@@ -127,7 +127,7 @@ class TopicReader:
 
     def probe(self) -> None:
         """Ask the partition's leader for its offsets."""
-        with _failures(self._what):
+        with failures(self._what):
             _low, high = self._consumer.get_watermark_offsets(self._partition, timeout=PROBE_S, cached=False)
         if high < self._next:
             raise StoreError(f"{self._what}: it was made anew, and is read from its start")
@@ -161,7 +161,7 @@ class TopicWriter:
     def send(self, records: Sequence[Record]) -> None:
         """Queue them all."""
         self._waiting = len(records)
-        with _failures(self._what):
+        with failures(self._what):
             for key, value in records:
                 self._producer.produce(
                     self._topic, value=value, key=key, partition=PARTITION, on_delivery=self._delivered
@@ -176,7 +176,7 @@ class TopicWriter:
 
     def wait(self, timeout_s: float) -> int | None:
         """Serve deliveries."""
-        with _failures(self._what):
+        with failures(self._what):
             self._producer.flush(timeout_s)
             if self._failed is not None:
                 raise KafkaException(self._failed)
@@ -188,7 +188,7 @@ class TopicWriter:
         self._producer.flush(0)
 
 
-def _await(futures: Mapping[K, Future[T]]) -> T:
+def awaited(futures: Mapping[K, Future[T]]) -> T:
     """Return what the only one holds. Raises KafkaException."""
     (future,) = futures.values()
     return future.result(2 * ADMIN_S)
@@ -199,19 +199,20 @@ def _bytes(field: str | bytes | None) -> bytes | None:
 
 
 @contextmanager
-def _failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Iterator[None]:
+def failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Iterator[None]:
     """librdkafka's errors become StoreErrors, but for those whose numbers are ignored."""
     try:
         yield
     except KafkaException as failure:
         error = failure.args[0]
         if error.code() not in ignored:
-            raise StoreError(f"{what}: {_told(error)}") from None
+            raise StoreError(f"{what}: {told(error)}") from None
     except TimeoutError:
         raise StoreError(f"{what}: no answer within {2 * ADMIN_S:g} s") from None
 
 
-def _told(error: KafkaError) -> str:
+def told(error: KafkaError) -> str:
+    """Return in one line what is wrong, and for what Weir may not do who should allow it."""
     if error.code() == ALL_BROKERS_DOWN:
         return "no broker answers"
     text = " ".join(error.str().split())
