@@ -91,12 +91,13 @@ RECOMMENDATION: Final = StructType(
     [
         StructField("user", StringType()),
         StructField("client_id", StringType()),
+        StructField("client_id_prefix", StringType()),  # null, but for those who share a prefix's quota
         StructField("quota", StringType()),  # one of RATES
         StructField("used", DoubleType()),  # the chosen statistic of what was used
         StructField("current", DoubleType()),  # the limit of the current quota file, null for none
         StructField("proposed", DoubleType()),
         StructField("in_default", BooleanType()),  # covered by the default entry, so it has none of its own
-        StructField("flags", ArrayType(StringType())),  # "never near", "mostly throttled", ...
+        StructField("flags", ArrayType(StringType())),  # `recommend_flags.MEANINGS`
         StructField("reason", StringType()),
     ]
 )
@@ -105,7 +106,7 @@ REPLAY: Final = StructType(
         StructField("candidate", StringType()),  # the quota file's name; "recorded" is what was
         StructField("quota", StringType()),
         StructField("user", StringType()),  # of the budget that was charged: null where all share it
-        StructField("client_id", StringType()),
+        StructField("client_id", StringType()),  # of a prefix it ends with *
         StructField("broker", LongType()),  # null for mutations
         StructField("start_ms", LongType()),  # of the hour
         StructField("limit", DoubleType()),
@@ -116,6 +117,7 @@ REPLAY: Final = StructType(
         StructField("throttled_s", DoubleType()),  # time during which some client waited
         StructField("first_ms", LongType()),  # first and last throttle within the hour, null for none
         StructField("last_ms", LongType()),
+        StructField("given_up", LongType()),  # requests that waited longer than their client is patient
     ]
 )
 
