@@ -18,12 +18,14 @@ from rich.table import Table
 
 from cli.exits import CommandError
 from cli.progress import Bar
-from pipeline.outcome import Outcome, PipelineError
+from cli.quotas_show import clean
+from pipeline.outcome import Listing, Outcome, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 C = TypeVar("C", bound=Callable[..., object])
+R = TypeVar("R", bound=Outcome)
 
 LOOK_S: Final = 0.5
 """How often Spark is asked how far it is."""
@@ -57,13 +59,13 @@ def job_options(command: C) -> C:
 
 def run_job(
     name: str,
-    job: Callable[[SparkSession], Outcome],
+    job: Callable[[SparkSession], R],
     *,
     master: str | None,
     as_json: bool,
     settings: dict[str, str] | None = None,
-) -> None:
-    """Run a job in a Spark session of its own and print its outcome. Raises CommandError."""
+) -> R:
+    """Run a job in a Spark session of its own, print its outcome and return it. Raises CommandError."""
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
         raise CommandError(f"the pipeline needs {', '.join(missing)}: pip install 'kafka-weir[pipeline]'")
@@ -76,6 +78,7 @@ def run_job(
     except PipelineError as error:
         raise CommandError(str(error)) from None
     show(outcome, as_json=as_json)
+    return outcome
 
 
 def show(outcome: Outcome, *, as_json: bool) -> None:
@@ -92,9 +95,33 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
             table.add_row("", what, path)
     console = Console(soft_wrap=True)
     console.print(table)
+    for listing in outcome.listings:
+        _list(console, listing)
+    if outcome.listings:
+        console.print()
     for note in outcome.notes:
         console.print(note, markup=False)
     console.print(f"{outcome.job}: done in {outcome.seconds:.1f} s", markup=False)
+
+
+def _list(console: Console, listing: Listing) -> None:
+    """Columns as wide as they need to be, whatever the terminal: the rows are for pipes as well."""
+    cells = [listing.columns, *([_shown(cell) for cell in row] for row in listing.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    is_number = [
+        any(isinstance(cell, int | float) for cell in column) for column in zip(*listing.rows, strict=True)
+    ] or [False] * len(widths)
+    console.print(f"\n{listing.title}", markup=False)
+    for row in cells:
+        aligned = zip(row, widths, is_number, strict=True)
+        line = "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in aligned)
+        console.print(line.rstrip(), markup=False, highlight=False)
+
+
+def _shown(cell: str | float | None) -> str:
+    if cell is None:
+        return "-"
+    return clean(cell) if isinstance(cell, str) else f"{cell:,}"
 
 
 def _master() -> str | None:

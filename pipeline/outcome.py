@@ -10,6 +10,15 @@ class PipelineError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """A few rows worth a look."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Of one run of a job."""
 
@@ -21,4 +30,5 @@ class Outcome:
     """Paths by what is there."""
     notes: tuple[str, ...] = ()
     """What whoever runs it should know, each one line."""
+    listings: tuple[Listing, ...] = ()
     seconds: float = 0.0
