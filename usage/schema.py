@@ -30,6 +30,22 @@ def required(record: type[msgspec.Struct]) -> list[str]:
     return [field.name for field in msgspec.structs.fields(record) if field.required]
 
 
+def defaults(record: type[msgspec.Struct]) -> dict[str, object]:
+    """What a field that was left out means, by name; of a field that is a struct, a dict of the same kind.
+
+    >>> class R(msgspec.Struct):
+    ...     a: int
+    ...     b: int = 3
+    >>> defaults(R)
+    {'b': 3}
+    """
+    left_out = {field.name: field.default for field in msgspec.structs.fields(record) if not field.required}
+    return {
+        name: msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+        for name, value in left_out.items()
+    }
+
+
 def _type(kind: object) -> str | Schema:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return schema(kind)
