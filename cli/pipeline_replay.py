@@ -1,0 +1,147 @@
+"""`weir pipeline replay`: what quota files would have throttled."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from cli.exits import CommandError
+from cli.pipeline_run import job_options, run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.outcome import Outcome
+
+EXAMPLES: Final = """\b
+Examples:
+  weir pipeline replay --lake /var/lib/weir/usage quotas.toml
+  weir pipeline replay --lake /var/lib/weir/usage quotas.toml proposed.toml --days 2026-11-20..2026-11-21
+  weir pipeline replay --lake /var/lib/weir/usage proposed.toml --from trace --compare-sources
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("candidates", metavar="QUOTAS...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@job_options
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["usage", "trace"]),
+    default="usage",
+    show_default=True,
+    help="Replay usage records, or the requests of the clients that are traced.",
+)
+@click.option("--days", metavar="DAY[..DAY]", help="Only these days, in UTC, such as 2026-11-20..2026-11-21.")
+@click.option(
+    "--quota-window-num", type=click.IntRange(1), default=11, show_default=True, help="As in weir run."
+)
+@click.option(
+    "--quota-window-size-seconds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="As in weir run.",
+)
+@click.option(
+    "--controller-quota-samples",
+    type=click.IntRange(1),
+    default=11,
+    show_default=True,
+    help="As in weir run.",
+)
+@click.option(
+    "--controller-quota-window-seconds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="As in weir run.",
+)
+@click.option(
+    "--empty-client-id",
+    type=click.Choice(["unlimited", "default"]),
+    default="unlimited",
+    show_default=True,
+    help="As in weir run.",
+)
+@click.option(
+    "--patience-s",
+    type=click.IntRange(1),
+    default=120,
+    show_default=True,
+    help="How long a request waits before its client gives it up.",
+)
+@click.option(
+    "--charges-per-record",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="Into how many charges the requests of one usage record are cut, at most.",
+)
+@click.option(
+    "--compare-sources", is_flag=True, help="Replay usage and traces, and tell how far they are apart."
+)
+@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="How many to list.")
+def replay(
+    candidates: tuple[Path, ...],
+    root: str,
+    master: str | None,
+    as_json: bool,
+    source: Literal["usage", "trace"],
+    days: str | None,
+    quota_window_num: int,
+    quota_window_size_seconds: int,
+    controller_quota_samples: int,
+    controller_quota_window_seconds: int,
+    empty_client_id: str,
+    patience_s: int,
+    charges_per_record: int,
+    compare_sources: bool,
+    top: int,
+) -> None:
+    """Compute what quota files would have throttled: when, and for how long.
+
+    What was recorded is replayed under each of the files QUOTAS, by the code that enforces quotas, and put
+    side by side with the others and with what was. Nobody's quotas are changed.
+    """
+    first, last = read_days(days)
+
+    def job(spark: SparkSession) -> Outcome:
+        from pipeline.lake import Lake
+        from pipeline.replay import Options, replay
+        from pipeline.replay_run import Rules
+        from quotas.remembered import EMPTY
+
+        rules = Rules(
+            quota_window_num,
+            quota_window_size_seconds,
+            controller_quota_samples,
+            controller_quota_window_seconds,
+            1000 * patience_s,
+        )
+        unnamed = EMPTY if empty_client_id == "default" else ""
+        options = Options(source, first, last, rules, unnamed, charges_per_record, compare_sources, top)
+        return replay(spark, Lake(root), candidates, options)
+
+    run_job("replay", job, master=master, as_json=as_json)
+
+
+def read_days(days: str | None) -> tuple[date | None, date | None]:
+    """The first and the last day of `DAY` or `DAY..DAY`, in order; None for all. Raises CommandError."""
+    if days is None:
+        return None, None
+    match = re.fullmatch(r"([0-9-]+)(?:\.\.([0-9-]+))?", days)
+    try:
+        if match is None:
+            raise ValueError
+        first = date.fromisoformat(match[1])
+        last = date.fromisoformat(match[2]) if match[2] else first
+    except ValueError:
+        raise CommandError(f"--days {days}: not DAY or DAY..DAY, such as 2026-11-20..2026-11-21") from None
+    if last < first:
+        raise CommandError(f"--days {days}: ends before it begins")
+    return first, last

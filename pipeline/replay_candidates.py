@@ -1,0 +1,154 @@
+"""Quota files that are tried out, and whose budget a client draws on under each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+
+from pipeline.outcome import PipelineError
+from quotas import Limit, QuotaFileError, QuotaKey, QuotaTable, parse
+from quotas.remembered import is_long, names_kept
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+RECORDED: Final = "recorded"
+"""The name of what was, beside the candidates."""
+KEYS: Final = (
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.REQUEST_PERCENTAGE,
+    QuotaKey.CONTROLLER_MUTATION_RATE,
+)
+DRAWS: Final = StructType(
+    [
+        StructField("candidate", StringType()),
+        StructField("quota", StringType()),
+        StructField("user", StringType()),
+        StructField("client_id", StringType()),
+        StructField("of_user", StringType()),
+        StructField("of_client_id", StringType()),
+        StructField("of_prefix", StringType()),
+        StructField("limit", DoubleType()),
+    ]
+)
+"""The budget (`of_…`, "" for what it does not distinguish) that a client draws on under a candidate; no row
+if nothing limits it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A quota file that is tried out."""
+
+    name: str
+    text: str
+
+
+def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
+    """Read quota files, each with a name of its own: the file's, or its path where that is taken.
+
+    Raises PipelineError if one cannot be read.
+    """
+    names: dict[str, int] = {RECORDED: 1}
+    twice = {path.name for path in paths if sum(other.name == path.name for other in paths) > 1}
+    found = []
+    for path in paths:
+        name = str(path) if path.name in twice else path.name
+        names[name] = names.get(name, 0) + 1
+        found.append(Candidate(name if names[name] == 1 else f"{name} #{names[name]}", _text(path)))
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise PipelineError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise PipelineError(f"{path}: not UTF-8") from None
+    try:
+        parse(text)
+    except QuotaFileError as error:
+        raise PipelineError(f"{path}: {error}") from None
+    return text
+
+
+def not_replayed(candidate: Candidate) -> list[str]:
+    """What a quota file says that records do not tell enough for, one line each."""
+    table = _table(candidate.text)
+    topics = sum(entity.topic is not None for entity, _key in table.values)
+    addresses = sum(entity.ip is not None for entity, _key in table.values)
+    left_out = {
+        "shadow entries (they make nobody wait)": len(table.shadow),
+        "rates of topics (records do not say which)": topics,
+        "rates of connections (records do not say from where)": addresses,
+    }
+    return [f"{candidate.name}: {n} {what} left out" for what, n in left_out.items() if n]
+
+
+def draws(clients: DataFrame, candidates: Sequence[Candidate], unnamed: str) -> DataFrame:
+    """Whose budgets clients (rows of `user`, `client_id`) draw on, by the rules of the room `quotas`.
+
+    `DRAWS` has the columns. Who has no client-id is treated as if it were called `unnamed`.
+    """
+
+    def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        names = DRAWS.fieldNames()
+        for batch in batches:
+            users, client_ids = batch.column("user").to_pylist(), batch.column("client_id").to_pylist()
+            rows = [
+                row
+                for user, client_id in zip(users, client_ids, strict=True)
+                for row in _draws(candidates, user, client_id, unnamed)
+            ]
+            columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+            types = [pa.float64() if name == "limit" else pa.string() for name in names]
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+    return clients.select("user", "client_id").distinct().mapInArrow(resolve, DRAWS)
+
+
+def _draws(
+    candidates: Sequence[Candidate], user: str, client_id: str, unnamed: str
+) -> Iterator[tuple[str, str, str, str, str, str, str, float]]:
+    for candidate in candidates:
+        table = _table(candidate.text)
+        for key in KEYS:
+            limit = limit_of(table, key, user, client_id or unnamed)
+            if limit is not None:
+                of_user, of_client_id, of_prefix, _topic, _ip = limit.tags
+                yield (
+                    candidate.name,
+                    key.value,
+                    user,
+                    client_id,
+                    of_user,
+                    of_client_id,
+                    of_prefix,
+                    limit.value,
+                )
+
+
+def limit_of(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Limit | None:
+    """What limits a client, and the names under which its budget is remembered (as `ClientQuotas.budget`)."""
+    limits = table.limits(key)
+    limit = limits.resolve(user, client_id)
+    if limit is None or not is_long(user, client_id):
+        return limit
+    return limit._replace(tags=names_kept(limit.tags, limits.named(user, client_id)))
+
+
+@lru_cache(maxsize=16)
+def _table(text: str) -> QuotaTable:
+    """Read once by each of Spark's Python processes."""
+    return parse(text)

@@ -1,0 +1,107 @@
+"""What is replayed: each request that a quota is charged for, from traces or from usage records.
+
+Columns: who and where; `quota`; `at_ms`, when the request was taken; `service_ms`, how much later it was
+answered; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time it was answered
+with; `note`, see `quotas.replay.Asked`.
+
+Usage records have no single requests. One becomes up to so many equal charges, spread evenly over its
+interval, and dealt out to as many connections as it has sessions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
+
+from quotas.request_time import US_PER_PERCENT
+from usage.groups import Group
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+CHARGES_PER_RECORD: Final = 20
+"""Of usage: more of them are nearer to what happened, and take longer."""
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
+STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+"""Versions of mutating APIs that know error 89."""
+WHO: Final = ("instance", "broker", "user", "client_id")
+MUTATIONS: Final = "controller_mutation_rate"
+
+
+def of_traces(traces: DataFrame) -> DataFrame:
+    """The charges of traced requests, as they were made."""
+    at, answered = F.col("time_ms"), F.coalesce("answered_ms", F.lit(0))
+    service = F.greatest(answered - at, F.lit(0))
+    size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
+    percent = F.coalesce("request_time_us", F.lit(0.0)) / US_PER_PERCENT
+    refused = _told("controller_mutation_rate") > 0
+    charges = [
+        _charge("producer_byte_rate", (F.col("api") == Group.PRODUCE) & (size > 0), size, F.lit(0)),
+        _charge("consumer_byte_rate", (F.col("api") == Group.FETCH) & (size > 0), size, service),
+        _charge("request_percentage", percent > 0, percent, service, F.col("api_key")),
+        _charge(MUTATIONS, (mutations > 0) | refused, mutations, service, _strict()),
+    ]
+    of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
+    return traces.select(*who(), "connection", at.alias("at_ms"), F.inline(of_each)).withColumns(_place())
+
+
+def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> DataFrame:
+    """The charges that usage records may have been made of."""
+    sessions = F.greatest(F.coalesce("sessions", F.lit(0)), F.lit(1))
+    most = F.greatest(sessions, F.lit(charges_per_record))
+    number = F.least(F.greatest(F.coalesce("requests", F.lit(0)), F.lit(1)), most)
+    size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
+    percent = F.coalesce("request_time_us", F.lit(0.0)) / US_PER_PERCENT
+    refused = F.coalesce(F.col("violations")[MUTATIONS], F.lit(0)) > 0
+    none = F.lit(0)
+    charges = [
+        _charge("producer_byte_rate", (F.col("api") == Group.PRODUCE) & (size > 0), size / number, none),
+        _charge("consumer_byte_rate", (F.col("api") == Group.FETCH) & (size > 0), size / number, none),
+        _charge("request_percentage", percent > 0, percent / number, none, F.lit(-1)),
+        _charge(MUTATIONS, (mutations > 0) | refused, mutations / number, none, F.lit(1)),
+    ]
+    of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
+    one = F.col("one")
+    at = F.col("time_ms") + F.floor((one + 0.5) * F.col("interval_ms") / number)
+    connection = F.xxhash64("user", "client_id", "broker", F.pmod(one, sessions))
+    spread = records.where(F.size(of_each) > 0).withColumn("one", F.explode(F.sequence(none, number - 1)))
+    return spread.select(
+        *who(), connection.alias("connection"), at.alias("at_ms"), F.inline(of_each)
+    ).withColumns(_place())
+
+
+def who() -> list[Column]:
+    """Names are never null: JSON leaves out nothing that has no default, but files come from anywhere."""
+    texts = [
+        F.coalesce(name, F.lit("")).cast("string").alias(name) for name in ("instance", "user", "client_id")
+    ]
+    return [*texts, F.coalesce("broker", F.lit(-1)).cast("long").alias("on_broker")]
+
+
+def _place() -> dict[str, Column]:
+    """Where the budget is: of mutations in the cluster, else at the broker."""
+    return {"broker": F.when(F.col("quota") != MUTATIONS, F.col("on_broker"))}
+
+
+def _charge(quota: str, wanted: Column, value: Column, service: Column, note: Column | None = None) -> Column:
+    fields = F.struct(
+        F.lit(quota).alias("quota"),
+        service.cast("long").alias("service_ms"),
+        value.cast("double").alias("value"),
+        _told(quota).alias("recorded_ms"),
+        (F.lit(0) if note is None else note).cast("long").alias("note"),
+    )
+    return F.when(wanted, fields)
+
+
+def _told(quota: str) -> Column:
+    return F.coalesce(F.col("throttle_ms")[quota], F.lit(0)).cast("long")
+
+
+def _strict() -> Column:
+    """Whether topics are refused in this version; of other APIs (auto-creation) never."""
+    strict = F.lit(False)
+    for api_key, version in STRICT_FROM.items():
+        strict = strict | ((F.col("api_key") == api_key) & (F.col("api_version") >= version))
+    return strict.cast("long")

@@ -1,0 +1,170 @@
+"""Runs `quotas.replay` inside Spark: charges in, hours of each budget out.
+
+Charges are sorted by budget and time within each partition, and streamed through Python batch by batch; the
+state of the budget at hand is carried from one batch to the next. So however many charges a budget has, no
+more than a batch of them is in memory. (A group of `applyInPandas` is, as a whole.) A budget's charges are
+replayed one after the other: a single one never uses more than one core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pipeline.tables import REPLAY
+from quotas.replay import PATIENCE_MS, Replay
+from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.table import QuotaKey
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from quotas.replay_hours import Hour
+
+BUDGET: Final = (
+    "candidate",
+    "quota",
+    "of_user",
+    "of_client_id",
+    "of_prefix",
+    "instance",
+    "broker",
+    "limit",
+)
+"""What tells budgets apart. A Weir has its own, so has the next one that is started."""
+CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "recorded_ms", "note")
+HOURS: Final = StructType([*REPLAY.fields, StructField("instance", StringType())])
+ROWS: Final = 10_000
+"""Hours that are handed over at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How budgets are measured, as in the configuration of `weir run`, and how patient clients are."""
+
+    num_samples: int = NUM_SAMPLES_DEFAULT
+    window_s: int = WINDOW_S_DEFAULT
+    controller_num_samples: int = NUM_SAMPLES_DEFAULT
+    controller_window_s: int = WINDOW_S_DEFAULT
+    patience_ms: int = PATIENCE_MS
+
+    def replay(self, quota: str, limit: float) -> Replay:
+        """A budget with nothing used."""
+        key = QuotaKey(quota)
+        of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
+        return Replay(
+            key,
+            limit,
+            num_samples=self.controller_num_samples if of_controller else self.num_samples,
+            window_s=self.controller_window_s if of_controller else self.window_s,
+            patience_ms=self.patience_ms,
+        )
+
+
+def hours(charges: DataFrame, draws: DataFrame, rules: Rules) -> DataFrame:
+    """Replay charges (`replay_charges`) against whatever budgets they draw on: `HOURS`."""
+    joined = charges.join(draws, ["quota", "user", "client_id"])
+    budget = F.xxhash64(*BUDGET)
+    wanted = joined.select(budget.alias("budget"), *BUDGET, *CHARGE)
+    in_order = wanted.repartition("budget").sortWithinPartitions(
+        "budget", *BUDGET, "at_ms", "recorded_ms", "connection"
+    )
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return replayed(batches, rules)
+
+    return in_order.mapInArrow(run, HOURS)
+
+
+def replayed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.RecordBatch]:
+    """Replay charges that come sorted by budget and time; how they are cut into batches does not matter."""
+    rows: list[tuple[object, ...]] = []
+    at_hand: tuple[object, ...] | None = None
+    replay: Replay | None = None
+    for batch in batches:
+        for start, stop, budget in _runs(batch):
+            if budget != at_hand:
+                if replay is not None and at_hand is not None:
+                    rows += _rows(at_hand, replay.finish())
+                at_hand, replay = budget, rules.replay(str(budget[1]), float(str(budget[7])))
+            assert replay is not None
+            replay.feed(*(_numbers(batch, name, start, stop) for name in CHARGE))
+            rows += _rows(budget, replay.take())
+            if len(rows) >= ROWS:
+                yield _batch(rows)
+                rows = []
+    if replay is not None and at_hand is not None:
+        rows += _rows(at_hand, replay.finish())
+    yield _batch(rows)
+
+
+def _numbers(batch: pa.RecordBatch, name: str, start: int, stop: int) -> list[int]:
+    numbers: list[int] = batch.column(name).slice(start, stop - start).to_numpy().tolist()
+    return numbers
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[object, ...]]]:
+    """The budgets of a batch, each with the rows from and to which it goes.
+
+    They are found by their hashes, so names are looked at twice per budget, not once per row.
+    """
+    import numpy as np
+
+    if not batch.num_rows:
+        return
+    hashes = batch.column("budget").to_numpy()
+    cuts = [0, *(np.flatnonzero(hashes[1:] != hashes[:-1]) + 1).tolist(), batch.num_rows]
+    for start, stop in pairwise(cuts):
+        first, last = _budget(batch, start), _budget(batch, stop - 1)
+        if first == last:
+            yield start, stop, first
+            continue
+        for row in range(start, stop):  # two budgets with the same hash, in order: as good as never
+            yield row, row + 1, _budget(batch, row)
+
+
+def _budget(batch: pa.RecordBatch, row: int) -> tuple[object, ...]:
+    return tuple(batch.column(name)[row].as_py() for name in BUDGET)
+
+
+def _rows(budget: tuple[object, ...], past: list[Hour]) -> list[tuple[object, ...]]:
+    """As `HOURS`."""
+    candidate, quota, user, client_id, prefix, instance, broker, limit = budget
+    client = f"{prefix}*" if prefix else client_id or None
+    return [
+        (
+            candidate,
+            quota,
+            user or None,
+            client,
+            broker,
+            hour.start_ms,
+            limit,
+            hour.charged,
+            hour.charges,
+            hour.violations,
+            hour.throttle_ms,
+            hour.throttled_ms / 1000,
+            hour.first_ms,
+            hour.last_ms,
+            hour.given_up,
+            instance,
+        )
+        for hour in past
+    ]
+
+
+def _batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(HOURS)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

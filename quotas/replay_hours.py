@@ -1,0 +1,89 @@
+"""What a replay has seen of one budget, hour by hour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(slots=True)
+class Hour:
+    """One hour of a budget. Charges count in the hour in which they are made."""
+
+    start_ms: int
+    charges: int = 0
+    charged: float = 0.0
+    violations: int = 0
+    """Charges that were answered with a throttle time, or refused."""
+    throttle_ms: int = 0
+    """The sum of these throttle times."""
+    throttled_ms: int = 0
+    """The time in this hour during which somebody was waiting: where waits overlap, it counts once."""
+    first_ms: int | None = None
+    """When the first charge was made that was answered so, and the last."""
+    last_ms: int | None = None
+    given_up: int = 0
+    """Requests that had waited for longer than their client is patient."""
+
+
+class Hours:
+    """Sums up charges, made in the order of time, by the hour."""
+
+    __slots__ = ("_hour", "_hours", "_waiting_until_ms", "until_ms")
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._hours: dict[int, Hour] = {}
+        self._hour = Hour(0)
+        self.until_ms = 0
+        """When the current hour ends."""
+        self._waiting_until_ms = 0
+
+    def count(self, value: float, now_ms: int) -> None:
+        """A charge."""
+        hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
+        hour.charges += 1
+        hour.charged += value
+
+    def violated(self, wait_ms: int, now_ms: int, from_ms: int) -> None:
+        """The charge made at `now_ms` is to be waited for, from `from_ms` on."""
+        hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
+        hour.violations += 1
+        hour.throttle_ms += wait_ms
+        hour.last_ms = now_ms
+        if hour.first_ms is None:
+            hour.first_ms = now_ms
+        start_ms, stop_ms = max(from_ms, self._waiting_until_ms), from_ms + wait_ms
+        if stop_ms > start_ms:
+            self._waiting_until_ms = stop_ms
+            self._spread(start_ms, stop_ms)
+
+    def gave_up(self, now_ms: int) -> None:
+        """A client did not wait any longer with one request."""
+        (self._hour if now_ms < self.until_ms else self._turn(now_ms)).given_up += 1
+
+    def _spread(self, start_ms: int, stop_ms: int) -> None:
+        while start_ms < stop_ms:
+            hour = self._at(start_ms)
+            end_ms = min(stop_ms, hour.start_ms + HOUR_MS)
+            hour.throttled_ms += end_ms - start_ms
+            start_ms = end_ms
+
+    def _turn(self, now_ms: int) -> Hour:
+        self._hour = hour = self._at(now_ms)
+        self.until_ms = hour.start_ms + HOUR_MS
+        return hour
+
+    def _at(self, when_ms: int) -> Hour:
+        start_ms = when_ms - when_ms % HOUR_MS
+        hour = self._hours.get(start_ms)
+        if hour is None:
+            hour = self._hours[start_ms] = Hour(start_ms)
+        return hour
+
+    def take(self, *, over: bool = False) -> list[Hour]:
+        """Take the hours in which nothing can happen any more; all of them if it is `over`."""
+        past = [start for start in self._hours if over or start < self._hour.start_ms]
+        return [self._hours.pop(start) for start in sorted(past)]
