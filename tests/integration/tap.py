@@ -9,6 +9,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -70,6 +71,7 @@ class Tap:
             listener.close()
 
     def _relay(self, client: socket.socket, port: int, conversation: Conversation) -> None:
+        """Until both sides have ended: what is still under way when one of them ends is kept as well."""
         with (
             client,
             socket.create_connection((self._behind, port)) as server,
@@ -77,15 +79,23 @@ class Tap:
         ):
             ready.register(client, selectors.EVENT_READ, (server, conversation.requests))
             ready.register(server, selectors.EVENT_READ, (client, conversation.responses))
-            while not self._ended.is_set():
+            while ready.get_map() and not self._ended.is_set():
                 for key, _ in ready.select(0.2):
                     assert isinstance(key.fileobj, socket.socket)
                     other, kept = key.data
-                    try:
-                        data = key.fileobj.recv(CHUNK_BYTES)
-                        other.sendall(data)
-                    except OSError:
-                        return
-                    if not data:
-                        return
-                    kept += data
+                    if not _passed_on(key.fileobj, other, kept):
+                        ready.unregister(key.fileobj)
+
+
+def _passed_on(source: socket.socket, other: socket.socket, kept: bytearray) -> bool:
+    """Pass on what is there; return False at its end, which the other side is told."""
+    data = b""
+    with suppress(OSError):
+        data = source.recv(CHUNK_BYTES)
+    kept += data
+    with suppress(OSError):  # it may have gone, and is missed by nobody
+        if data:
+            other.sendall(data)
+        else:
+            other.shutdown(socket.SHUT_WR)
+    return bool(data)

@@ -1,0 +1,148 @@
+"""From clients' sockets to the pipeline's tables: what was counted on the wire is what the tables add up to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from tests.clients import KafkaPython, Librdkafka, create_topic, sasl
+from tests.clients.admin import Step
+from tests.clients.java_records import Exchange, JavaRecords
+from tests.clients.librdkafka_admin import LibrdkafkaAdmin
+from tests.clients.sasl import Login
+from tests.clients.test_clients import some_messages
+from tests.integration.tap import HOST, Tap
+from tests.integration.wire_totals import Totals, totals
+from tests.kafka.sasl import ALICE, BOB, PLAIN, SCRAM_256, WEIR
+from usage import TraceRecord, UsageRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.conftest import StartWeir
+    from tests.integration.weir import Weir
+    from tests.kafka import Cluster
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+RELEASE = "3.9.1"
+SLOW_RATE = 100_000
+QUOTAS = f"""
+[[quota]]
+client_id = "slow"
+producer_byte_rate = {SLOW_RATE}
+"""
+
+
+def with_usage(topic: str) -> tuple[str, ...]:
+    return ("--advertised-host", HOST, "--usage-topic", topic, "--usage-trace-share", "1")
+
+
+def plain_clients(bootstrap: str, topic: str) -> None:
+    """Without a login."""
+    some = some_messages(50, 1000)
+    create_topic(bootstrap, topic, partitions=2)
+    LibrdkafkaAdmin(bootstrap, "admin").run(
+        Step("create", {f"{topic}-made": 3}), Step("create", {topic: 2}), Step("delete", {f"{topic}-made": 0})
+    )
+    for client in (Librdkafka(), KafkaPython()):
+        client.produce(bootstrap, topic, some, client_id=f"{client.name}-producer")
+        client.produce(bootstrap, topic, some, acks=0, client_id=f"{client.name}-unanswered")
+        client.consume(
+            bootstrap, topic, 100, group=f"{topic}-{client.name}", client_id=f"{client.name}-group"
+        )
+    produced = Librdkafka().produce(bootstrap, topic, some_messages(130, 10_000), client_id="slow")
+    assert produced.throttle_max_ms > 0
+    exchange = Exchange(f"{topic}-java", some, {"client.id": "java"})
+    create_topic(bootstrap, exchange.topic)
+    assert JavaRecords(RELEASE, bootstrap).run(exchange) == [list(some)]
+
+
+def users(bootstrap: str, topic: str) -> None:
+    """Alice and Bob, who log in."""
+    some = some_messages(50, 1000)
+    alice = sasl.librdkafka(Login(SCRAM_256, ALICE))
+    Librdkafka().produce(bootstrap, topic, some, client_id="of-alice", config=alice)
+    Librdkafka().consume(bootstrap, topic, 50, client_id="of-alice", config=alice)
+    bob = sasl.python(Login(PLAIN, BOB))
+    KafkaPython().produce(bootstrap, topic, some, client_id="of-bob", config=bob)
+
+
+def test_totals_of_the_tables_are_those_of_the_wire(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
+) -> None:
+    cluster = kafka_cluster(RELEASE, with_sasl=True)
+    usage_topic = f"{topic}-usage"
+    weirs = [
+        start_weir(cluster.bootstrap, QUOTAS, options=with_usage(usage_topic)),
+        start_weir(cluster.sasl_bootstrap, options=(*with_usage(usage_topic), *login(tmp_path))),
+    ]
+    with Tap(port for weir in weirs for port in range(weir.port, weir.port + 2)) as tap:
+        plain_clients(f"{HOST}:{weirs[0].port}", topic)
+        users(f"{HOST}:{weirs[1].port}", topic)
+        assert [weir.stop() for weir in weirs] == [0, 0]
+    on_the_wire = totals(tap.conversations)
+    assert on_the_wire.keys() >= {"slow", "admin", "java", "of-alice", "of-bob", "librdkafka-unanswered"}
+    records = [msgspec.json.decode(value, type=UsageRecord) for value in values(cluster, usage_topic)]
+    assert summed(records) == on_the_wire
+    traces = [
+        msgspec.json.decode(value, type=TraceRecord) for value in values(cluster, f"{usage_topic}-trace")
+    ]
+    assert summed_traces(traces) == on_the_wire
+
+
+def login(directory: Path) -> tuple[str, ...]:
+    """Weir's own, for what it asks the brokers, and for its records."""
+    password = directory / "password"
+    password.write_text(WEIR.password)
+    return (
+        *("--upstream-sasl-mechanism", SCRAM_256, "--upstream-sasl-username", WEIR.name),
+        *("--upstream-sasl-password-file", str(password)),
+    )
+
+
+def values(cluster: Cluster, topic: str) -> list[bytes]:
+    """All messages of a topic."""
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "enable.partition.eof": True}
+    )
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    found, left = [], len(partitions)
+    while left:
+        for message in consumer.consume(1000, timeout=30):
+            error, value = message.error(), message.value()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
+                left -= 1
+            else:
+                assert isinstance(value, bytes)
+                found.append(value)
+    consumer.close()
+    return found
+
+
+def summed(records: list[UsageRecord]) -> dict[str, Totals]:
+    found: dict[str, Totals] = {}
+    for record in records:
+        before = found.get(record.client_id, Totals(0, 0, 0))
+        found[record.client_id] = Totals(
+            before.requests + record.requests,
+            before.bytes_in + record.bytes_in,
+            before.bytes_out + record.bytes_out,
+        )
+    return found
+
+
+def summed_traces(traces: list[TraceRecord]) -> dict[str, Totals]:
+    found: dict[str, Totals] = {}
+    for trace in traces:
+        before = found.get(trace.client_id, Totals(0, 0, 0))
+        found[trace.client_id] = Totals(
+            before.requests + 1, before.bytes_in + trace.bytes_in, before.bytes_out + trace.bytes_out
+        )
+    return found
