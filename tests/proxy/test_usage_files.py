@@ -1,0 +1,465 @@
+"""Files of usage records: rotated, renamed whole, bounded, finished for the dead; a full disk spoils none."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.usage.directory import finished_name, make, unfinished_name
+from proxy.usage.files import FileRules
+from proxy.usage.lines import PartFile, finish_for_the_dead
+from proxy.usage.outlet import OutletError
+from proxy.usage.tally import Kind, Loss
+from tests.proxy.usage_rigs import WALL_S, Desk, Disk, requests_in, trace_record, usage_record
+from usage import TraceRecord, UsageRecord
+
+FIRST, SECOND = finished_name(Kind.USAGE, "weir", 1), finished_name(Kind.USAGE, "weir", 2)
+ROOT = Path(__file__).parents[2]
+
+
+# Writing and rotating
+
+
+def test_a_file_is_hidden_until_it_is_finished_and_then_has_what_was_written(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.open()
+    record = usage_record(7, user='ali"ce\n', client_id="ä")
+    assert files.write(Kind.USAGE, [record, usage_record(8)]) == 2
+    assert desk.names() == [unfinished_name(FIRST)]
+    assert desk.names()[0].startswith("."), "readers of directories leave such out"
+    files.close(1)
+    assert desk.names() == [FIRST]
+    lines = (tmp_path / FIRST).read_bytes().splitlines()
+    assert [msgspec.json.decode(line, type=UsageRecord) for line in lines] == [record, usage_record(8)]
+    assert desk.tally.written == {Kind.USAGE: 2, Kind.TRACE: 0}
+    assert desk.tally.written_bytes == (tmp_path / FIRST).stat().st_size
+    assert desk.tally.last_written_s == WALL_S
+
+
+def test_traces_have_files_of_their_own(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.open()
+    files.write(Kind.TRACE, [trace_record(3)])
+    files.write(Kind.USAGE, [usage_record()])
+    files.close(1)
+    trace, usage = desk.names()
+    assert (trace, usage) == (finished_name(Kind.TRACE, "weir", 1), SECOND)
+    assert msgspec.json.decode((tmp_path / trace).read_bytes(), type=TraceRecord) == trace_record(3)
+
+
+def test_a_file_is_finished_when_its_time_has_come_though_nothing_more_is_written(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.open()
+    files.write(Kind.USAGE, [usage_record(1)])
+    desk.now_s = 59.9
+    files.tend()
+    assert desk.names() == [unfinished_name(FIRST)]
+    desk.now_s = 60
+    files.tend()
+    files.tend()
+    assert desk.names() == [FIRST]
+    files.write(Kind.USAGE, [usage_record(2)])
+    files.close(1)
+    assert [requests_in(tmp_path / name) for name in (FIRST, SECOND)] == [[1], [2]]
+    assert desk.tally.finished_files == 2
+
+
+def test_a_file_is_finished_when_it_is_large_enough(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, FileRules(rotate_s=1e9, rotate_bytes=4096, keep_bytes=0))
+    files = desk.files()
+    files.open()
+    for number in range(100):
+        files.tend()
+        files.write(Kind.USAGE, [usage_record(number)])
+    files.close(1)
+    lengths = [(tmp_path / name).stat().st_size for name in desk.names()]
+    assert len(lengths) > 2
+    line = max(len(line) for line in (tmp_path / desk.names()[0]).read_bytes().splitlines(keepends=True))
+    assert all(4096 <= length < 4096 + line for length in lengths[:-1])
+    assert list(chain.from_iterable(requests_in(tmp_path / name) for name in desk.names())) == list(
+        range(100)
+    )
+
+
+def test_nothing_written_makes_no_file(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.open()
+    desk.now_s = 1000
+    files.tend()
+    files.close(1)
+    assert desk.names() == []
+
+
+def test_names_that_are_no_text_are_written_with_question_marks(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.write(Kind.USAGE, [usage_record(1, user="half \ud83d"), usage_record(2, client_id="\udc80")])
+    files.close(1)
+    lines = (tmp_path / FIRST).read_bytes().splitlines()
+    first, second = (msgspec.json.decode(line, type=UsageRecord) for line in lines)
+    assert (first.user, second.client_id) == ("half ?", "?")
+
+
+def test_files_are_for_their_owner_and_group(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.write(Kind.USAGE, [usage_record()])
+    files.close(1)
+    assert (tmp_path / FIRST).stat().st_mode & 0o137 == 0
+
+
+# Bounded
+
+
+def test_the_oldest_finished_files_are_deleted_and_counted(tmp_path: Path) -> None:
+    for age, name in enumerate(["usage-b-1.jsonl", "trace-a-1.jsonl", "usage-a-1.jsonl"]):
+        (tmp_path / name).write_bytes(b"x" * 1000)
+        os.utime(tmp_path / name, (1000 + age, 1000 + age))
+    others = ["notes.txt", ".hidden", "usage-late.parquet"]
+    for name in others:
+        (tmp_path / name).write_bytes(b"x" * 100_000)
+    desk = Desk(tmp_path, FileRules(rotate_s=60, rotate_bytes=4096, keep_bytes=2300))
+    files = desk.files()
+    files.write(Kind.USAGE, [usage_record()])
+    files.close(1)
+    assert desk.names() == sorted(["trace-a-1.jsonl", "usage-a-1.jsonl", FIRST, *others])
+    assert (desk.tally.deleted_files, desk.tally.deleted_bytes) == (1, 1000)
+
+
+def test_without_a_limit_nothing_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "usage-a-1.jsonl").write_bytes(b"x" * 1000)
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.write(Kind.USAGE, [usage_record()])
+    files.close(1)
+    assert desk.names() == ["usage-a-1.jsonl", FIRST]
+
+
+# The dead, and the living
+
+
+@pytest.mark.parametrize(
+    ("content", "whole"),
+    [
+        (b'{"a":1}\n{"a":2}\n', b'{"a":1}\n{"a":2}\n'),
+        (b'{"a":1}\n{"a":', b'{"a":1}\n'),
+        (b'{"a":1}\n' + b"x" * 200_000, b'{"a":1}\n'),
+        (b"x" * 65_536 + b"\n" + b"y" * 65_536, b"x" * 65_536 + b"\n"),
+        (b'{"a"', None),
+        (b"", None),
+    ],
+)
+def test_what_a_killed_process_left_is_cut_after_its_last_whole_line(
+    tmp_path: Path, content: bytes, whole: bytes | None
+) -> None:
+    name = "usage-other-00000004.jsonl"
+    (tmp_path / unfinished_name(name)).write_bytes(content)
+    desk = Desk(tmp_path)
+    desk.files().open()
+    assert desk.names() == ([name] if whole else [])
+    if whole:
+        assert (tmp_path / name).read_bytes() == whole
+    assert desk.tally.recovered_files == 1
+
+
+def test_a_living_process_is_left_alone_whichever_process_it_is(tmp_path: Path) -> None:
+    desk, other = Desk(tmp_path), Desk(tmp_path, instance="other")
+    files = desk.files()
+    files.open()
+    files.write(Kind.USAGE, [usage_record(1)])
+    other.files().open()
+    assert (desk.names(), other.tally.recovered_files) == ([unfinished_name(FIRST)], 0)
+    files.write(Kind.USAGE, [usage_record(2)])
+    files.close(1)
+    assert requests_in(tmp_path / FIRST) == [1, 2]
+
+
+def test_a_process_killed_while_it_writes_leaves_whole_lines_to_the_next(tmp_path: Path) -> None:
+    program = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from proxy.usage.tally import Kind
+from tests.proxy.usage_rigs import Desk, usage_record
+desk = Desk(Path({str(tmp_path)!r}), instance="killed")
+files = desk.files()
+files.open()
+for number in range(10**9):
+    files.write(Kind.USAGE, [usage_record(number)])
+    if number == 1000:
+        print("written", flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        desk = Desk(tmp_path)
+        desk.files().open()
+        assert desk.tally.recovered_files == 0, "it lives"
+        process.send_signal(signal.SIGKILL)
+    desk.files().open()
+    (name,) = desk.names()
+    assert name == finished_name(Kind.USAGE, "killed", 1)
+    found = requests_in(tmp_path / name)
+    assert found == list(range(len(found)))
+    assert len(found) > 1000
+
+
+def test_a_file_that_was_finished_while_it_was_looked_at_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = PartFile(tmp_path / unfinished_name(FIRST))
+    part.append(b"{}\n", 1)
+    really = fcntl.flock
+
+    def finished_before_the_lock(fd: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", really)
+        part.finish(FIRST)
+        really(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", finished_before_the_lock)
+    assert finish_for_the_dead(tmp_path / unfinished_name(FIRST), FIRST) == -1
+    assert [entry.name for entry in tmp_path.iterdir()] == [FIRST]
+
+
+def test_another_process_may_take_a_file_before_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its making and its lock a file looks like one of the dead."""
+    really = fcntl.flock
+
+    def lock_lost(_fd: int, _how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", really)
+        assert finish_for_the_dead(tmp_path / unfinished_name(FIRST), FIRST) == 0
+        raise BlockingIOError(errno.EAGAIN, "")
+
+    desk = Desk(tmp_path)
+    files = desk.files()
+    monkeypatch.setattr(fcntl, "flock", lock_lost)
+    files.write(Kind.USAGE, [usage_record(5)])
+    files.close(1)
+    assert desk.names() == [SECOND]
+    assert requests_in(tmp_path / SECOND) == [5]
+
+
+def test_a_leftover_that_cannot_be_finished_is_no_reason_not_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = unfinished_name("usage-other-1.jsonl")
+    (tmp_path / left).write_bytes(b"{}\n")
+
+    def not_ours(_path: Path, _name: str) -> int:
+        raise PermissionError(errno.EACCES, "no")
+
+    monkeypatch.setattr("proxy.usage.directory.finish_for_the_dead", not_ours)
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.open()
+    files.write(Kind.USAGE, [usage_record()])
+    files.close(1)
+    assert desk.names() == sorted([left, FIRST])
+
+
+# Disks that fail
+
+
+def test_a_full_disk_leaves_whole_lines_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.open()
+    files.write(Kind.USAGE, [usage_record(1)])
+    before = (tmp_path / unfinished_name(FIRST)).read_bytes()
+    desk.disk.room = 30
+    with pytest.raises(OutletError, match=rf"cannot write to {re.escape(str(tmp_path))}: no space left"):
+        files.write(Kind.USAGE, [usage_record(2), usage_record(3)])
+    assert (tmp_path / unfinished_name(FIRST)).read_bytes() == before
+    desk.disk.room = None
+    files.write(Kind.USAGE, [usage_record(2), usage_record(3)])
+    files.close(1)
+    assert requests_in(tmp_path / FIRST) == [1, 2, 3]
+    assert desk.tally.written[Kind.USAGE] == 3
+
+
+def test_a_file_that_never_got_a_line_is_removed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, disk=Disk(room=10))
+    files = desk.files()
+    with pytest.raises(OutletError):
+        files.write(Kind.USAGE, [usage_record()])
+    files.close(1)
+    assert desk.names() == []
+
+
+def test_what_could_not_be_cut_back_is_left_and_cut_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.write(Kind.USAGE, [usage_record(1)])
+    desk.disk.room = 30
+
+    def fails(_fd: int, _length: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", fails)
+        with pytest.raises(OutletError, match="no space left"):
+            files.write(Kind.USAGE, [usage_record(2)])
+    desk.disk.room = None
+    files.open()  # as after each failure
+    files.write(Kind.USAGE, [usage_record(2)])
+    files.close(1)
+    assert [requests_in(tmp_path / name) for name in desk.names()] == [[1], [2]]
+
+
+def test_a_file_whose_end_does_not_reach_the_disk_is_finished_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    files.write(Kind.USAGE, [usage_record(1)])
+
+    def fails(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    desk.now_s = 60
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises(OutletError):
+            files.tend()
+    assert desk.names() == [unfinished_name(FIRST)]
+    files.open()
+    assert requests_in(tmp_path / FIRST) == [1]
+    assert desk.tally.dropped[Loss.FILE_LOST] == 0
+
+
+def test_records_of_a_deleted_directory_are_counted_as_lost_and_it_is_made_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "usage")
+    files = desk.files()
+    files.open()
+    files.write(Kind.USAGE, [usage_record(1), usage_record(2)])
+    (desk.path / unfinished_name(FIRST)).unlink()
+    desk.path.rmdir()
+    desk.now_s = 60
+    with pytest.raises(OutletError):
+        files.tend()
+    assert desk.tally.dropped[Loss.FILE_LOST] == 2
+    files.open()
+    files.write(Kind.USAGE, [usage_record(3)])
+    files.close(1)
+    assert requests_in(desk.path / SECOND) == [3]
+
+
+def test_a_directory_is_made_and_one_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "a" / "b")
+    make(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"File exists|Not a directory"):
+        make(tmp_path / "file")
+
+
+# Whatever happens in whatever order
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(1, 5)),
+        st.tuples(st.just("wait"), st.integers(1, 90)),
+        st.tuples(st.just("room"), st.integers(0, 700)),
+        st.tuples(st.just("enough room"), st.just(0)),
+        st.tuples(st.just("kill"), st.integers(0, 200)),
+        st.tuples(st.just("restart"), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+class Watched:
+    """A directory that is looked at after each event, as a streaming reader might."""
+
+    def __init__(self, path: Path) -> None:
+        self.desk = Desk(path, FileRules(rotate_s=60, rotate_bytes=4096, keep_bytes=0))
+        self.lives = 0
+        self.next = 0
+        self.written: list[int] = []
+        self.seen: dict[str, list[int]] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        self.lives += 1
+        self.desk.instance = f"weir{self.lives}"
+        self.files = self.desk.files()
+        self.files.open()
+
+    def write(self, count: int) -> None:
+        numbers = range(self.next, self.next + count)
+        self.next += count
+        try:
+            self.files.write(Kind.USAGE, [usage_record(number) for number in numbers])
+        except OutletError:
+            return
+        self.written += numbers
+
+    def wait(self, seconds: int) -> None:
+        self.desk.now_s += seconds
+        self.files.tend()
+
+    def kill(self, half_bytes: int) -> None:
+        """What kill -9 leaves: no lock, and perhaps a part of a line."""
+        for writing in self.files._writing.values():
+            writing.part.leave()
+            with writing.part.path.open("ab") as file:
+                file.write(b"x" * half_bytes)
+        self.begin()
+
+    def restart(self) -> None:
+        self.files.close(1)
+        self.begin()
+
+    def look(self) -> None:
+        """Files that can be seen are whole, and never change."""
+        for path in self.desk.path.iterdir():
+            if not path.name.startswith("."):
+                found = requests_in(path)
+                assert self.seen.setdefault(path.name, found) == found
+                assert found
+
+
+@settings(max_examples=60)
+@given(EVENTS)
+def test_a_reader_sees_whole_files_that_never_change_and_in_the_end_all_that_was_written(
+    events: list[tuple[str, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        watched = Watched(Path(directory))
+        for what, amount in events:
+            match what:
+                case "room":
+                    watched.desk.disk.room = amount
+                case "enough room":
+                    watched.desk.disk.room = None
+                case "restart":
+                    watched.restart()
+                case _:
+                    getattr(watched, what)(amount)
+            watched.look()
+        watched.restart()
+        watched.look()
+        assert sorted(chain.from_iterable(watched.seen.values())) == watched.written
+        assert watched.desk.names() == sorted(watched.seen)
+        assert watched.desk.tally.written[Kind.USAGE] == len(watched.written)

@@ -1,0 +1,98 @@
+"""When intervals end: on the wall clock's multiples, whatever the clocks do."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.usage.intervals import Interval, Intervals
+
+EPOCH_MS = 1_763_775_570_000
+"""A multiple of a second and of ten."""
+
+
+def test_the_first_one_begins_when_recording_does_and_ends_at_the_next_multiple() -> None:
+    intervals = Intervals(1000, EPOCH_MS + 300, 5)
+    assert intervals.wait_ms(EPOCH_MS + 300) == 700
+    assert intervals.next(EPOCH_MS + 1000, 705) == (EPOCH_MS + 300, 700)
+    assert intervals.wait_ms(EPOCH_MS + 1000) == 1000
+
+
+@pytest.mark.parametrize("miss_ms", [-2, 0, 7, 50])
+def test_an_end_that_is_nearly_met_is_met(miss_ms: int) -> None:
+    intervals = Intervals(1000, EPOCH_MS, 0)
+    assert intervals.next(EPOCH_MS + 1000 + miss_ms, 1000 + miss_ms) == (EPOCH_MS, 1000)
+    assert intervals.wait_ms(EPOCH_MS + 1000 + miss_ms) == 1000 - miss_ms
+    assert intervals.next(EPOCH_MS + 2000, 2000) == (EPOCH_MS + 1000, 1000)
+
+
+def test_a_late_end_says_how_long_it_took_and_the_next_is_aligned_again() -> None:
+    intervals = Intervals(1000, EPOCH_MS, 0)
+    assert intervals.next(EPOCH_MS + 2400, 2400) == (EPOCH_MS, 2400)
+    assert intervals.wait_ms(EPOCH_MS + 2400) == 600
+    assert intervals.next(EPOCH_MS + 3001, 3001) == (EPOCH_MS + 2400, 600)
+
+
+def test_the_last_one_ends_where_it_is_cut_off() -> None:
+    intervals = Intervals(1000, EPOCH_MS, 0)
+    assert intervals.next(EPOCH_MS + 990, 990, last=True) == (EPOCH_MS, 990)
+    assert intervals.next(EPOCH_MS + 990, 990, last=True).length_ms == 1
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, -60_000, -900, 5_000, 3_600_000])
+def test_a_clock_that_is_set_moves_records_and_keeps_their_length(step_ms: int) -> None:
+    intervals = Intervals(1000, EPOCH_MS, 0)
+    intervals.next(EPOCH_MS + 1000, 1000)
+    found = intervals.next(EPOCH_MS + 2000 + step_ms, 2000)
+    assert found == (EPOCH_MS + 1000 + step_ms, 1000)
+    assert intervals.stepped_ms == step_ms
+    assert intervals.next(EPOCH_MS + 3000 + step_ms, 3000).length_ms == 1000
+    assert intervals.stepped_ms == 0
+
+
+def test_no_clock_makes_a_wait_long_or_negative() -> None:
+    intervals = Intervals(1000, EPOCH_MS, 0)
+    assert intervals.wait_ms(EPOCH_MS - 86_400_000) <= 1050
+    assert intervals.wait_ms(EPOCH_MS + 86_400_000) == 0
+
+
+TURNS = st.lists(st.tuples(st.integers(0, 30), st.integers(-200_000, 200_000) | st.just(0)), max_size=30)
+
+
+@given(st.sampled_from([100, 1000, 10_000]), st.integers(0, 20_000), TURNS)
+def test_lengths_are_those_of_the_monotonic_clock(
+    length_ms: int, start_ms: int, turns: list[tuple[int, int]]
+) -> None:
+    """Each turn comes late by some share of an interval; before it the wall clock may be set."""
+    wall_ms, mono_ms = EPOCH_MS + start_ms, 17
+    intervals, total_ms = Intervals(length_ms, wall_ms, mono_ms), 0
+    steps = 0
+    end_ms = wall_ms
+    for late, step_ms in turns:
+        passed_ms = intervals.wait_ms(wall_ms) + late * length_ms // 10
+        wall_ms, mono_ms = wall_ms + passed_ms + step_ms, mono_ms + passed_ms
+        found = intervals.next(wall_ms, mono_ms)
+        assert found.length_ms >= 1
+        if not step_ms:
+            assert found.time_ms == end_ms
+        steps += step_ms != 0
+        end_ms = found.time_ms + found.length_ms
+        total_ms += found.length_ms
+        assert abs(end_ms - wall_ms) <= 100
+    slack_ms = 100 * (steps + 1) + len(turns)  # steps too small to be told from lateness are absorbed
+    assert abs(total_ms - (mono_ms - 17)) <= slack_ms
+
+
+@given(st.integers(0, 5_000), st.lists(st.integers(0, 40), min_size=2, max_size=20))
+def test_on_time_all_but_the_first_line_up_without_gaps(start_ms: int, late_ms: list[int]) -> None:
+    wall_ms = EPOCH_MS + start_ms
+    intervals = Intervals(1000, wall_ms, wall_ms - 3)
+    found: list[Interval] = []
+    for late in late_ms:
+        wall_ms += intervals.wait_ms(wall_ms) + late
+        found.append(intervals.next(wall_ms, wall_ms - 3))
+    assert {(time % 1000, length) for time, length in found[1:]} == {(0, 1000)}
+    assert {b.time_ms - a.time_ms for a, b in pairwise(found[1:])} <= {1000}

@@ -1,0 +1,233 @@
+"""The recorder: when it takes records, in what pieces, and what it does at the end. The clock is a mock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+from structlog.testing import capture_logs
+
+from proxy.usage import recorder as module
+from proxy.usage.outlet import Record
+from proxy.usage.recorder import SLICE, Clocks, Recorder
+from proxy.usage.tally import Kind, Loss, Tally
+from tests.proxy.usage_rigs import trace_record, usage_record
+
+if TYPE_CHECKING:
+    from usage import TraceRecord, UsageRecord
+
+pytestmark = pytest.mark.trio
+
+EPOCH_MS = 1_763_775_570_000
+
+
+def now_ms() -> int:
+    """Trio's clock."""
+    return round(trio.current_time() * 1000)
+
+
+@dataclass
+class FakeBooks:
+    """Hands out records that it is given, and notes what it was asked."""
+
+    records: list[UsageRecord] = field(default_factory=list)
+    traces: list[TraceRecord] = field(default_factory=list)
+    traces_dropped: int = 0
+    intervals: list[tuple[int, int]] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    instances: set[str] = field(default_factory=set)
+    buggy: bool = False
+
+    def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
+        self.intervals.append((time_ms, interval_ms))
+        self.instances.add(instance)
+        if self.buggy:
+            raise ZeroDivisionError
+        taken, self.records = self.records, []
+        yield from taken
+
+    def take_traces(self, offset_ms: int, instance: str) -> list[TraceRecord]:
+        self.offsets.append(offset_ms)
+        self.instances.add(instance)
+        taken, self.traces = self.traces, []
+        return taken
+
+
+@dataclass
+class FakeSink:
+    tally: Tally = field(default_factory=Tally)
+    got: list[tuple[Kind, Sequence[Record]]] = field(default_factory=list)
+    started: bool = False
+    closed: list[float] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.started = True
+
+    def put(self, kind: Kind, records: Sequence[Record]) -> None:
+        assert self.started
+        assert not self.closed
+        self.got.append((kind, records))
+
+    def close(self, timeout_s: float) -> None:
+        self.closed.append(timeout_s)
+
+
+@dataclass
+class Scene:
+    """A recorder at a time that Trio's clock moves; `set_ms` is how far the wall clock was set."""
+
+    interval_ms: int = 1000
+    start_ms: int = EPOCH_MS
+    books: FakeBooks = field(default_factory=FakeBooks)
+    sink: FakeSink = field(default_factory=FakeSink)
+    set_ms: int = 0
+    reports: int = 0
+
+    def wall_ms(self) -> int:
+        return self.start_ms + self.set_ms + now_ms() - self._origin_ms
+
+    def make(self) -> Recorder:
+        self._origin_ms = now_ms()
+        clocks = Clocks(self.wall_ms, now_ms)
+        return Recorder(self.books, self.sink, "weir", self.interval_ms, clocks, self.report)
+
+    def report(self) -> None:
+        self.reports += 1
+
+
+async def record_for(scene: Scene, seconds: float) -> None:
+    recorder = scene.make()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(recorder.run)
+        await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+
+
+async def test_intervals_end_at_multiples_and_the_last_one_at_the_end(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    scene = Scene(start_ms=EPOCH_MS + 250)
+    await record_for(scene, 3.0)
+    assert scene.books.intervals == [
+        (EPOCH_MS + 250, 750),
+        (EPOCH_MS + 1000, 1000),
+        (EPOCH_MS + 2000, 1000),
+        (EPOCH_MS + 3000, 250),
+    ]
+    assert scene.books.instances == {"weir"}
+    assert scene.sink.closed == [module.CLOSE_S]
+    assert scene.reports == 5
+
+
+async def test_what_was_counted_when_it_ends_is_recorded_before_the_sink_is_closed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    scene = Scene()
+    recorder = scene.make()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(recorder.run)
+        await trio.sleep(0.3)
+        scene.books.records, scene.books.traces = [usage_record(5)], [trace_record(6)]
+        nursery.cancel_scope.cancel()
+    assert scene.sink.got == [(Kind.USAGE, [usage_record(5)]), (Kind.TRACE, [trace_record(6)])]
+    assert scene.books.intervals == [(EPOCH_MS, 300)]
+
+
+async def test_many_records_are_taken_in_slices_between_which_others_run(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    scene = Scene()
+    scene.books.records = [usage_record(number) for number in range(2 * SLICE + 1)]
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(len(scene.sink.got))
+            await trio.lowlevel.checkpoint()
+
+    recorder = scene.make()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(recorder.run)
+        await trio.sleep(0.99)
+        nursery.start_soon(look)
+        while len(scene.sink.got) < 3:  # the clock stands still while anybody is busy
+            await trio.lowlevel.checkpoint()
+            autojump_clock.jump(0.001)
+        nursery.cancel_scope.cancel()
+    assert [len(records) for _kind, records in scene.sink.got] == [SLICE, SLICE, 1]
+    assert {1, 2} & set(seen)
+
+
+async def test_cancelled_in_the_middle_it_takes_the_rest(autojump_clock: trio.testing.MockClock) -> None:
+    scene = Scene()
+    numbers = list(range(3 * SLICE))
+    scene.books.records = [usage_record(number) for number in numbers]
+    recorder = scene.make()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(recorder.run)
+        really = scene.sink.put
+
+        def put(kind: Kind, records: Sequence[Record]) -> None:
+            really(kind, records)
+            nursery.cancel_scope.cancel()
+
+        scene.sink.put = put  # type: ignore[method-assign]  # to act while it is at work
+    taken = [record for _kind, records in scene.sink.got for record in records]
+    assert taken == [usage_record(number) for number in numbers]
+
+
+async def test_a_late_turn_says_how_long_it_covered(autojump_clock: trio.testing.MockClock) -> None:
+    scene = Scene()
+    recorder = scene.make()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(recorder.run)
+        autojump_clock.jump(2.4)  # the process stood still
+        await trio.sleep(0.7)
+        nursery.cancel_scope.cancel()
+    assert scene.books.intervals == [(EPOCH_MS, 2400), (EPOCH_MS + 2400, 600), (EPOCH_MS + 3000, 100)]
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, -700, 3_600_000])
+async def test_a_clock_that_is_set_is_told_and_neither_stops_nor_stretches_it(
+    autojump_clock: trio.testing.MockClock, step_ms: int
+) -> None:
+    scene = Scene()
+    recorder = scene.make()
+    with capture_logs() as logs:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(recorder.run)
+            await trio.sleep(1.5)
+            scene.set_ms = step_ms
+            await trio.sleep(5)
+            nursery.cancel_scope.cancel()
+    assert [(line["event"], line["stepped_ms"]) for line in logs] == [("the clock was set", step_ms)]
+    lengths = [length for _time, length in scene.books.intervals]
+    assert sum(lengths) == 6500
+    assert all(0 < length <= 1000 for length in lengths)
+    assert sum(time % 1000 == 0 for time, _length in scene.books.intervals) >= 4
+    before, after = scene.books.offsets[0], scene.books.offsets[-1]
+    assert after - before == step_ms
+    assert len(set(scene.books.offsets)) == 2
+
+
+async def test_dropped_traces_are_counted_once(autojump_clock: trio.testing.MockClock) -> None:
+    scene = Scene()
+    scene.books.traces_dropped = 7
+    await record_for(scene, 3.5)
+    assert scene.sink.tally.dropped[Loss.TRACES_MAX] == 7
+
+
+async def test_a_bug_in_the_books_is_logged_and_ends_nothing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    scene = Scene()
+    scene.books.buggy = True
+    with capture_logs() as logs:
+        await record_for(scene, 2.5)
+    assert len(scene.books.intervals) == 3
+    assert {line["event"] for line in logs} == {"internal error while usage was recorded; please report this"}
+    assert scene.sink.closed

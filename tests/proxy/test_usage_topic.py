@@ -1,0 +1,259 @@
+"""Records in a topic: what librdkafka is given, what is counted when, and every way for it to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from proxy.config import load
+from proxy.stores.librdkafka import properties
+from proxy.stores.store import StoreError
+from proxy.usage.outlet import OutletError
+from proxy.usage.tally import Kind, Loss, Tally
+from proxy.usage.topic import Topic, sender_properties
+from proxy.usage.writer import Writer
+from tests.proxy.usage_rigs import trace_record, usage_record
+from usage import UsageRecord
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from proxy.stores.librdkafka import Properties
+
+TOPICS = {Kind.USAGE: "usage", Kind.TRACE: "usage-trace"}
+NOW_S = 1_763_775_570.0
+TIMED_OUT, PURGED, DENIED = -192, -152, 29
+ALL_DOWN, FATAL = -187, -150
+
+
+class FakeMessage:
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+
+@dataclass
+class FakeSender:
+    """Keeps what it is given until it is told what becomes of it."""
+
+    told: Mapping[str, object]
+    room: int = 1_000_000
+    refuses: KafkaException | None = None
+    sent: list[tuple[str, bytes, bytes]] = field(default_factory=list)
+    waiting: list[tuple[Callable[[KafkaError | None, Message], None], bytes]] = field(default_factory=list)
+    polls: list[float] = field(default_factory=list)
+    delivers_on_flush: bool = True
+
+    def produce(
+        self,
+        topic: str,
+        *,
+        value: bytes,
+        key: bytes,
+        on_delivery: Callable[[KafkaError | None, Message], None],
+    ) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        if len(self.waiting) >= self.room:
+            raise BufferError("Local: Queue full")
+        self.sent.append((topic, key, value))
+        self.waiting.append((on_delivery, value))
+
+    def poll(self, timeout: float) -> int:
+        self.polls.append(timeout)
+        return 0
+
+    def deliver(self, count: int | None = None, error: KafkaError | None = None) -> None:
+        for _ in range(len(self.waiting) if count is None else count):
+            on_delivery, value = self.waiting.pop(0)
+            on_delivery(error, FakeMessage(value))  # type: ignore[arg-type]  # as much of one as is asked
+
+    def flush(self, timeout: float) -> int:  # noqa: ARG002  # nothing here takes long
+        if self.delivers_on_flush:
+            self.deliver()
+        return len(self.waiting)
+
+    def purge(self) -> None:
+        self.deliver(error=KafkaError(PURGED))
+
+    def fail(self, error: KafkaError) -> None:
+        callback = self.told["error_cb"]
+        assert callable(callback)
+        callback(error)
+
+
+@dataclass
+class Bench:
+    """A topic whose producers are fakes."""
+
+    tally: Tally = field(default_factory=Tally)
+    senders: list[FakeSender] = field(default_factory=list)
+    unprepared: str = ""
+
+    def topic(self) -> Topic:
+        return Topic(TOPICS, self.prepare, self.tally, lambda: NOW_S, self.new_sender)
+
+    def prepare(self) -> Properties:
+        if self.unprepared:
+            raise StoreError(self.unprepared)
+        return {"acks": "all"}
+
+    def new_sender(self, told: Mapping[str, object]) -> FakeSender:
+        self.senders.append(FakeSender(told))
+        return self.senders[-1]
+
+    @property
+    def sender(self) -> FakeSender:
+        return self.senders[-1]
+
+
+def test_records_are_sent_by_kind_and_all_of_a_client_have_one_key() -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    topic.open()
+    assert len(bench.senders) == 1
+    record = usage_record(3, user="älice", client_id="app")
+    assert topic.write(Kind.USAGE, [record]) == 1
+    assert topic.write(Kind.TRACE, [trace_record()]) == 1
+    (first, first_key, value), (second, second_key, _) = bench.sender.sent
+    assert (first, second) == ("usage", "usage-trace")
+    assert (first_key, second_key) == ("älice/app".encode(), b"alice/app")
+    assert msgspec.json.decode(value, type=UsageRecord) == record
+
+
+def test_a_record_is_written_once_it_is_acknowledged() -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    topic.write(Kind.USAGE, [usage_record(1), usage_record(2)])
+    assert (bench.tally.unacknowledged, bench.tally.written[Kind.USAGE]) == (2, 0)
+    bench.sender.deliver(1)
+    assert (bench.tally.unacknowledged, bench.tally.written[Kind.USAGE]) == (1, 1)
+    bench.sender.deliver()
+    assert bench.tally.written_bytes == sum(len(value) for _topic, _key, value in bench.sender.sent)
+    assert bench.tally.last_written_s == NOW_S
+
+
+def test_a_full_buffer_takes_a_part_and_the_next_write_waits_for_a_moment() -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    bench.sender.room = 2
+    records = [usage_record(number) for number in range(3)]
+    assert topic.write(Kind.USAGE, records) == 2
+    assert bench.sender.polls == [0]
+    assert topic.write(Kind.USAGE, records[2:]) == 0
+    assert bench.sender.polls[1] > 0
+    bench.sender.deliver()
+    assert topic.write(Kind.USAGE, records[2:]) == 1
+    assert bench.tally.unacknowledged == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [(TIMED_OUT, "timed out"), (DENIED, "allow Weir's principal to Read, Write and Describe it")],
+)
+def test_what_is_not_delivered_is_counted_and_told_until_something_is(code: int, told: str) -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    topic.write(Kind.USAGE, [usage_record(1), usage_record(2)])
+    bench.sender.deliver(1, KafkaError(code))
+    assert bench.tally.dropped[Loss.UNDELIVERED] == 1
+    assert bench.tally.failure.startswith("cannot write to the topic usage: ")
+    assert told in bench.tally.failure
+    bench.sender.deliver()
+    assert (bench.tally.failure, bench.tally.unacknowledged) == ("", 0)
+
+
+def test_brokers_that_are_away_are_told_before_anything_is_lost() -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    bench.sender.fail(KafkaError(ALL_DOWN))
+    assert bench.tally.failure == "cannot write to the topic usage: no broker answers"
+    assert topic.write(Kind.USAGE, [usage_record()]) == 1, "librdkafka keeps and sends it"
+
+
+def test_a_cluster_that_cannot_be_prepared_is_a_failure_that_is_tried_again() -> None:
+    bench = Bench(unprepared="no broker answers: a:1")
+    topic = bench.topic()
+    with pytest.raises(OutletError, match="no broker answers: a:1"):
+        topic.open()
+    bench.unprepared = ""
+    topic.open()
+    assert topic.write(Kind.USAGE, [usage_record()]) == 1
+
+
+def test_after_a_fatal_error_what_was_under_way_is_counted_and_another_producer_made() -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    topic.write(Kind.USAGE, [usage_record(1)])
+    bench.sender.delivers_on_flush = False
+    bench.sender.fail(KafkaError(FATAL, "gone", True))
+    with pytest.raises(OutletError, match="gone"):
+        topic.write(Kind.USAGE, [usage_record(2)])
+    topic.open()
+    assert len(bench.senders) == 2
+    assert bench.tally.dropped[Loss.UNDELIVERED] == 1
+    assert topic.write(Kind.USAGE, [usage_record(2)]) == 1
+
+
+def test_a_record_that_librdkafka_refuses_is_no_bug() -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    bench.sender.refuses = KafkaException(KafkaError(FATAL, "fenced", True))
+    with pytest.raises(OutletError, match="fenced"):
+        topic.write(Kind.USAGE, [usage_record()])
+    topic.open()
+    assert len(bench.senders) == 2
+
+
+def test_the_end_waits_for_acknowledgements_and_counts_the_rest_as_dropped() -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    topic.write(Kind.USAGE, [usage_record(1)])
+    topic.close(5)
+    assert bench.tally.written[Kind.USAGE] == 1
+    topic.open()
+    topic.write(Kind.USAGE, [usage_record(2)])
+    bench.sender.delivers_on_flush = False
+    topic.close(5)
+    assert bench.tally.dropped == {**dict.fromkeys(Loss, 0), Loss.SHUTDOWN: 1}
+    assert bench.tally.unacknowledged == 0
+
+
+def test_through_the_writer_every_record_is_delivered_or_counted() -> None:
+    bench = Bench()
+    writer = Writer(bench.topic(), bench.tally, 250, lambda: 0.0)
+    writer.put(Kind.USAGE, [usage_record(number) for number in range(300)])
+    for _ in range(3):
+        writer.turn()
+    assert (bench.tally.unacknowledged, bench.tally.queued) == (250, 0)
+    writer.put(Kind.USAGE, [usage_record()])
+    bench.sender.deliver(100)
+    writer.put(Kind.USAGE, [usage_record()] * 101)
+    writer.start()
+    writer.close(20)
+    assert bench.tally.written[Kind.USAGE] == 350
+    assert bench.tally.dropped == {**dict.fromkeys(Loss, 0), Loss.QUEUE_FULL: 52}
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_librdkafka_knows_what_it_is_told(idempotent: bool) -> None:
+    told = sender_properties(
+        properties(load(None, {"upstream": "127.0.0.1:1"})), 100_000, idempotent=idempotent
+    )
+    Producer(told).purge()
+    assert (told["acks"], told["enable.idempotence"]) == ("all", idempotent)
