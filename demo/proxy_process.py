@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -31,8 +31,13 @@ START_S: Final = 20.0
 
 
 @contextmanager
-def weir(upstream: str, node_ids: Iterable[int], quotas: Path) -> Iterator[str]:
-    """Run Weir before the cluster until the block ends; give where clients bootstrap. Raises DemoError."""
+def weir(
+    upstream: str, node_ids: Iterable[int], quotas: Path, further: Mapping[str, object] | None = None
+) -> Iterator[str]:
+    """Run Weir before the cluster until the block ends; give where clients bootstrap. Raises DemoError.
+
+    `further` settings are those of the configuration file, as well.
+    """
     node_ids = sorted(node_ids)
     for attempt in range(1, STARTS + 1):
         listen, ports = free_ports([node_id - node_ids[0] for node_id in node_ids])
@@ -44,6 +49,7 @@ def weir(upstream: str, node_ids: Iterable[int], quotas: Path) -> Iterator[str]:
             "quotas": str(quotas),
             "log_level": "warning",
             "drain_timeout_s": 0.5,
+            **(further or {}),
         }
         log = quotas.with_name("weir.log")
         with child("demo.proxy_process", [msgspec.json.encode(settings).decode()], log) as process:

@@ -1,0 +1,126 @@
+"""The cast on stage: a cluster, Weir before it, clients in threads, and the clock they are watched by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from demo.cast import CAST, Actor, quota_file
+from demo.clients import ClientThread, ConsumerLoop, Pace, Places, ProducerLoop, fill
+from demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
+from demo.errors import DemoError
+from demo.measure import Meter, Reading, read
+from demo.proxy_process import weir
+
+QUOTAS: Final = "quotas.toml"
+REFRESH_S: Final = 0.25
+WARM_UP_S: Final = 10.0
+"""The shortest window that Kafka divides by (docs/quotas.md). Clients that ask for just their quota so long
+fill it evenly. Flat out from cold, they would use ten seconds' worth at once, then wait ten, and so on.
+"""
+CLOSE_S: Final = 5.0
+
+
+class Part:
+    """An actor on stage: its clients, where they send to or read from, and their meters."""
+
+    def __init__(self, actor: Actor, bootstrap: str, cluster: Cluster) -> None:
+        """Make its topic, and write what it is to read. Raises DemoError."""
+        topic, leaders = cluster.topic(actor.client_id, BROKERS_USED_MAX if actor.every_broker else 1)
+        places: Places = (topic, tuple(leaders.values()))
+        self.actor = actor
+        self.brokers = len(leaders)
+        self.meters = [Meter() for _ in range(actor.clients)]
+        self.paces = [Pace(actor.pace) for _ in self.meters]
+        self.threads = [
+            ClientThread(partial(_client, actor, bootstrap, places, meter, pace))
+            for meter, pace in zip(self.meters, self.paces, strict=True)
+        ]
+        if actor.role == "consumer":
+            fill(cluster.upstream, places)
+
+    def warm_up(self) -> None:
+        """Have its clients ask for just their quota, together."""
+        if self.actor.quota is not None:
+            for pace in self.paces:
+                pace.rate = self.actor.quota * self.brokers // len(self.paces)
+
+    def speed_up(self) -> None:
+        """Have its clients ask for all that they can get, unless they have a pace of their own."""
+        for pace in self.paces:
+            pace.rate = self.actor.pace
+
+    def read(self) -> Reading:
+        """Read its meters. Raises DemoError if a client has failed."""
+        for thread in self.threads:
+            if thread.failure:
+                raise DemoError(thread.failure)
+        return read(self.meters, time.monotonic())
+
+
+def _client(
+    actor: Actor, bootstrap: str, places: Places, meter: Meter, pace: Pace
+) -> ProducerLoop | ConsumerLoop:
+    if actor.role == "consumer":
+        return ConsumerLoop(bootstrap, actor.client_id, places, meter, pace)
+    return ProducerLoop(bootstrap, actor.client_id, places, meter, pace)
+
+
+class Stage(NamedTuple):
+    """Set, but nobody plays yet."""
+
+    cluster: str
+    """In words."""
+    upstream: str
+    parts: list[Part]
+
+
+@contextmanager
+def stage(
+    upstream: str | None, folder: Path, further: Mapping[str, object] | None = None
+) -> Iterator[Stage]:
+    """Run Weir with the cast's quotas, and `further` settings, until the block ends; before a mock cluster if
+    `upstream` is None. `folder` gets the quota file, and logs. Raises DemoError.
+    """
+    with mock(folder) if upstream is None else real(upstream) as cluster:
+        quotas = folder / QUOTAS
+        quotas.write_text(quota_file(CAST), "utf-8")
+        with weir(cluster.upstream, cluster.node_ids, quotas, further) as bootstrap:
+            parts = [Part(actor, bootstrap, cluster) for actor in CAST]
+            yield Stage(_described(cluster, upstream), cluster.upstream, parts)
+
+
+def _described(cluster: Cluster, upstream: str | None) -> str:
+    count = len(cluster.node_ids)
+    brokers = f"{count} broker{'s' if count > 1 else ''}"
+    return f"A mock cluster of {brokers}" if upstream is None else f"The cluster at {upstream} ({brokers})"
+
+
+@contextmanager
+def playing(parts: Sequence[Part]) -> Iterator[None]:
+    """Run every client until the block ends."""
+    threads = [thread for part in parts for thread in part.threads]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.stop()
+        deadline = time.monotonic() + CLOSE_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def ticks(seconds: float) -> Iterator[float]:
+    """Give the seconds that have passed, again and again, at last when all have."""
+    began_s = time.monotonic()
+    elapsed_s = 0.0
+    while elapsed_s < seconds:
+        time.sleep(min(REFRESH_S, seconds - elapsed_s))
+        elapsed_s = time.monotonic() - began_s
+        yield min(elapsed_s, seconds)
