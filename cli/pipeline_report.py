@@ -1,0 +1,110 @@
+"""`weir pipeline report`: what the pipeline's tables say, as one HTML page."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from cli.exits import CommandError
+from cli.output_file import write
+from cli.pipeline_run import job_options, run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.outcome import Outcome
+
+EXAMPLES: Final = """\b
+Examples:
+  weir pipeline report --lake /var/lib/weir/usage --output report.html
+  weir pipeline report --lake s3a://bucket/usage --output report.html --days 2026-11-01..2026-11-07
+  weir pipeline report --lake /var/lib/weir/usage --output users.html --level user --top 50 --force
+"""
+LEVELS: Final = ("user-client-id", "user", "client-id")
+TOP_MAX: Final = 200
+"""More rows make no chart."""
+
+
+class Days(click.ParamType[tuple[date, date]]):
+    """First and last day in UTC, as `2026-11-01..2026-11-07`, or one day."""
+
+    name = "days"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[date, date]:
+        """Read them; click asks for it."""
+        first, _, last = str(value).partition("..")
+        try:
+            days = date.fromisoformat(first), date.fromisoformat(last or first)
+        except ValueError:
+            self.fail(f"{value!r} is not FROM..TO, such as 2026-11-01..2026-11-07", param, ctx)
+        if days[0] > days[1]:
+            self.fail(f"{value!r} ends before it begins: exchange the two", param, ctx)
+        return days
+
+
+@click.command(epilog=EXAMPLES)
+@job_options
+@click.option(
+    "--output",
+    metavar="FILE",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The page to write.",
+)
+@click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
+@click.option(
+    "--top",
+    type=click.IntRange(1, TOP_MAX),
+    default=30,
+    show_default=True,
+    help="How many entities each chart shows; the others are summed up.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    default=LEVELS[0],
+    show_default=True,
+    help="What an entity is: a pair of user and client-id, a user, or a client-id.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def report(
+    root: str,
+    master: str | None,
+    as_json: bool,
+    output: Path,
+    days: tuple[date, date] | None,
+    top: int,
+    level: str,
+    force: bool,
+) -> None:
+    """Draw what the tables say as one HTML page, which can be read without a network.
+
+    The page has the use of entities by hour, who used most, who was throttled, the recommended quotas beside
+    the current ones, what other quotas would have done, and how good the records were. Where a table is
+    missing, the page says which job makes it.
+    """
+    if output.exists() and not force:  # said before Spark works for a minute
+        raise CommandError(f"{output}: it is there already; --force replaces it")
+
+    def job(spark: SparkSession) -> Outcome:
+        from pipeline import report as room  # needs Spark and plotly, which --help does not
+        from pipeline.lake import Lake
+        from pipeline.report_data import Wanted
+
+        return room.report(
+            spark,
+            Lake(root),
+            str(output),
+            wanted=Wanted(days=days, top=top, level=level),
+            made=datetime.now(UTC),
+            version=version("kafka-weir"),
+            write=lambda text: write(output, text, force=force),
+        )
+
+    run_job("report", job, master=master, as_json=as_json)

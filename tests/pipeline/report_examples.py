@@ -1,0 +1,67 @@
+"""Tables as the other jobs leave them, made by hand for the report's tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import StructType
+
+from pipeline import tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.lake import Lake
+
+HOUR_MS: Final = 3_600_000
+START_MS: Final = 1_795_737_600_000
+"""2026-11-27 00:00 UTC."""
+DAY: Final = datetime.fromtimestamp(START_MS / 1000, UTC).date()
+
+Values = dict[str, object]
+
+
+def row(columns: StructType, **values: object) -> Values:
+    """A row with these values; what is not named is null, and a struct may be given in part."""
+    unknown = set(values) - set(columns.names)
+    assert not unknown, f"no such columns: {unknown}"
+    return {
+        field.name: row(field.dataType, **value)
+        if isinstance(field.dataType, StructType) and isinstance(value := values.get(field.name), dict)
+        else values.get(field.name)
+        for field in columns.fields
+    }
+
+
+def frame(spark: SparkSession, columns: StructType, rows: list[Values]) -> DataFrame:
+    """Rows as Spark has them."""
+    return spark.createDataFrame([row(columns, **values) for values in rows], columns)
+
+
+def rolled(user: str | None, client_id: str | None, hour: int = 0, **values: object) -> Values:
+    """An hour of the roll-up."""
+    start_ms = START_MS + hour * HOUR_MS
+    numbers = dict.fromkeys(
+        ("requests", "bytes_in", "bytes_out", "produced_bytes", "fetched_bytes", "mutations", "errors"), 0
+    )
+    return {
+        "level": "user-client-id",
+        "user": user,
+        "client_id": client_id,
+        "start_ms": start_ms,
+        "seconds": 3600,
+        "request_time_us": 0.0,
+        "brokers": 1,
+        "busiest_broker": 1,
+        "skew": 1.0,
+        "throttle_ms": dict.fromkeys(tables.BY_QUOTA.names, 0),
+        "day": datetime.fromtimestamp(start_ms / 1000, UTC).date(),
+        **numbers,
+        **values,
+    }
+
+
+def write_rollup(spark: SparkSession, lake: Lake, rows: list[Values], period: str = "hour") -> None:
+    """As the job rollup does."""
+    tables.replace(frame(spark, tables.ROLLUP, rows), lake.rollup(period), "day")
