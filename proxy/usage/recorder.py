@@ -53,6 +53,13 @@ class Sink(Protocol):
         """Write what waits; blocks for so long at most."""
 
 
+class Report(Protocol):
+    """Tells operators what went wrong."""
+
+    def __call__(self, *, last: bool = False) -> None:
+        """Look what is new, after an interval or at the end."""
+
+
 class Clocks(NamedTuple):
     """Both in ms."""
 
@@ -72,9 +79,9 @@ class Recorder:
         instance: str,
         interval_ms: int,
         clocks: Clocks,
-        report: Callable[[], None] = lambda: None,
+        report: Report,
     ) -> None:
-        """`report` is called after each interval, to tell what went wrong in it."""
+        """The first interval begins now."""
         self._books = books
         self._sink = sink
         self._instance = instance
@@ -98,7 +105,7 @@ class Recorder:
             with trio.CancelScope(shield=True):
                 await self._record(last=True)
                 await trio.to_thread.run_sync(self._sink.close, CLOSE_S)
-                self._report()
+                self._report(last=True)
 
     async def _record(self, *, last: bool) -> None:
         wall_ms, session_ms = self._clocks.wall_ms(), self._clocks.session_ms()

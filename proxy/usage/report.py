@@ -28,8 +28,12 @@ class Report:
         self._deleted = 0
         self._recovered = 0
 
-    def __call__(self) -> None:
-        """Look, and write lines where there is something new."""
+    def __call__(self, *, last: bool = False) -> None:
+        """Look, and write lines where there is something new; the last time it does not wait for a minute to
+        be over.
+        """
+        if last:
+            self._told_s.clear()
         self._tell_failure()
         self._tell_dropped()
         self._tell_files()

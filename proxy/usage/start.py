@@ -75,7 +75,7 @@ def new_instance(host: str, start_s: float, nonce: str) -> str:
     'weir-1-20251122T013930Z-3f9a2c'
     """
     name = re.sub(r"[^A-Za-z0-9-]", "-", host.partition(".")[0])[:HOST_MAX]
-    return f"{name}-{datetime.fromtimestamp(start_s, UTC):%Y%m%dT%H%M%SZ}-{nonce}"
+    return f"{name or 'host'}-{datetime.fromtimestamp(start_s, UTC):%Y%m%dT%H%M%SZ}-{nonce}"
 
 
 def _files(path: Path, rules: UsageRules, instance: str, tally: Tally) -> Files:

@@ -10,9 +10,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -26,6 +28,7 @@ from quotas import Entity, QuotaKey, QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.frames import request, response
 from tests.proxy.wire import quota_table
+from usage import UsageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -423,6 +426,48 @@ def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
         weir_run.process.send_signal(number)
         weir_run.logged("stopping")
         assert weir_run.process.wait(20) == 0
+
+
+def used(directory: Path) -> dict[str, int]:
+    """What the finished files in a directory say of the bytes that each client-id has sent."""
+    total: dict[str, int] = {}
+    for path in directory.glob("usage-*.jsonl"):
+        for line in path.read_text().splitlines():
+            record = msgspec.json.decode(line, type=UsageRecord)
+            total[record.client_id] = total.get(record.client_id, 0) + record.bytes_in
+    return total
+
+
+def test_it_records_usage_and_loses_none_of_it_at_a_signal_or_when_it_is_killed(
+    broker: int, tmp_path: Path
+) -> None:
+    port, directory = free_range(3), tmp_path / "usage"
+    options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--connect-timeout-s", "1"]
+    options += ["--broker-ports", f"{port + 1}-{port + 2}", "--usage-dir", str(directory)]
+    sizes = {
+        name: len(request(ProduceRequest(acks=1, transactional_id="t" * 500), 7, client_id=name))
+        for name in (b"app", b"other")
+    }
+    with running(*options) as weir_run:
+        weir_run.logged("recording usage")
+        for _ in range(3):
+            throttle_ms(port, 500, b"app")
+        weir_run.process.send_signal(signal.SIGTERM)
+        assert weir_run.process.wait(20) == 0
+    assert used(directory) == {"app": 3 * sizes[b"app"]}
+    assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
+    with running(*options) as weir_run:
+        weir_run.logged("recording usage")
+        throttle_ms(port, 500, b"other")
+        while not any(path.stat().st_size for path in directory.glob(".usage-*.part")):
+            assert weir_run.process.poll() is None  # its time is limited
+            time.sleep(0.01)
+        weir_run.process.send_signal(signal.SIGKILL)
+        weir_run.process.wait(20)
+    assert used(directory) == {"app": 3 * sizes[b"app"]}
+    with running(*options) as weir_run:
+        assert weir_run.logged("files of usage finished whose writer was killed")["files"] == 1
+    assert used(directory) == {"app": 3 * sizes[b"app"], "other": sizes[b"other"]}
 
 
 def test_it_may_open_as_many_files_as_the_system_lets_it(broker: int) -> None:

@@ -15,6 +15,7 @@ from proxy.reasons import CloseReason
 from proxy.server import Server
 from proxy.stores.store_state import StoreState
 from proxy.transport.reactor import Reactor
+from proxy.usage.tally import Tally
 from quotas import QuotaTable
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def exposed() -> Iterator[dict[str, str]]:
     reactor = Reactor(lambda: 0)
     book = QuotaBook(QuotaTable())
     server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
-    sources = Sources(server, book, StoreState(lambda: 0.0), lambda: 0)
+    sources = Sources(server, book, StoreState(lambda: 0.0), lambda: 0, Tally())
     found = [family for family in families(sources, ready=True) if family is not None]
     yield {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
     reactor.close()

@@ -85,7 +85,7 @@ class Scene:
     books: FakeBooks = field(default_factory=FakeBooks)
     sink: FakeSink = field(default_factory=FakeSink)
     set_ms: int = 0
-    reports: int = 0
+    reports: list[bool] = field(default_factory=list)
 
     def wall_ms(self) -> int:
         return self.start_ms + self.set_ms + now_ms() - self._origin_ms
@@ -95,8 +95,8 @@ class Scene:
         clocks = Clocks(self.wall_ms, now_ms)
         return Recorder(self.books, self.sink, "weir", self.interval_ms, clocks, self.report)
 
-    def report(self) -> None:
-        self.reports += 1
+    def report(self, *, last: bool = False) -> None:
+        self.reports.append(last)
 
 
 async def record_for(scene: Scene, seconds: float) -> None:
@@ -120,7 +120,7 @@ async def test_intervals_end_at_multiples_and_the_last_one_at_the_end(
     ]
     assert scene.books.instances == {"weir"}
     assert scene.sink.closed == [module.CLOSE_S]
-    assert scene.reports == 5
+    assert scene.reports == [False, False, False, False, True]
 
 
 async def test_what_was_counted_when_it_ends_is_recorded_before_the_sink_is_closed(

@@ -1,0 +1,83 @@
+"""What the log says: at once, once a minute while it lasts, and once when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from structlog.testing import capture_logs
+
+from proxy.usage.report import PERIOD_S, Report
+from proxy.usage.tally import Kind, Loss, Tally
+
+
+@dataclass
+class Watch:
+    """A report that is looked at at times of the test's choice."""
+
+    tally: Tally = field(default_factory=Tally)
+    now_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.report = Report(self.tally, "/var/usage", lambda: self.now_s)
+
+    def lines(self, now_s: float, *, last: bool = False) -> list[dict[str, object]]:
+        self.now_s = now_s
+        with capture_logs() as logs:
+            self.report(last=last)
+        assert all(line.pop("to") == "/var/usage" for line in logs)
+        return [dict(line) for line in logs]
+
+
+def test_nothing_new_is_nothing_said() -> None:
+    watch = Watch()
+    watch.tally.note_written(Kind.USAGE, 5, 500, 1.0)
+    assert watch.lines(0) == watch.lines(1000) == []
+
+
+def test_a_failure_is_told_at_once_then_each_minute_and_its_end_once() -> None:
+    watch = Watch()
+    watch.tally.failure = "disk full"
+    failing = {
+        "event": "usage cannot be written, trying again",
+        "log_level": "warning",
+        "reason": "disk full",
+    }
+    assert watch.lines(5) == [failing]
+    assert watch.lines(5 + PERIOD_S - 1) == []
+    assert watch.lines(5 + PERIOD_S) == [failing]
+    watch.tally.note_written(Kind.USAGE, 1, 100, 1.0)
+    assert [line["event"] for line in watch.lines(70)] == ["usage is written again"]
+    assert watch.lines(71) == []
+
+
+def test_a_failure_that_comes_and_goes_does_not_fill_the_log() -> None:
+    watch, said = Watch(), 0
+    for second in range(120):
+        watch.tally.failure = "disk full" if second % 2 else ""
+        said += len(watch.lines(second))
+    assert said == 4
+
+
+def test_dropped_records_are_told_by_reason_once_a_minute_all_of_them() -> None:
+    watch = Watch()
+    watch.tally.note_dropped(Loss.QUEUE_FULL, 3)
+    told = {"event": "usage records dropped", "log_level": "warning"}
+    assert watch.lines(0) == [{**told, "queue_full": 3}]
+    watch.tally.note_dropped(Loss.QUEUE_FULL, 2)
+    watch.tally.note_dropped(Loss.TRACES_MAX, 1)
+    assert watch.lines(30) == []
+    assert watch.lines(59) == []
+    assert watch.lines(60) == [{**told, "queue_full": 2, "traces_max": 1}]
+    assert watch.lines(200) == []
+    watch.tally.note_dropped(Loss.SHUTDOWN, 9)
+    assert watch.lines(201, last=True) == [{**told, "shutdown": 9}]
+
+
+def test_files_that_were_deleted_or_finished_for_others_are_told() -> None:
+    watch = Watch()
+    watch.tally.deleted_files, watch.tally.recovered_files = 2, 1
+    assert [(line["event"], line["files"]) for line in watch.lines(0)] == [
+        ("oldest files of usage deleted, usage_keep_bytes is reached", 2),
+        ("files of usage finished whose writer was killed", 1),
+    ]
+    assert watch.lines(1) == []

@@ -1,0 +1,114 @@
+"""What is configured is checked in one line, and what is put together records where it says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.config import ConfigError, load
+from proxy.usage.start import new_instance, recording
+from proxy.usage.tally import Kind
+from tests.proxy.usage_rigs import requests_in, usage_record
+
+UPSTREAM = {"upstream": "127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"usage_dir": "a", "usage_topic": "b"}, "usage_dir and usage_topic are both set"),
+        ({"usage_interval_ms": 99}, "usage_interval_ms is 99, must be 100 to 3600000"),
+        ({"usage_interval_ms": 3_600_001}, "usage_interval_ms is 3600001"),
+        ({"usage_trace_share": 1.01}, "usage_trace_share is 1.01, must be 0 to 1"),
+        ({"usage_trace_share": -0.1}, "usage_trace_share is -0.1"),
+        ({"usage_trace_share": float("nan")}, "usage_trace_share is nan"),
+        ({"usage_rotate_s": 0.5}, "usage_rotate_s is 0.5, must be at least 1"),
+        ({"usage_rotate_s": float("nan")}, "usage_rotate_s is nan"),
+        ({"usage_rotate_bytes": 100}, "usage_rotate_bytes is 100, must be at least 4096"),
+        ({"usage_keep_bytes": -1}, "usage_keep_bytes is -1, must be at least 0"),
+        ({"usage_queue_records": 0}, "usage_queue_records is 0, must be at least 1"),
+        ({"usage_entities_max": 0}, "usage_entities_max is 0, must be at least 1"),
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(None, {**UPSTREAM, **settings})
+    assert str(refused.value).startswith(words)
+
+
+def test_nothing_is_recorded_by_default() -> None:
+    config = load(None, UPSTREAM)
+    assert config.usage is None
+    assert recording(config) is None
+
+
+def test_a_table_of_the_configuration_file_and_a_path_relative_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "weir.toml"
+    file.write_text('upstream = "a:1"\n[usage]\ndir = "usage"\ninterval_ms = 10000\ntrace_share = 0.01\n')
+    rules = load(file, {}).usage
+    assert rules is not None
+    assert (rules.directory, rules.interval_ms, rules.trace_share) == (tmp_path / "usage", 10_000, 0.01)
+
+
+def test_a_directory_is_made_and_recorded_to(tmp_path: Path) -> None:
+    found = recording(load(None, {**UPSTREAM, "usage_dir": str(tmp_path / "a" / "usage")}))
+    assert found is not None
+    found.writer.start()
+    found.writer.put(Kind.USAGE, [usage_record(9)])
+    found.writer.close(20)
+    (path,) = (tmp_path / "a" / "usage").iterdir()
+    assert path.name == f"usage-{found.instance}-00000001.jsonl"
+    assert requests_in(path) == [9]
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "nul\0"])
+def test_a_directory_that_cannot_be_is_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError) as refused:
+        recording(load(None, {**UPSTREAM, "usage_dir": str(tmp_path / name)}))
+    assert "cannot write files in usage_dir: " in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_topic_is_connected_to_by_nobody_yet() -> None:
+    found = recording(load(None, {**UPSTREAM, "usage_topic": "usage"}))
+    assert found is not None
+    assert found.writer.outlet.name == "usage"
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "ä", "x" * 244])
+def test_what_is_no_topic_s_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="must be a topic's name"):
+        recording(load(None, {**UPSTREAM, "usage_topic": name}))
+
+
+def test_a_topic_without_its_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "proxy.usage.topic", None)
+    monkeypatch.delattr(sys.modules["proxy.usage"], "topic", raising=False)
+    with pytest.raises(ConfigError, match="pip install confluent-kafka"):
+        recording(load(None, {**UPSTREAM, "usage_topic": "usage"}))
+
+
+def test_a_topic_of_a_cluster_that_is_away_is_a_failure_and_no_end() -> None:
+    found = recording(load(None, {**UPSTREAM, "usage_topic": "usage", "connect_timeout_s": 1.0}))
+    assert found is not None
+    found.writer.put(Kind.USAGE, [usage_record()])
+    found.writer.turn()
+    assert found.writer.tally.failure.startswith("no broker answers: ")
+    assert found.writer.tally.queued == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("weir-1.example.com", "weir-1"),
+        ("../../etc", "host"),
+        ("h\u00f6st_1", "h-st-1"),
+        ("x" * 300, "x" * 40),
+    ],
+)
+def test_an_instance_is_called_so_that_its_name_fits_into_a_file_s(host: str, name: str) -> None:
+    assert new_instance(host, 1_763_775_570.9, "3f9a2c") == f"{name}-20251122T013930Z-3f9a2c"
