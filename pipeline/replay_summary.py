@@ -78,9 +78,9 @@ def held_back(hours: DataFrame, span_s: float) -> list[str]:
     of_clients = was.groupBy(*BUDGET).agg(F.sum("throttled_s").alias("throttled_s"))
     found = of_clients.groupBy("quota").agg(F.count("*").alias("clients"), F.sum("throttled_s").alias("s"))
     return [
-        f"{row.quota}: {row.clients} were throttled {share(row.s, row.clients * span_s)} of the time recorded;"
+        f"{row.quota}: {row.clients} were throttled {share(row.s, row.clients * span_s)} of that time:"
         " what they would have asked for otherwise is not known, so more than that is not replayed"
-        for row in found.orderBy("quota").collect()  # at most one per quota
+        for row in found.orderBy("quota").collect()  # one a quota
     ]
 
 

@@ -3,8 +3,8 @@
 One `Replay` is one budget. It is fed what was charged, in the order in which the requests were taken, and
 computes with the classes that enforce the quota who would have had to wait, and for how long. A request whose
 connection would still be waiting is taken when that is over, those behind it after it; so the backlog of a
-limit that is too low grows. How long a broker takes to answer stays as recorded, and so does when clients that
-do not wait ask.
+limit that is too low grows. How long a broker takes to answer stays as recorded, and so does when clients
+that do not wait ask.
 
 Who waits, and when a request is charged, is as in a session:
 
@@ -12,7 +12,7 @@ Who waits, and when a request is charged, is as in a session:
 * A fetch is charged when its response begins. One of a connection is under way at a time, and each waits
   while the budget is throttled, whoever caused it.
 * Request time is charged when the response begins. Near the limit one request of a connection is under way at
-  a time. The first of a connection waits while the budget is throttled.
+  a time. (That the first of a connection waits once, a second at most, is not replayed.)
 * Mutations are charged when they are taken. Where a topic is refused (error 89), the client asks again after
   the throttle time, as Java's does.
 
@@ -47,6 +47,8 @@ IDLE_MS: Final = 3_600_000
 NEVER: Final = 2**62
 _WAKE, _CHARGE = 0, 1
 """At one moment waits end before anything is charged."""
+_NONE, _FIRST, _ALL = 0, 1, 2
+"""Of a connection."""
 _NOBODY: Final = Tags("", "")
 
 Asked: TypeAlias = tuple[int, int, float, int, int, int]
@@ -78,8 +80,8 @@ class _Kind(Protocol):
     """How one kind of budget is charged, and when its clients wait."""
 
     @property
-    def door_for_all(self) -> bool:
-        """Every request waits while the budget is throttled, not only the first of a connection."""
+    def door(self) -> int:
+        """Which requests wait while the budget is throttled, whoever caused it."""
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         """A request is taken: charge it, or wait for its answer."""
@@ -92,7 +94,7 @@ class _Produce:
     """Charged when it is taken."""
 
     __slots__ = ("_budget",)
-    door_for_all = False
+    door = _FIRST
 
     def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
         self._budget = Budget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
@@ -111,7 +113,7 @@ class _Fetches(_Produce):
     """Charged when they are answered, one of a connection at a time."""
 
     __slots__ = ()
-    door_for_all = True
+    door = _ALL
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         replay.await_answer(connection, asked, now_ms, alone=True)
@@ -121,7 +123,7 @@ class _Time:
     """Charged when the request is answered."""
 
     __slots__ = ("_budget",)
-    door_for_all = False
+    door = _NONE
 
     def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
         self._budget = RequestBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
@@ -141,7 +143,7 @@ class _Mutations:
     """Charged when the request is taken; the wait begins when it is answered."""
 
     __slots__ = ("_budget",)
-    door_for_all = False
+    door = _NONE
 
     def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
         self._budget = MutationBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
@@ -227,7 +229,7 @@ class Replay:
 
         Where several were charged in one ms, give them by recorded throttle time: that tells their order.
         """
-        known, door_for_all = self._connections, self._kind.door_for_all
+        known, door = self._connections, self._kind.door
         for asked in zip(at_ms, service_ms, values, connections, recorded_ms, notes, strict=True):
             now_ms = asked[0]
             if self._next_ms <= now_ms:
@@ -240,7 +242,7 @@ class Replay:
                 connection.until_ms > now_ms
                 or connection.alone
                 or connection.waiting
-                or ((door_for_all or not connection.known) and self._shut_until_ms(now_ms) > now_ms)
+                or (door > connection.known and self._shut_until_ms(now_ms) > now_ms)
             ):
                 self._hold(connection, asked, now_ms)
             else:
@@ -320,7 +322,7 @@ class Replay:
         waiting = connection.waiting
         while waiting and not connection.alone:
             until_ms = connection.until_ms
-            if self._kind.door_for_all or not connection.known:
+            if self._kind.door > connection.known:
                 until_ms = max(until_ms, self._shut_until_ms(now_ms))
             if until_ms > now_ms:
                 if connection.wake_ms != until_ms:

@@ -1,0 +1,109 @@
+"""A replay of full traces, under the quotas that were in force, is what real sessions have done."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+import pytest
+
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.replay import Replay
+from quotas.replay_hours import Hour
+from tests.pipeline.sessions import Habits, World
+from usage.records import TraceRecord
+
+APPS = Entity(client_id=DEFAULT)
+PRODUCE, FETCH, TIME = (
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.REQUEST_PERCENTAGE,
+)
+GROUP = {PRODUCE: "produce", FETCH: "fetch"}
+
+
+def replayed(traces: list[TraceRecord], key: QuotaKey, limit: float, client_id: str) -> Hour:
+    """The sum of all hours of one client's budget."""
+    rows = []
+    for trace in traces:
+        if trace.client_id == client_id and GROUP.get(key, trace.api) == trace.api:
+            value = trace.request_time_us / 10_000 if key is TIME else float(trace.charged_bytes)
+            service_ms = 0 if key is PRODUCE else trace.answered_ms - trace.time_ms
+            recorded_ms = getattr(trace.throttle_ms, key.value)
+            rows.append((trace.time_ms, service_ms, value, trace.connection, recorded_ms, trace.api_key))
+    rows.sort(key=itemgetter(0, 4, 3))
+    replay = Replay(key, limit)
+    replay.feed(*zip(*rows, strict=True))
+    total = Hour(0)
+    for hour in replay.finish():
+        total.charges += hour.charges
+        total.charged += hour.charged
+        total.violations += hour.violations
+        total.throttle_ms += hour.throttle_ms
+        total.throttled_ms += hour.throttled_ms
+        total.given_up += hour.given_up
+    return total
+
+
+def recorded(traces: list[TraceRecord], key: QuotaKey, client_id: str) -> list[tuple[int, int]]:
+    """The waits: from when, for how long."""
+    waits = []
+    for trace in traces:
+        wait_ms = getattr(trace.throttle_ms, key.value)
+        if trace.client_id == client_id and wait_ms:
+            waits.append((trace.time_ms if key is PRODUCE else trace.answered_ms, wait_ms))
+    return sorted(waits)
+
+
+def union_ms(waits: list[tuple[int, int]]) -> int:
+    until = total = 0
+    for start, wait in waits:
+        total += max(0, start + wait - max(start, until))
+        until = max(until, start + wait)
+    return total
+
+
+CASES = {
+    "a producer": (PRODUCE, 5000.0, Habits(b"app", "produce")),
+    "producers that pipeline": (PRODUCE, 8000.0, Habits(b"app", "produce", under_way=5, connections=3)),
+    "many producers": (PRODUCE, 60_000.0, Habits(b"app", "produce", connections=20, think_ms=(0, 50))),
+    "a consumer": (FETCH, 5000.0, Habits(b"app", "fetch", service_ms=(0, 100))),
+    "consumers": (FETCH, 9000.0, Habits(b"app", "fetch", connections=6, service_ms=(0, 30), under_way=2)),
+    "quick consumers": (
+        FETCH,
+        50_000.0,
+        Habits(b"app", "fetch", connections=8, service_ms=(0, 1), think_ms=(0, 3)),
+    ),
+    "requests": (TIME, 0.05, Habits(b"app", "ping", think_ms=(0, 60))),
+    "requests under way": (TIME, 0.2, Habits(b"app", "ping", think_ms=(0, 90), under_way=10, connections=4)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_was_in_force_is_replayed_as_it_was(case: str, seed: int) -> None:
+    key, limit, habits = CASES[case]
+    world = World(QuotaTable({(APPS, key): limit}), seed).join(habits).run(60_000)
+    assert_same(world, key, limit)
+
+
+def assert_same(world: World, key: QuotaKey, limit: float) -> None:
+    waits = recorded(world.traces, key, "app")
+    assert len(waits) > 10, "somebody waits"
+    total = replayed(world.traces, key, limit, "app")
+    assert total.given_up == 0
+    assert total.violations == len(waits)
+    assert total.throttle_ms == sum(wait for _start, wait in waits)
+    assert total.throttled_ms == union_ms(waits)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_several_quotas_at_once_are_replayed_one_by_one(seed: int) -> None:
+    """That each delays what the others are charged for is in the times that were recorded."""
+    limits = {PRODUCE: 8000.0, FETCH: 6000.0, TIME: 0.06}
+    world = World(QuotaTable({(APPS, key): limit for key, limit in limits.items()}), seed)
+    world.join(Habits(b"app", "all in turn", connections=6, under_way=2))
+    world.join(Habits(b"app", "produce", connections=2, from_ms=5000))
+    world.join(Habits(b"app", "fetch", connections=2, from_ms=7000))
+    world.run(60_000)
+    for key, limit in limits.items():
+        assert_same(world, key, limit)
