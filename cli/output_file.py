@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cli.exits import CommandError
-from proxy.replacing import replace
+from proxy.replacing import replace, sync_directory
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
 MODE: Final = 0o644
 
@@ -23,3 +27,38 @@ def write(file: Path, text: str, *, force: bool) -> None:
                 new.write(text)
     except OSError as error:
         raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
+
+
+def check_free(file: Path, *, force: bool) -> None:
+    """Raise CommandError if the file cannot be written, before hours of work that are to go into it."""
+    if file.exists() and not force:
+        raise CommandError(f"{file} exists already: choose another, or --force to replace it")
+    if not file.parent.is_dir():
+        raise CommandError(f"{file}: cannot write it: {file.parent} is no directory")
+
+
+def write_lines(file: Path, lines: Iterable[str], *, force: bool) -> None:
+    """Write a file of any length, line by line; it is there at once, when all of it is written.
+
+    Raises CommandError, and what `lines` raises; the file is as it was then.
+    """
+    check_free(file, force=force)
+    target = file.resolve()
+    try:
+        fd, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as new:
+            new.writelines(lines)
+            new.flush()
+            os.fchmod(new.fileno(), target.stat().st_mode & 0o7777 if target.exists() else MODE)
+            os.fsync(new.fileno())
+        check_free(file, force=force)
+        Path(name).replace(target)
+    except OSError as error:
+        raise CommandError(f"{file}: cannot write it: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+    sync_directory(target.parent)

@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from cli.exits import CommandError
+from cli.exits import CommandError, StoppedError
 from cli.progress import Bar
 from cli.quotas_show import clean
 from pipeline.outcome import Listing, Outcome, PipelineError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 C = TypeVar("C", bound=Callable[..., object])
-R = TypeVar("R", bound=Outcome)
 
 LOOK_S: Final = 0.5
 """How often Spark is asked how far it is."""
@@ -59,26 +58,33 @@ def job_options(command: C) -> C:
 
 def run_job(
     name: str,
-    job: Callable[[SparkSession], R],
+    job: Callable[[SparkSession], Outcome],
     *,
     master: str | None,
     as_json: bool,
     settings: dict[str, str] | None = None,
-) -> R:
-    """Run a job in a Spark session of its own, print its outcome and return it. Raises CommandError."""
+) -> None:
+    """Run a job in a Spark session of its own and print its outcome. Raises CommandError."""
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
         raise CommandError(f"the pipeline needs {', '.join(missing)}: pip install 'kafka-weir[pipeline]'")
     from pipeline.spark import session
 
     try:
-        with session(name, master=master or _master(), settings=settings) as spark, _progress(name, spark):
-            began_s = time.monotonic()
-            outcome = replace(job(spark), seconds=round(time.monotonic() - began_s, 3))
+        with session(name, master=master or _master(), settings=settings) as spark:
+            outcome = in_session(name, spark, job)
     except PipelineError as error:
         raise CommandError(str(error)) from None
+    except KeyboardInterrupt:
+        raise StoppedError(f"{name}: interrupted") from None
     show(outcome, as_json=as_json)
-    return outcome
+
+
+def in_session(name: str, spark: SparkSession, job: Callable[[SparkSession], Outcome]) -> Outcome:
+    """Run one job with progress; how long it took is in the outcome. Raises what the job raises."""
+    with _progress(name, spark):
+        began_s = time.monotonic()
+        return replace(job(spark), seconds=round(time.monotonic() - began_s, 3))
 
 
 def show(outcome: Outcome, *, as_json: bool) -> None:

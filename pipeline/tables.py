@@ -127,7 +127,7 @@ def read(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
     try:
         return spark.read.schema(columns).parquet(path)
     except AnalysisException as error:
-        if error.getErrorClass() != "PATH_NOT_FOUND":
+        if error.getCondition() != "PATH_NOT_FOUND":
             raise
         return spark.createDataFrame([], columns)
 

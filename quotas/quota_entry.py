@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.entities import DEFAULT, Default, Entity, Name, Prefix
@@ -99,8 +100,13 @@ def read_entry(values: Mapping[str, object]) -> Entry:
     return Entry(entity, _is_shadow(values), rates)
 
 
-def entry_lines(entry: Entry) -> Iterator[str]:
-    """Write an entry that `read_entry` reads back as equal. Raises QuotaFileError if it cannot be said."""
+def entry_lines(
+    entry: Entry, comments: Mapping[QuotaKey, Iterable[str]] = MappingProxyType({})
+) -> Iterator[str]:
+    """Write an entry that `read_entry` reads back as equal, each quota below its comments.
+
+    Raises QuotaFileError if it cannot be said.
+    """
     entity, is_shadow, rates = entry
     yield f"[[{ENTRY}]]"
     is_prefix = isinstance(entity.client_id, Prefix)
@@ -115,7 +121,17 @@ def entry_lines(entry: Entry) -> Iterator[str]:
     if is_shadow:
         yield f'{MODE_KEY} = "shadow"'
     for quota_key, rate in rates.items():
+        yield from map(comment, comments.get(quota_key, ()))
         yield f"{quota_key.value} = {number(entity, quota_key, rate)}"
+
+
+def comment(text: str) -> str:
+    """A comment of one line, whatever the text: what begins a line, or may not stand in TOML, is escaped.
+
+    >>> comment("of etl\\n[[quota]]")
+    '# of etl\\\\U0000000A[[quota]]'
+    """
+    return f"# {''.join(char if char.isprintable() else _code(char) for char in text)}".rstrip()
 
 
 def number(entity: Entity, key: QuotaKey, rate: float) -> str:
@@ -291,4 +307,8 @@ def _quoted(text: str) -> str:
 def _escaped(char: str) -> str:
     if char in '"\\':
         return f"\\{char}"
-    return char if char.isprintable() else f"\\U{ord(char):08X}"
+    return char if char.isprintable() else _code(char)
+
+
+def _code(char: str) -> str:
+    return f"\\U{ord(char):08X}"

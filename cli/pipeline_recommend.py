@@ -1,0 +1,229 @@
+"""`weir pipeline recommend`: a quota file from what was used."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from cli.exits import CommandError
+from cli.output_file import check_free, write_lines
+from cli.pipeline_run import job_options, run_job
+from cli.quotas_entity import RATES_HELP, parse_assignments, parse_key
+from pipeline.lake import Lake
+from pipeline.outcome import Outcome, PipelineError
+from pipeline.recommend_plan import AUTO, FLOORS, LEVELS, PERCENTILES, Plan
+from quotas import QuotaFileError, QuotaKey, QuotaTable, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+_DEFAULTS: Final = Plan(now=datetime.min)  # noqa: DTZ901  # only for its other fields
+
+EXAMPLES: Final = """\b
+Examples:
+  weir pipeline recommend --lake /var/lib/weir/usage --output quotas.toml
+  weir pipeline recommend --lake usage --output new.toml --current quotas.toml --days 2026-11-01..2026-11-20
+  weir pipeline recommend --lake usage --output new.toml --growth 0.2 --headroom 1.5 \\
+    --capacity producer_byte_rate=100MB --capacity consumer_byte_rate=200MB --over-commitment 1.5
+  weir pipeline recommend --lake usage --output new.toml --level user --floor producer_byte_rate=5MB
+
+\b
+Then look at it, try it, use it:
+  weir quotas list --quotas new.toml
+  weir pipeline replay --help
+  weir run --quotas new.toml ...
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@job_options
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The quota file to write; it is there when all of it is written.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option(
+    "--current",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The quota file in force: for flags, for prefixes, and for what is to stay.",
+)
+@click.option(
+    "--level",
+    type=click.Choice([AUTO, *LEVELS]),
+    default=_DEFAULTS.level,
+    show_default=True,
+    help="Who gets an entry. auto: by client-id if every user is ANONYMOUS, else by user and client-id.",
+)
+@click.option("--days", metavar="FROM..TO", help="Both included, in UTC, such as 2026-11-01..2026-11-20.")
+@click.option(
+    "--quotas",
+    "keys",
+    metavar="KEY,...",
+    default=",".join(key.value for key in _DEFAULTS.quotas),
+    show_default=True,
+    help="What to recommend.",
+)
+@click.option(
+    "--percentile",
+    type=click.Choice([str(percentile) for percentile in PERCENTILES]),
+    default=str(_DEFAULTS.percentile),
+    show_default=True,
+    help="Of the ten seconds within an hour; 100 is the largest.",
+)
+@click.option(
+    "--hours-percentile",
+    type=float,
+    default=_DEFAULTS.hours_percentile,
+    show_default=True,
+    help="Of the hours in which there was such use; 100 is the busiest.",
+)
+@click.option(
+    "--growth",
+    type=float,
+    default=_DEFAULTS.growth,
+    show_default=True,
+    help="What use will grow by: 0.2 is 20 %.",
+)
+@click.option(
+    "--headroom",
+    type=float,
+    default=_DEFAULTS.headroom,
+    show_default=True,
+    help="What need is multiplied with.",
+)
+@click.option(
+    "--floor",
+    "floors",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=f"Nobody is given less. [default: {', '.join(f'{k.value}={v:.0f}' for k, v in FLOORS.items())}] "
+    + RATES_HELP,
+)
+@click.option(
+    "--capacity",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What each broker can do (mutations: the cluster). Proposals are cut to fit. [default: no bound]",
+)
+@click.option(
+    "--over-commitment",
+    type=float,
+    default=_DEFAULTS.over_commitment,
+    show_default=True,
+    help="How many times the capacity may be promised.",
+)
+@click.option(
+    "--min-active-hours",
+    type=int,
+    default=_DEFAULTS.min_active_hours,
+    show_default=True,
+    help="Who was active in fewer gets no entry: client-ids with random parts.",
+)
+@click.option(
+    "--near",
+    type=float,
+    default=_DEFAULTS.near,
+    show_default=True,
+    help="Flag who never used this share of his current quota.",
+)
+@click.option(
+    "--throttled",
+    type=float,
+    default=_DEFAULTS.throttled,
+    show_default=True,
+    help="Flag who was throttled in more than this share of the time in which he was active.",
+)
+@click.option("--no-default", is_flag=True, help="An entry for everybody, and none for those who come later.")
+def recommend(
+    root: str,
+    master: str | None,
+    as_json: bool,
+    output: Path,
+    force: bool,
+    current: Path | None,
+    level: str,
+    days: str | None,
+    keys: str,
+    percentile: str,
+    hours_percentile: float,
+    growth: float,
+    headroom: float,
+    floors: tuple[str, ...],
+    capacity: tuple[str, ...],
+    over_commitment: float,
+    min_active_hours: int,
+    near: float,
+    throttled: float,
+    no_default: bool,
+) -> None:
+    """Propose a quota for each user and client-id from what it has used, as a quota file with reasons.
+
+    Each is the use of the busiest hour, times growth and headroom, at least the floor. One default entry
+    stands for all that need no more than the floor. Reads what `weir pipeline rollup` has written.
+    """
+    plan = Plan(
+        now=datetime.now(UTC),
+        output=str(output),
+        level=level,
+        days=None if days is None else parse_days(days),
+        quotas=parse_keys(keys),
+        percentile=int(percentile),
+        hours_percentile=hours_percentile,
+        growth=growth,
+        headroom=headroom,
+        floors=parse_assignments(floors),
+        capacity=parse_assignments(capacity),
+        over_commitment=over_commitment,
+        min_active_hours=min_active_hours,
+        with_default=not no_default,
+        near=near,
+        throttled=throttled,
+        current=None if current is None else _table(current),
+        current_name="" if current is None else current.name,
+    )
+    check_free(output, force=force)
+    try:
+        plan.check()
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
+    write = partial(write_lines, output, force=force)
+    run_job("recommend", partial(_job, root, plan, write), master=master, as_json=as_json)
+
+
+def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Outcome:
+    from pipeline.recommend import recommend as job  # needs Spark: not for --help
+
+    return job(spark, Lake(root), plan, write)
+
+
+def parse_days(text: str) -> tuple[date, date]:
+    """The two days of FROM..TO. Raises click.UsageError."""
+    first, dots, last = text.partition("..")
+    try:
+        if not dots:
+            raise ValueError
+        return date.fromisoformat(first), date.fromisoformat(last)
+    except ValueError:
+        raise click.UsageError(
+            f"--days is {text!r}, must be FROM..TO, such as 2026-11-01..2026-11-20"
+        ) from None
+
+
+def parse_keys(text: str) -> tuple[QuotaKey, ...]:
+    """Quota keys with commas between them, each once. Raises click.UsageError."""
+    return tuple(dict.fromkeys(parse_key(name.strip()) for name in text.split(",")))
+
+
+def _table(file: Path) -> QuotaTable:
+    try:
+        return parse(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise CommandError(f"{file}: cannot read it: {reason}") from None
+    except QuotaFileError as error:
+        raise CommandError(f"{file}: {error}") from None

@@ -1,0 +1,38 @@
+"""Names that a quota file cannot give a quota to: they stand for nobody, for many, or cannot be written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as sql
+
+from quotas.quota_entry import DEFAULT_MARKER
+from quotas.remembered import OTHERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+SHORTENED: Final = r"(?s)\A.{191}~[0-9a-f]{64}\z"
+"""What `quotas.remembered.shortened` makes of a long name: nobody is called so."""
+
+WITHOUT: Final = "without a name"
+LITERAL_DEFAULT: Final = f"called {DEFAULT_MARKER}"
+CROWD: Final = f"counted as {OTHERS}"
+LONG: Final = "with a name that was shortened"
+NO_TEXT: Final = "with a name that is no text"
+
+
+def left_out(level: str) -> Column:
+    """Why an entity can have no entry; null if it can."""
+    parts = (sql.col("user"),) * ("user" in level) + (sql.col("client_id"),) * ("client-id" in level)
+    return sql.coalesce(*map(_unsayable, parts))
+
+
+def _unsayable(name: Column) -> Column:
+    return (
+        sql.when(name.isNull() | (name == ""), WITHOUT)
+        .when(~sql.is_valid_utf8(name) | name.contains("\ufffd"), NO_TEXT)
+        .when(name == DEFAULT_MARKER, LITERAL_DEFAULT)
+        .when(name == OTHERS, CROWD)
+        .when(name.rlike(SHORTENED), LONG)
+    )

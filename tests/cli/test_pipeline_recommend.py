@@ -1,0 +1,96 @@
+"""`weir pipeline recommend` up to where Spark begins; and the file it writes at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cli.exits import CommandError
+from cli.main import weir
+from cli.output_file import write_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def misused(tmp_path: Path, *arguments: str) -> str:
+    """What is said of arguments that cannot be used: one line; no file is written."""
+    output = tmp_path / "new.toml"
+    command = ["pipeline", "recommend", "--lake", str(tmp_path), "--output", str(output), *arguments]
+    result = CliRunner().invoke(weir, command)
+    assert result.exit_code == 2
+    assert not output.exists()
+    return result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--days", "yesterday"], "--days is 'yesterday', must be FROM..TO, such as 2026-11-01..2026-11-20"),
+        (["--days", "2026-11-02..2026-11-01"], "days 2026-11-02..2026-11-01 end before they begin"),
+        (["--quotas", "producer"], "unknown key 'producer'; did you mean producer_byte_rate?"),
+        (["--quotas", "connection_creation_rate"], "quota is connection_creation_rate, must be one of"),
+        (["--capacity", "producer_byte_rate=fast"], "producer_byte_rate is 'fast', must be a number such as"),
+        (["--capacity", "producer_byte_rate=-1"], "producer_byte_rate is '-1', must be a number such as"),
+        (["--capacity", "request_percentage=5MB"], "request_percentage is '5MB', must be a plain number"),
+        (["--floor", "producer_byte_rate=0.5"], "floor of producer_byte_rate is 0.5, must be from 1 to"),
+        (["--headroom", "nan"], "headroom is nan, must be at least 1"),
+        (["--current", "/nowhere/quotas.toml"], "/nowhere/quotas.toml: cannot read it: No such file"),
+    ],
+)
+def test_misuse_is_told_in_a_line_before_anything_is_read(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    assert said in misused(tmp_path, *arguments)
+
+
+def test_a_current_file_with_a_mistake(tmp_path: Path) -> None:
+    current = tmp_path / "quotas.toml"
+    current.write_text("[[quota]]\nproducer_byte_rate = 1\n")
+    assert f"{current}: [[quota]] entry 1 (line 1): does not say whom" in misused(
+        tmp_path, "--current", str(current)
+    )
+    current.write_bytes(b"\xff")
+    assert f"{current}: cannot read it: it is not UTF-8" in misused(tmp_path, "--current", str(current))
+
+
+def test_a_file_that_is_there_needs_force(tmp_path: Path) -> None:
+    output = tmp_path / "new.toml"
+    output.write_text("mine")
+    command = ["pipeline", "recommend", "--lake", str(tmp_path), "--output", str(output)]
+    result = CliRunner().invoke(weir, command)
+    assert result.exit_code == 2
+    assert result.stderr == f"weir: {output} exists already: choose another, or --force to replace it\n"
+    assert output.read_text() == "mine"
+
+
+def test_lines_are_written_at_once_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "quotas.toml"
+
+    def breaks() -> Iterator[str]:
+        yield "half\n"
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        write_lines(file, breaks(), force=False)
+    assert list(tmp_path.iterdir()) == []
+    write_lines(file, iter(["a\n", "été\n"]), force=False)
+    assert file.read_text("utf-8") == "a\nété\n"
+    assert file.stat().st_mode & 0o777 == 0o644
+    with pytest.raises(CommandError, match="exists already"):
+        write_lines(file, ["b\n"], force=False)
+    file.chmod(0o600)
+    with pytest.raises(KeyError):
+        write_lines(file, breaks(), force=True)
+    assert file.read_text("utf-8") == "a\nété\n"
+    write_lines(file, ["b\n"], force=True)
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("b\n", 0o600)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="is no directory"):
+        write_lines(tmp_path / "no" / "quotas.toml", [], force=False)

@@ -1,0 +1,257 @@
+"""Recommending, as far as it needs no Spark: parameters, factors, what stays of a file, the file's lines."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import tomllib
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import recommend_capacity, recommend_plan
+from pipeline.outcome import PipelineError
+from pipeline.recommend_capacity import fit
+from pipeline.recommend_current import Kept, Now, candidates, kept, now
+from pipeline.recommend_file import Proposed, lines
+from pipeline.recommend_plan import LEVELS, Plan, everybody, is_of_level
+from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
+from quotas.quota_entry import Entry, comment, entry_lines
+from quotas.quota_file import header_lines, read
+from tests.quotas.strategies import byte_rates, tables, texts
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+REQUESTS, CONNECTIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONNECTION_CREATION_RATE
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+PLAN = Plan(now=NOW, quotas=(PRODUCE, FETCH), current_name="quotas.toml")
+ALL = "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate"
+PAIRS = "user-client-id"
+
+amounts = st.floats(0, 1e12)
+
+
+@pytest.mark.parametrize("module", [recommend_plan, recommend_capacity])
+def test_examples(module: object) -> None:
+    failed, attempted = doctest.testmod(module)  # type: ignore[arg-type]  # they are modules
+    assert attempted
+    assert not failed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"percentile": 98}, "percentile is 98, must be one of 50, 95, 99, 100"),
+        ({"level": "topic"}, "level is topic, must be one of auto, user-client-id, user, client-id"),
+        ({"headroom": math.nan}, "headroom is nan, must be at least 1"),
+        ({"headroom": 0.9}, "headroom is 0.9, must be at least 1"),
+        ({"headroom": math.inf}, "headroom is inf, must be at least 1"),
+        ({"growth": -0.1}, "growth is -0.1, must be at least 0"),
+        ({"over_commitment": 0.0}, "over-commitment is 0, must be at least 0.01"),
+        ({"hours_percentile": 100.5}, "hours-percentile is 100.5, must be from 0 to 100"),
+        ({"min_active_hours": 0}, "min-active-hours is 0, must be at least 1"),
+        ({"quotas": (CONNECTIONS,)}, f"quota is connection_creation_rate, must be one of {ALL}"),
+        ({"quotas": ()}, "no quota is asked for: give --quotas"),
+        (
+            {"days": (date(2026, 1, 2), date(2026, 1, 1))},
+            "days 2026-01-02..2026-01-01 end before they begin: exchange the two",
+        ),
+        ({"floors": {PRODUCE: 1.5}}, "floor of producer_byte_rate is 1.5, must be a whole number of bytes/s"),
+        (
+            {"floors": {REQUESTS: 0.0}},
+            "floor of request_percentage is 0, must be from 4.94066e-324 to 9223372036854775807",
+        ),
+        (
+            {"capacity": {PRODUCE: math.inf}},
+            "capacity of producer_byte_rate is inf, must be from 1 to 9223372036854775807",
+        ),
+        (
+            {"capacity": {CONNECTIONS: 5.0}},
+            f"capacity's quota is connection_creation_rate, must be one of {ALL}",
+        ),
+        (
+            {"capacity": {QuotaKey.CONTROLLER_MUTATION_RATE: 5.0}},
+            "a capacity is given for controller_mutation_rate, which is not recommended: add it to --quotas",
+        ),
+    ],
+)
+def test_parameters_that_make_no_sense(options: dict[str, object], message: str) -> None:
+    with pytest.raises(PipelineError) as error:
+        Plan(now=NOW, **options).check()  # type: ignore[arg-type]  # by name
+    assert str(error.value) == message
+
+
+def test_parameters_that_make_sense() -> None:
+    Plan(now=NOW).check()
+    assert Plan(now=NOW, growth=0.5, headroom=2.0).factor == 3.0
+    assert Plan(now=NOW, floors={PRODUCE: 7.0}).floor(PRODUCE) == 7.0
+    assert Plan(now=NOW, floors={PRODUCE: 7.0}).floor(FETCH) == 1_000_000
+
+
+@given(st.lists(amounts, min_size=1, max_size=20), amounts, st.floats(1, 1e13))
+def test_the_factor_is_the_largest_that_fits(above: list[float], floor: float, room: float) -> None:
+    floors = len(above) * floor
+    proposed = sum(floor + each for each in above)
+    if floors > room and proposed > room:
+        with pytest.raises(ValueError, match="the floors alone are"):
+            fit(proposed=proposed, floors=floors, room=room)
+        return
+    factor = fit(proposed=proposed, floors=floors, room=room)
+    given = sum(floor + factor * each for each in above)
+    assert 0 <= factor <= 1
+    assert given <= room * (1 + 1e-9)
+    assert factor == 1 or given >= room * (1 - 1e-9)
+
+
+@given(amounts, amounts, st.floats(1, 1e13), st.floats(0, 1e12))
+def test_more_room_never_means_less(floors: float, above: float, room: float, more: float) -> None:
+    if floors <= room:
+        proposed = floors + above
+        less = fit(proposed=proposed, floors=floors, room=room)
+        assert fit(proposed=proposed, floors=floors, room=room + more) >= less
+
+
+NOWS = QuotaTable(
+    {
+        (Entity("alice"), PRODUCE): 1.0,
+        (Entity("alice", "app"), PRODUCE): 2.0,
+        (Entity("alice", Prefix("etl-")), PRODUCE): 3.0,
+        (Entity(client_id="app"), PRODUCE): 4.0,
+        (Entity(client_id=Prefix("etl-")), PRODUCE): 5.0,
+        (Entity(DEFAULT, "tool"), PRODUCE): 6.0,
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("level", "user", "client_id", "expected"),
+    [
+        (PAIRS, "alice", "app", Now(2.0, alone=True, named=True)),
+        (PAIRS, "alice", "other", Now(1.0, alone=False, named=False)),  # for all of alice
+        (PAIRS, "alice", "etl-1", Now(3.0, alone=True, prefix="etl-")),
+        (PAIRS, "bob", "etl-1", Now(5.0, alone=False, prefix="etl-")),  # for all users
+        (PAIRS, "bob", "app", Now(4.0, alone=False, named=False)),
+        (PAIRS, "bob", "tool", Now(6.0, alone=True, named=False)),  # a default: a value for each
+        (PAIRS, "bob", "none", Now(None)),
+        ("user", "alice", None, Now(1.0, alone=True, named=True)),
+        ("user", "bob", None, Now(None)),
+        ("client-id", None, "app", Now(4.0, alone=True, named=True)),
+        ("client-id", None, "etl-2", Now(5.0, alone=True, prefix="etl-")),
+        ("client-id", None, "tool", Now(None)),
+    ],
+)
+def test_what_limits_an_entity_now(
+    level: str, user: str | None, client_id: str | None, expected: Now
+) -> None:
+    assert now(NOWS, PRODUCE, level, user, client_id) == expected
+
+
+def test_defaults_are_not_of_a_level() -> None:
+    for level in LEVELS:
+        assert not is_of_level(everybody(level), level)
+    assert is_of_level(Entity("a", Prefix("b")), PAIRS)
+    assert not is_of_level(Entity("a"), PAIRS)
+    assert not any(is_of_level(Entity(topic="t"), level) for level in LEVELS)
+
+
+@given(tables, st.sampled_from(LEVELS), st.booleans())
+def test_every_value_of_the_current_file_stays_is_replaced_or_is_counted(
+    table: QuotaTable, level: str, with_default: bool
+) -> None:
+    plan = Plan(now=NOW, quotas=(PRODUCE, FETCH), with_default=with_default)
+    seen = candidates(table, plan, level)[::2]
+    found = kept(table, plan, level, seen)
+    stay = sum(map(len, found.rates.values()))
+    assert stay + found.dropped + len(seen) == len(table.values)
+    assert [entry[0] for entry in table.shadow_entities()] == [entry.entity for entry in found.shadow]
+    for (entity, key), value in table.values.items():
+        if key not in plan.quotas or entity.topic or entity.ip:
+            assert found.rates[entity][key] == value
+
+
+# The file.
+
+flags = st.lists(texts, max_size=2)
+reasons = st.text()
+names = st.tuples(texts, texts)
+
+
+@given(st.text(), st.text())
+def test_a_comment_is_one_line_whatever_it_says(before: str, text: str) -> None:
+    line = comment(text)
+    assert tomllib.loads(f"a = 1\n{line}\nb = 2\n") == {"a": 1, "b": 2}
+    assert len(line.splitlines()) == 1
+    assert header_lines(line) == []
+
+
+@given(texts, byte_rates, st.text())
+def test_comments_change_nothing_of_an_entry(name: str, rate: float, text: str) -> None:
+    entry = Entry(Entity(name), False, {PRODUCE: rate, FETCH: 5.0})
+    assert read("\n".join(entry_lines(entry, {FETCH: [text, text]}))) == [entry]
+
+
+@given(
+    st.dictionaries(names, st.tuples(byte_rates, reasons, flags), max_size=5),
+    st.text(),
+    tables,
+    st.booleans(),
+)
+def test_the_file_says_the_proposals_the_default_and_what_stays(
+    proposals: dict[tuple[str, str], tuple[float, str, list[str]]],
+    header: str,
+    current: QuotaTable,
+    with_default: bool,
+) -> None:
+    plan = Plan(now=NOW, quotas=(PRODUCE, FETCH), current_name=header, with_default=with_default)
+    seen = [(Entity(*its_names), PRODUCE) for its_names in proposals]
+    rest = kept(current, plan, PAIRS, seen)
+    rows = [
+        Proposed(user, client_id, None, PRODUCE.value, rate, reason, its_flags)
+        for (user, client_id), (rate, reason, its_flags) in proposals.items()
+    ]
+    table = parse("".join(lines([header], rows, plan, PAIRS, rest)))
+    expected = {(entity, key): rate for entity, rates in rest.rates.items() for key, rate in rates.items()}
+    expected |= {(Entity(*its_names), PRODUCE): rate for its_names, (rate, _, _) in proposals.items()}
+    if with_default:
+        expected |= {(Entity(DEFAULT, DEFAULT), key): 1_000_000.0 for key in plan.quotas}
+    assert table == QuotaTable(expected, current.shadow)
+
+
+def test_the_file_as_it_looks() -> None:
+    rows = [
+        Proposed("alice", "app", None, PRODUCE.value, 4_860_000.0, "p99; x 1.5 headroom", ["new", "one-off"]),
+        Proposed("alice", None, "etl-", PRODUCE.value, 3e6, "sum", []),
+    ]
+    rest = Kept({Entity("alice", "app"): {REQUESTS: 12.5}, Entity(topic="logs"): {PRODUCE: 5.0}})
+    assert "".join(lines(["first", "second\nline"], rows, PLAN, PAIRS, rest)) == (
+        "# first\n"
+        "# second\\U0000000Aline\n"
+        "\n"
+        "[[quota]]\n"
+        'user = "<default>"\n'
+        'client_id = "<default>"\n'
+        "# the floor: for everybody who has no entry of his own, for each his own\n"
+        "producer_byte_rate = 1000000\n"
+        "consumer_byte_rate = 1000000\n"
+        "\n"
+        "[[quota]]\n"
+        'user = "alice"\n'
+        'client_id = "app"\n'
+        "# p99; x 1.5 headroom\n"
+        "# ! new, one-off\n"
+        "producer_byte_rate = 4860000\n"
+        "# as in quotas.toml\n"
+        "request_percentage = 12.5\n"
+        "\n"
+        "[[quota]]\n"
+        'user = "alice"\n'
+        'client_id_prefix = "etl-"\n'
+        "# sum\n"
+        "producer_byte_rate = 3000000\n"
+        "\n"
+        "[[quota]]\n"
+        'topic = "logs"\n'
+        "# as in quotas.toml\n"
+        "producer_byte_rate = 5\n"
+    )
