@@ -70,6 +70,7 @@ class Receipt:
         "bytes_out",
         "charged_bytes",
         "client",
+        "drained",
         "errors",
         "group",
         "mutations",
@@ -87,6 +88,8 @@ class Receipt:
         """Something was counted, or will be at once: its slate knows."""
         self.client = client
         self.group = group
+        self.drained = 0
+        """How often what was counted was taken: tells intervals in which it was used."""
         self._clear()
 
     def _clear(self) -> None:
@@ -154,6 +157,9 @@ class Receipt:
     def over(self) -> None:
         """Nothing will be added for the request: it was answered, or nobody waits for an answer."""
 
+    def measured(self, *, under_way: bool) -> None:
+        """What the response is measured for will be charged at its end, or was."""
+
     def seen(self) -> None:
         """One more connection sends such requests."""
         if not self._active:
@@ -189,6 +195,7 @@ class Receipt:
         )
         self._clear()
         self._active = False
+        self.drained += 1
         self.client.active -= 1
         return record
 
@@ -199,6 +206,7 @@ class Traced(Receipt):
     __slots__ = (
         "_answered_in",
         "_counts",
+        "_is_measured",
         "_is_over",
         "answered_ms",
         "api_key",
@@ -217,6 +225,8 @@ class Traced(Receipt):
         self.answered_ms = 0
         self._answered_in = 0
         self._is_over = False
+        self._is_measured = False
+        """Its response is, and not at its end yet."""
 
     def arrived(self, length: int, charged: int, now_ms: int) -> None:
         self._counts.arrived(length, charged, now_ms)
@@ -253,12 +263,17 @@ class Traced(Receipt):
     def over(self) -> None:
         self._is_over = True
 
+    def measured(self, *, under_way: bool) -> None:
+        self._is_measured = under_way
+
     @property
     def is_over(self) -> bool:
         """Whether nothing will be added. What was answered long ago is over, though no other response of its
         connection has come since.
         """
-        return self._is_over or (self.answered_ms != 0 and self._answered_in < self._slate.interval - 1)
+        if self._is_over or not self.answered_ms or self._is_measured:
+            return self._is_over
+        return self._answered_in < self._slate.interval - 1
 
     def trace(self, broker: int, offset_ms: int, instance: str) -> TraceRecord:
         """What is known of the request."""

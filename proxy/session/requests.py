@@ -273,7 +273,9 @@ class Requests:
         session = self._session
         assert session.usage is not None
         session.usage.errand = receipt
-        if not admission.again:
+        if admission.again:
+            session.usage.again(receipt)
+        else:
             count_request(session, plan, receipt, _unpack(data, frame)[0], answered=True)
 
     def _may_begin(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:

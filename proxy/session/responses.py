@@ -227,6 +227,8 @@ class Responses:
             self._measured_until_ms = self._charge_measured(meter)
         else:
             session.meter = meter
+            if session.usage is not None:
+                session.usage.measured(under_way=True)
         return True
 
     def _measure_first(self, data: bytearray, body: int, end: int, complete: bool) -> None:
@@ -245,8 +247,10 @@ class Responses:
         """Charge what was measured; return when the wait for it ends, in ms, 0 if there is none."""
         session = self._session
         throttle_ms = meter.charge(session.now_ms)
-        if throttle_ms > 0 and session.usage is not None:
-            session.usage.throttled(TOPIC, throttle_ms)
+        if session.usage is not None:
+            if throttle_ms > 0:
+                session.usage.throttled(TOPIC, throttle_ms)
+            session.usage.measured(under_way=False)
         return session.mute(throttle_ms) if throttle_ms > 0 else 0
 
     def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
@@ -267,7 +271,7 @@ class Responses:
         """By how much the response at hand becomes longer."""
         growth = len(splice.replacement) - (splice.stop - splice.start)
         usage = self._session.usage
-        if usage is not None and plan is not ERRAND:  # its answer was counted by its tab
+        if usage is not None and growth and plan is not ERRAND:  # its answer was counted by its tab
             usage.grown(growth)
         return growth
 

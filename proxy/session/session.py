@@ -32,7 +32,7 @@ from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import ERRAND, LOCAL, Admission, Meter, Plan
 from proxy.session.clock import Clock
 from proxy.session.receipts import MUTATION
-from proxy.session.tolls import Tab, Toll, leave, pay
+from proxy.session.tolls import Tab, Toll, leave, pay, sent
 from proxy.session.usage import SessionUsage
 from quotas import Payers
 
@@ -58,7 +58,7 @@ REMEMBERED_BYTES_MAX: Final = 1024
 
 InFlight: TypeAlias = tuple[int, Plan, Payers | bytes | Deferred | Run | None, int, Toll | None]
 """(correlation id; plan; payers of what its response costs, for a LOCAL plan the reply, for ERRAND its run;
-end of the throttle in ms or 0; what its time is charged, until that is done).
+end of the throttle in ms or 0; what its time is charged, and where it is counted, until that is done).
 """
 
 
@@ -349,8 +349,10 @@ class Session:
 
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge the latest request with its time, though it was exempt."""
-        if self.tolled is not None and plan.cost is not None and self.quotas.timed:
-            pay(self, plan, (plan.cost.us, self.tolled, False, None), length)
+        receipt = None if self.usage is None else self.usage.at_hand
+        timed = self.quotas.timed or receipt is not None
+        if self.tolled is not None and plan.cost is not None and timed:
+            pay(self, plan, (plan.cost.us, self.tolled, False, receipt), length)
 
     @property
     def recorded(self) -> bool:
@@ -411,10 +413,11 @@ class Session:
 
     def reply(self, correlation_id: int, frame: bytes, tab: Tab | None = None) -> None:
         """Answer a request in the broker's place, when its turn has come."""
+        toll = None
         if tab is not None:
             tab.charge(len(frame))
-            frame = tab.settled(frame)
-        self.in_flight.append((correlation_id, LOCAL, frame, 0, None))
+            frame, toll = tab.told(frame), tab.unsent
+        self.in_flight.append((correlation_id, LOCAL, frame, 0, toll))
         self.send_local()
 
     def defer(self, correlation_id: int, deferred: Deferred, tab: Tab | None = None) -> None:
@@ -490,7 +493,7 @@ class Session:
         """Move replies of our own that have become the oldest outstanding response to the client's output."""
         in_flight = self.in_flight
         while in_flight and in_flight[0][1] is LOCAL and not self.response_rest_bytes:
-            reply = in_flight[0][2]
+            _id, _plan, reply, _until_ms, toll = in_flight[0]
             if isinstance(reply, Deferred):
                 reply = reply.frame
                 if reply is None:
@@ -499,6 +502,8 @@ class Session:
                     reply, self._tab = self._tab.settled(reply), None
             assert isinstance(reply, bytes)
             in_flight.popleft()
+            if toll is not None and toll[3] is not None:
+                sent(self, toll[3], len(reply))
             self.to_client.append(reply)
 
     def end(self, now_ms: int) -> None:
@@ -514,6 +519,7 @@ class Session:
                 leave(self, plan, toll)
             elif self._tab is not None and isinstance(what, Run):
                 self._tab.charge_question(*what.asked, what.asked_length, 0)
+        self._tab = None  # an answer may still come, which nobody gets
         if self.usage is not None:
             self.usage.end()
 

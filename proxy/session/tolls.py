@@ -22,6 +22,7 @@ from protocol.places import Place, place
 from proxy.rules.authentication import SASL_APIS
 from proxy.session.receipts import REQUEST, Receipt
 from quotas import Payers
+from quotas.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
     from proxy.rules.plan import Plan
@@ -86,10 +87,17 @@ def pay(session: Session, plan: Plan, toll: Toll, length: int) -> int:
         us += plan.cost.us_per_response_byte * length
     throttle_ms = session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
     if receipt is not None:
-        receipt.timed(us)
-        if throttle_ms > 0:
-            receipt.throttled(REQUEST, throttle_ms)
+        _count_time(session, receipt, us, throttle_ms)
     return session.mute(throttle_ms) if throttle_ms > 0 else 0
+
+
+def _count_time(session: Session, receipt: Receipt, us: float, throttle_ms: int) -> None:
+    """Count what was charged for a request, as this broker is taken to be slower or faster than the model,
+    and what that was answered with.
+    """
+    receipt.timed(us * session.quotas.percent_per_us * US_PER_PERCENT)
+    if throttle_ms > 0:
+        receipt.throttled(REQUEST, throttle_ms)
 
 
 def count_request(session: Session, plan: Plan, receipt: Receipt, length: int, *, answered: bool) -> None:
@@ -120,10 +128,17 @@ def leave(session: Session, plan: Plan, toll: Toll) -> None:
     """Charge a request whose client has gone before its response: the broker does the work all the same."""
     us, payers, _alone, receipt = toll
     if payers is not None:
-        session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
+        throttle_ms = session.quotas.charge_request(payers, plan.api_key, us, session.now_ms)
+        if receipt is not None:
+            _count_time(session, receipt, us, throttle_ms)
     if receipt is not None:
-        receipt.timed(us)
         receipt.over()
+
+
+def sent(session: Session, receipt: Receipt, length: int) -> None:
+    """Count a response of Weir's own, with its length prefix, which goes out now."""
+    receipt.answered(length, 0, session.now_ms)
+    receipt.over()
 
 
 class Tab:
@@ -155,11 +170,19 @@ class Tab:
             self._until_ms, pay(self._session, plan, (us, self._payers, True, self._receipt), length)
         )
 
+    @property
+    def unsent(self) -> Toll | None:
+        """What is left when the request has been charged: to count its response, once that goes out."""
+        return None if self._receipt is None else (0.0, None, False, self._receipt)
+
     def settled(self, frame: bytes) -> bytes:
-        """The client's response frame, with the wait that is left written into it."""
+        """As `told`, of a response that goes out now."""
         if self._receipt is not None:
-            self._receipt.answered(len(frame), 0, self._session.now_ms)
-            self._receipt.over()
+            sent(self._session, self._receipt, len(frame))
+        return self.told(frame)
+
+    def told(self, frame: bytes) -> bytes:
+        """The client's response frame, with the wait that is left written into it."""
         report_ms = self._until_ms - self._session.now_ms
         return reported(frame, self._plan, report_ms) if report_ms > 0 else frame
 

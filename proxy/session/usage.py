@@ -11,60 +11,90 @@ from usage.groups import GROUPS, Group
 _NEVER: Final = -1
 _OTHER: Final = GROUPS.index(Group.OTHER)
 _SECURITY: Final = GROUPS.index(Group.SECURITY)
+FORMER_MAX: Final = 16
+"""Of so many clients that a session has been before it knows whether it was counted as one of theirs."""
 
 
 class SessionUsage:
     """What one session's client uses; it may become another client."""
 
-    __slots__ = ("_answering", "_book", "_client", "_names", "_seen", "_slate", "connection", "errand")
+    __slots__ = (
+        "_again",
+        "_book",
+        "_client",
+        "_former",
+        "_names",
+        "_seen",
+        "at_hand",
+        "connection",
+        "errand",
+    )
 
     def __init__(self, book: UsageBook, connection: int) -> None:
         """`connection` tells it from others in traces."""
         self._book = book
-        self._slate = book.slate
         self.connection = connection
         self._client: ClientUsage | None = None
         self._seen: list[int] = []
-        """By group: the interval in which this session was counted last."""
+        """By group: in which of the receipt's intervals this session was counted last."""
+        self._former: dict[ClientUsage, list[int]] = {}
+        """The same for clients that it was before: some connections take turns."""
         self._names = ("", "")
         self.errand: Receipt | None = None
-        """Of the request that an errand is run for."""
-        self._answering: Receipt | None = None
+        """Of the request that an errand is run for, or whose answer comes later."""
+        self._again: Receipt | None = None
+        """Of the request that is to be judged again."""
+        self.at_hand: Receipt | None = None
         """Of the request whose response began last."""
 
     def become(self, user: str, client_id: str) -> None:
         """From now on requests are this client's."""
         if self._client is None or self._names != (user, client_id):
             self._leave()
-            self._client = self._book.client(user, client_id)
+            client = self._client = self._book.client(user, client_id)
             self._names = (user, client_id)
-            self._seen = [_NEVER] * len(GROUPS)
+            self._seen = self._former.pop(client, []) or [_NEVER] * len(GROUPS)
 
     def end(self) -> None:
         """The session is over."""
         self.answering(None)
+        if self.errand is not None:
+            self.errand.over()
         self._leave()
+        self._former.clear()
 
     def _leave(self) -> None:
         if self._client is not None:
+            if len(self._former) == FORMER_MAX:
+                self._former.clear()
+            self._former[self._client] = self._seen
             self._book.leave(self._client)
             self._client = None
 
     def answering(self, receipt: Receipt | None) -> None:
         """A response begins; the one before is done with."""
-        if self._answering is not None:
-            self._answering.over()
-        self._answering = receipt
+        if self.at_hand is not None:
+            self.at_hand.over()
+        self.at_hand = receipt
 
     def grown(self, length: int) -> None:
         """The response at hand is changed, and by so much longer."""
-        if self._answering is not None:
-            self._answering.grown(length)
+        if self.at_hand is not None:
+            self.at_hand.grown(length)
 
     def throttled(self, quota: int, throttle_ms: int) -> None:
         """A charge for the response at hand was answered with this throttle time."""
-        if self._answering is not None:
-            self._answering.throttled(quota, throttle_ms)
+        if self.at_hand is not None:
+            self.at_hand.throttled(quota, throttle_ms)
+
+    def measured(self, *, under_way: bool) -> None:
+        """The response at hand is measured as it goes by, or was."""
+        if self.at_hand is not None:
+            self.at_hand.measured(under_way=under_way)
+
+    def again(self, receipt: Receipt) -> None:
+        """The request at hand is not counted yet: it comes again, and what it has cost so far is its own."""
+        self._again = receipt
 
     def failed(self, user: str) -> None:
         """The client, of this principal, broke the protocol."""
@@ -77,9 +107,11 @@ class SessionUsage:
         receipt.grown(answer)
 
     def _counts(self, user: str, group: int) -> Receipt:
-        """Where something is counted that is no request; the client may not have said its client-id yet."""
-        if self._client is None:
-            self.become(user, "")
+        """Where something is counted that is no request; the client may not have said its client-id yet, or
+        may just have become this user.
+        """
+        if self._client is None or self._names[0] != user:
+            self.become(user, self._names[1])
         assert self._client is not None
         return self._book.receipt(self._client, group)
 
@@ -88,7 +120,11 @@ class SessionUsage:
         client = self._client
         assert client is not None  # requests are judged when their client is known
         receipt = client.receipts[group] or self._book.receipt(client, group)
-        if self._seen[group] != self._slate.interval:
-            self._seen[group] = self._slate.interval
+        if self._seen[group] != receipt.drained:
+            self._seen[group] = receipt.drained
             receipt.seen()
-        return Traced(receipt, self.connection, api_key, api_version) if client.traced else receipt
+        return self._traced(receipt, api_key, api_version) if client.traced else receipt
+
+    def _traced(self, counts: Receipt, api_key: int, api_version: int) -> Receipt:
+        again, self._again = self._again, None
+        return again or Traced(counts, self.connection, api_key, api_version)

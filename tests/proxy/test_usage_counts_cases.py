@@ -1,0 +1,423 @@
+"""Cases of counting usage, one by one: who, when, how often, and what is left when a session ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.api import ApiKey
+from protocol.messages import (
+    ControlledShutdownRequest,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from proxy.reasons import CloseReason
+from proxy.rules.deferred import Deferred
+from proxy.rules.plan import Admission
+from proxy.rules.usage_groups import APIS, group_index
+from proxy.session.usage_books import UsageBooks
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.proxy.frames import framed, header, padded, request, response, unknown_request, unknown_response
+from tests.proxy.request_costs import EACH_US, ping, pong, time_table, timed
+from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
+from tests.proxy.test_errand import answer, asked, delete, deleted, questions, session_of
+from tests.proxy.usage_totals import START_MS, Taken, recorded, total, total_traced
+from tests.proxy.wire import Wire, new_session
+from usage.groups import GROUPS, Group
+
+
+def wire_of(taken: Taken, **kwargs: object) -> Wire:
+    """A session without quotas, whose usage is counted."""
+    return Wire(recorded(new_session(**kwargs), taken.books))  # type: ignore[arg-type]  # as `new_session`
+
+
+def traced() -> Taken:
+    return Taken(UsageBooks(trace_share=1.0))
+
+
+def too_new(number: int) -> bytes:
+    """An ApiVersions request that Weir answers itself."""
+    return framed(header(ApiKey.API_VERSIONS, 99, number, b"app", tags=None))
+
+
+# Who
+
+
+def test_every_api_is_in_one_group() -> None:
+    named = [key for keys in APIS.values() for key in keys]
+    assert sorted(named) == sorted(ApiKey)
+    assert GROUPS[group_index(999)] is Group.OTHER
+    assert GROUPS[group_index(-1)] is Group.OTHER
+    assert set(APIS) == set(GROUPS) - {Group.OTHER}
+
+
+def test_a_response_counts_for_who_has_asked() -> None:
+    taken = traced()
+    wire = wire_of(taken)
+    wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
+    taken.drain()
+    wire.feed(2, broker=pong(1) + pong(2))
+    taken.drain()
+    for name in "ab":
+        sums = total(taken.records, client_id=name)
+        assert (sums["bytes_in"], sums["bytes_out"]) == (len(ping(1, b"a")), len(pong()))
+    assert {(trace.client_id, trace.time_ms, trace.answered_ms) for trace in taken.traces} == {
+        ("a", START_MS + 1, START_MS + 2)
+    }
+    wire.session.end(3)
+    taken.drain()
+    assert [trace.client_id for trace in taken.traces] == ["a", "b"]
+
+
+def test_requests_before_and_after_authentication_have_their_own_user() -> None:
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    for user in ("alice", "bob"):
+        for asked_, answered in (
+            (handshake("PLAIN"), shaken()),
+            (authenticate(plain(user)), authenticated()),
+            (ping(), pong()),
+        ):
+            wire.feed(1, client=asked_)
+            wire.feed(1, broker=answered)
+    taken.drain()
+    exchange = len(handshake("PLAIN")), len(authenticate(plain("alice"))), len(authenticate(plain("bob")))
+    security = {
+        user: total(taken.records, user=user, api="security").get("bytes_in", 0)
+        for user in ("ANONYMOUS", "alice", "bob")
+    }
+    assert security == {
+        "ANONYMOUS": exchange[0] + exchange[1],
+        "alice": exchange[0] + exchange[2],  # who authenticates again is who it was until that has succeeded
+        "bob": 0,
+    }
+    assert total(taken.records, user="alice", api="groups")["bytes_out"] == len(pong())
+    assert total(taken.records, user="bob", api="groups")["bytes_out"] == len(pong())
+    assert total(taken.records)["requests"] == 6
+
+
+def test_bare_tokens_are_bytes_and_no_requests() -> None:
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    wire.feed(1, client=handshake("PLAIN", 0))
+    wire.feed(1, broker=shaken(version=0))
+    wire.feed(1, client=bare(plain("alice")))
+    wire.feed(1, broker=bare(b""))
+    wire.feed(1, client=ping())
+    wire.feed(1, broker=pong())
+    taken.drain()
+    sums = total(taken.records, api="security")
+    assert sums["requests"] == 1
+    assert sums["bytes_in"] == len(handshake("PLAIN", 0)) + len(bare(plain("alice")))
+    assert sums["bytes_out"] == len(shaken(version=0)) + 4
+    assert total(taken.records, user="alice")["requests"] == 1
+
+
+def test_a_clients_fault_is_an_error_of_who_it_has_become() -> None:
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    wire.feed(1, client=handshake("PLAIN"))
+    wire.feed(1, broker=shaken())
+    wire.feed(1, client=authenticate(plain("alice")))
+    wire.feed(1, broker=authenticated())
+    wire.feed(1, client=b"\xff" * 100)
+    wire.session.end(1)
+    taken.drain()
+    assert wire.session.violation is not None
+    assert total(taken.records, user="alice") == {"errors": 1}
+    assert "errors" not in total(taken.records, user="ANONYMOUS")
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", CloseReason.REQUEST_TOO_LARGE),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03hello", CloseReason.TLS_ON_PLAIN_PORT),
+        (framed(b"\0\3\0\1\0\0\0\1\0\x99short"), CloseReason.REQUEST_MALFORMED),
+        (framed(header(ApiKey.PRODUCE, 99, 1, b"app", tags=None)), CloseReason.REQUEST_VERSION_UNKNOWN),
+        (b"\0\0\0\1\0\0\0\0\0\0\0\0", CloseReason.REQUEST_TOO_SHORT),
+    ],
+)
+def test_a_fault_is_counted_once_and_nothing_else(sent: bytes, reason: CloseReason) -> None:
+    taken = traced()
+    wire = wire_of(taken)
+    wire.feed(1, client=sent)
+    wire.session.end(1)
+    taken.drain()
+    assert wire.session.violation is not None
+    assert wire.session.violation.reason is reason
+    assert total(taken.records) == {"errors": 1}
+    assert {record.api for record in taken.records if record.errors} == {"other"}
+    assert not taken.traces
+
+
+def test_a_brokers_fault_is_no_clients() -> None:
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    wire.feed(1, client=ping(1))
+    wire.feed(1, broker=pong(2))
+    taken.drain()
+    assert wire.session.violation is not None
+    assert "errors" not in total(taken.records)
+
+
+def test_a_request_without_a_client_id_in_its_head_counts_for_none() -> None:
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    frame = request(ControlledShutdownRequest(broker_id=1), 0, 1)
+    wire.feed(1, client=ping(1) + frame + ping(2))
+    taken.drain()
+    assert total(taken.records, client_id="", api="brokers")["bytes_in"] == len(frame)
+    assert total(taken.records, client_id="app")["requests"] == 2
+
+
+def test_what_followers_fetch_costs_nothing() -> None:
+    taken = Taken(UsageBooks())
+    session = recorded(timed(QuotaTable()), taken.books)
+    session.is_broker = True
+    wire = Wire(session)
+    asked_, answered = request(FetchRequest(replica_id=1), 11), response(FetchResponse(), 11)
+    wire.feed(1, client=asked_)
+    wire.feed(1, broker=answered)
+    taken.drain()
+    assert total(taken.records) == {"requests": 1, "bytes_in": len(asked_), "bytes_out": len(answered)}
+
+
+def test_an_unknown_api_is_of_group_other() -> None:
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    wire.feed(1, client=unknown_request(999, 1))
+    wire.feed(1, broker=unknown_response())
+    taken.drain()
+    sums = total(taken.records, api="other")
+    assert (sums["requests"], sums["bytes_out"]) == (1, len(unknown_response()))
+
+
+# How often
+
+
+def test_connections_are_counted_once_per_interval_though_they_change_their_client_id() -> None:
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    for number in range(6):
+        wire.feed(1, client=ping(number, b"ab"[number % 2 : number % 2 + 1]))
+    wire_of(taken).feed(1, client=ping(1, b"a"))
+    sessions = {record.client_id: record.sessions for record in taken.drain()}
+    assert sessions == {"a": 2, "b": 1}
+    wire.feed(1, client=ping(9, b"a"))
+    assert [record.sessions for record in taken.drain()] == [1]
+
+
+def test_connections_are_counted_once_though_a_drain_is_under_way() -> None:
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
+    taken.step()  # a is taken, b is not
+    wire.feed(1, client=ping(3, b"a") + ping(4, b"b"))
+    taken.drain()
+    sessions = [(record.client_id, record.requests, record.sessions) for record in taken.records]
+    assert sorted(sessions) == [("a", 1, 1), ("a", 1, 1), ("b", 2, 1)]
+
+
+def test_many_invented_names_on_one_connection_are_one_session_of_the_others() -> None:
+    taken = Taken(UsageBooks(entities_max=0))
+    wire = wire_of(taken)
+    for number in range(100):
+        wire.feed(1, client=ping(number, b"%d" % number))
+    (record,) = taken.drain()
+    assert (record.user, record.client_id, record.requests) == ("<others>", "<others>", 100)
+    assert record.sessions == 1
+
+
+# When a session ends
+
+
+def test_a_reply_that_is_not_sent_is_not_counted() -> None:
+    taken = traced()
+    wire = wire_of(taken)
+    wire.feed(1, client=ping(1) + too_new(2))
+    assert not wire.to_client
+    wire.session.end(2)
+    taken.drain()
+    sums = total(taken.records)
+    assert (sums["requests"], sums.get("bytes_out", 0)) == (2, 0)
+    assert [trace.answered_ms for trace in taken.traces] == [0, 0]
+
+
+def test_a_reply_is_counted_when_it_is_sent() -> None:
+    taken = traced()
+    wire = wire_of(taken)
+    wire.feed(1, client=ping(1) + too_new(2))
+    taken.drain()
+    assert "bytes_out" not in total(taken.records)
+    wire.feed(5, broker=pong(1))
+    wire.session.end(5)
+    taken.drain()
+    assert total(taken.records)["bytes_out"] == len(wire.to_client)
+    assert [trace.answered_ms for trace in taken.traces] == [START_MS + 5, START_MS + 5]
+
+
+def test_an_errand_that_is_cut_off_has_its_trace() -> None:
+    taken = traced()
+    session = recorded(session_of(lambda: questions(2)), taken.books)
+    wire = Wire(session)
+    wire.feed(1, client=delete())
+    assert bytes(wire.to_broker) == asked()
+    session.end(2)
+    taken.drain()
+    (trace,) = taken.traces
+    assert (trace.bytes_in, trace.bytes_out, trace.answered_ms) == (len(delete()), 0, 0)
+    assert trace.request_time_us == total(taken.records)["request_time_us"]
+
+
+def test_an_errand_that_only_finds_something_out_costs_the_request_that_was_the_reason() -> None:
+    def find_out() -> object:
+        yield from questions(1)
+        return None
+
+    taken = traced()
+    session = recorded(session_of(find_out, again=True), taken.books)  # type: ignore[arg-type]  # an errand
+    wire = Wire(session)
+    wire.feed(1, client=delete())
+    wire.feed(2, broker=answer())
+    wire.feed(3, broker=deleted())
+    session.end(3)
+    taken.drain()
+    (trace,) = taken.traces
+    sums = total(taken.records)
+    assert sums["requests"] == 1
+    assert sums["bytes_in"] == trace.bytes_in == len(delete())
+    assert sums["bytes_out"] == trace.bytes_out == len(wire.to_client)
+    assert trace.request_time_us == pytest.approx(sums["request_time_us"], abs=0.01)
+
+
+def test_an_answer_that_comes_after_the_end_is_not_counted() -> None:
+    taken, deferred = traced(), Deferred()
+    session = recorded(new_session(), taken.books)
+    plan = session.plans.make(ApiKey.HEARTBEAT, 4)
+    plan.admit = lambda *_frame: Admission(deferred=deferred)
+    wire = Wire(session)
+    wire.feed(1, client=ping())
+    session.end(2)
+    taken.drain()
+    deferred.answer(pong())
+    taken.drain()
+    assert "bytes_out" not in total(taken.records)
+    assert [(trace.bytes_in, trace.bytes_out) for trace in taken.traces] == [(len(ping()), 0)]
+
+
+def test_a_deferred_answer_is_counted_when_it_comes() -> None:
+    taken, deferred = traced(), Deferred()
+    session = recorded(new_session(), taken.books)
+    plan = session.plans.make(ApiKey.HEARTBEAT, 4)
+    plan.admit = lambda *_frame: Admission(deferred=deferred)
+    wire = Wire(session)
+    wire.feed(1, client=ping())
+    taken.drain()
+    session.clock.now_us = 7000
+    deferred.answer(pong())
+    plan.admit = None
+    wire.feed(7, client=ping(2))  # whoever moves bytes takes it along
+    session.end(8)
+    taken.drain()
+    assert bytes(wire.to_client) == pong()
+    assert total(taken.records)["bytes_out"] == len(pong())
+    assert [trace.answered_ms for trace in taken.traces] == [START_MS + 7, 0]
+
+
+def test_who_leaves_before_the_response_is_counted_with_what_is_charged() -> None:
+    taken = traced()
+    session = recorded(timed(time_table(0.00001)), taken.books)
+    wire = Wire(session)
+    wire.feed(1, client=ping())
+    session.end(2)
+    taken.drain()
+    (budget,) = session.quotas.request
+    sums = total(taken.records)
+    assert sums["request_time_us"] == EACH_US
+    assert budget.throttled == 1
+    assert sums["request_percentage ms"] == budget.throttle_ms_total
+    assert sums["request_percentage violations"] == 1
+
+
+def test_a_request_that_never_ends_is_none() -> None:
+    taken = traced()
+    wire = wire_of(taken)
+    frame = padded(ping(), 500_000)
+    wire.feed(1, client=frame[:300_000])
+    wire.session.end(2)
+    taken.drain()
+    assert total(taken.records) == {}
+    assert not taken.traces
+
+
+# What is charged
+
+
+@pytest.mark.parametrize("timed_too", [True, False])
+def test_a_refused_exchange_costs_time(timed_too: bool) -> None:
+    """Where a broker has no SASL, its handlers refuse it, and that is charged."""
+    taken = traced()
+    table = time_table(1e9) if timed_too else QuotaTable()
+    session = recorded(timed(table), taken.books)
+    wire = Wire(session)
+    wire.feed(1, client=request(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+    wire.feed(1, broker=response(SaslHandshakeResponse(error_code=34), 1))
+    session.end(1)
+    taken.drain()
+    assert total(taken.records)["request_time_us"] == EACH_US
+    assert total_traced(taken.traces)["request_time_us"] == EACH_US
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_time_is_scaled_as_charges_are(leaves: bool) -> None:
+    taken = Taken(UsageBooks())
+    quotas = BrokerQuotas.create(time_table(1e9), request_time_scale=2.5)
+    session = recorded(timed(quotas=quotas), taken.books)
+    wire = Wire(session)
+    wire.feed(1, client=ping())
+    if not leaves:
+        wire.feed(1, broker=pong())
+    session.end(1)
+    taken.drain()
+    (budget,) = quotas.request
+    assert total(taken.records)["request_time_us"] == pytest.approx(budget.charged * 10_000) == 2.5 * EACH_US
+
+
+def test_a_topics_throttle_times_are_counted() -> None:
+    taken = traced()
+    table = QuotaTable({(Entity(topic="t"), QuotaKey.CONSUMER_BYTE_RATE): 100.0})
+    session = recorded(new_session(table, buffer_bytes=400), taken.books)
+    wire = Wire(session)
+    partition = FetchResponse.PartitionData(records=b"r" * 3000)
+    topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
+    answered = response(FetchResponse(responses=[topic]), 11)
+    wire.feed(1, client=request(FetchRequest(), 11))
+    wire.feed(2, broker=answered[:1000])
+    for _interval in range(4):
+        taken.drain()
+    wire.feed(3, broker=answered[1000:])
+    session.end(4)
+    taken.drain()
+    assert session.quotas.topics is not None
+    (budget,) = session.quotas.topics.fetch.budgets()
+    assert budget.throttle_ms_total > 0
+    assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
+    assert total(taken.records)["topic_byte_rate violations"] == 1
+    assert total_traced(taken.traces)["topic_byte_rate ms"] == budget.throttle_ms_total
+
+
+def test_nothing_is_recorded_where_nothing_was_used() -> None:
+    """A response that is held back until it can be rewritten is counted when it begins, and not again."""
+    taken = Taken(UsageBooks())
+    wire = wire_of(taken)
+    answered = response(MetadataResponse(), 9)
+    wire.feed(1, client=request(MetadataRequest(topics=None), 9))
+    wire.feed(1, broker=answered[:10])
+    taken.drain()
+    wire.feed(1, broker=answered[10:])
+    assert total(taken.records)["bytes_out"] == len(wire.to_client)
+    assert taken.drain() == []

@@ -1,0 +1,89 @@
+"""Sessions whose usage is counted, and what their records and traces add up to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.session.usage_books import UsageBooks
+from usage.records import ByQuota, TraceRecord, UsageRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from proxy.session.session import Session
+
+START_MS: Final = 1_700_000_000_000
+"""When the first interval began, as records tell it."""
+SUMMED: Final = (
+    "requests",
+    "bytes_in",
+    "bytes_out",
+    "charged_bytes",
+    "request_time_us",
+    "mutations",
+    "errors",
+)
+TRACED: Final = ("bytes_in", "bytes_out", "charged_bytes", "request_time_us", "mutations")
+QUOTAS: Final = tuple(field.name for field in msgspec.structs.fields(ByQuota))
+
+
+def recorded(session: Session, books: UsageBooks) -> Session:
+    """The same session, which nothing has come to yet, its usage counted in these books."""
+    session.usage = books.of(session.node_id)
+    return session
+
+
+class Taken:
+    """What was taken from books, whenever that was."""
+
+    def __init__(self, books: UsageBooks) -> None:
+        self.books = books
+        self.records: list[UsageRecord] = []
+        self.traces: list[TraceRecord] = []
+        self._going: Iterator[UsageRecord] | None = None
+
+    def drain(self) -> list[UsageRecord]:
+        """Take everything; return what this drain has brought."""
+        self._finish()
+        fresh = list(self.books.drain(START_MS, 1000, "weir"))
+        self.records += fresh
+        self.traces += self.books.take_traces(START_MS, "weir")
+        return fresh
+
+    def step(self) -> None:
+        """Begin a drain, or go on with one by one record: the rest stays where it is."""
+        self._going = self._going or self.books.drain(START_MS, 1000, "weir")
+        record = next(self._going, None)
+        if record is None:
+            self._going = None
+        else:
+            self.records.append(record)
+
+    def _finish(self) -> None:
+        if self._going is not None:
+            self.records += self._going
+            self._going = None
+
+
+def total(records: Iterable[UsageRecord], **only: str) -> dict[str, float]:
+    """The sums of all records, or of those with these values; what is 0 is left out."""
+    sums: Counter[str] = Counter()
+    for record in records:
+        if all(getattr(record, name) == value for name, value in only.items()):
+            sums.update({name: getattr(record, name) for name in SUMMED})
+            sums.update({f"{name} ms": getattr(record.throttle_ms, name) for name in QUOTAS})
+            sums.update({f"{name} violations": getattr(record.violations, name) for name in QUOTAS})
+    return {name: round(value, 2) for name, value in sums.items() if value}
+
+
+def total_traced(traces: Iterable[TraceRecord]) -> dict[str, float]:
+    """The sums of all traces, under the names of `total`, as far as they have them."""
+    sums: Counter[str] = Counter()
+    for trace in traces:
+        sums["requests"] += 1
+        sums.update({name: getattr(trace, name) for name in TRACED})
+        sums.update({f"{name} ms": getattr(trace.throttle_ms, name) for name in QUOTAS})
+    return {name: round(value, 2) for name, value in sums.items() if value}
