@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import IO, Final
+import signal
+import sys
+from typing import IO, Final, NoReturn
 
 import click
 
@@ -25,7 +27,32 @@ class CommandError(click.ClickException):
         click.echo(f"weir: {self.format_message()}", file=file, err=file is None)
 
 
+class StoppedError(CommandError):
+    """Ctrl-C has stopped what was asked for: one line on stderr, exit code 130."""
+
+    exit_code = 128 + signal.SIGINT
+
+
 class NothingThereError(CommandError):
     """What was asked for is not there: one line on stderr, exit code 1."""
 
     exit_code = FAILED
+
+
+def run_command(command: click.Command, name: str) -> NoReturn:
+    """Run a command line and exit; `name` is what it is called by."""
+    try:
+        sys.exit(command(prog_name=name, standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(USAGE)
+    except click.ClickException as error:
+        click.echo(f"weir: {error.format_message().rstrip('.')}{_where_to_look(error)}", err=True)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(128 + signal.SIGINT)
+
+
+def _where_to_look(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f": see {context.command_path} --help" if context is not None else ""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-
 import click
 
 from cli.calibrate import calibrate
 from cli.demo import demo
-from cli.exits import USAGE
+from cli.exits import run_command
 from cli.pipeline import pipeline
 from cli.quotas import quotas
 from cli.run import run
@@ -42,18 +39,4 @@ versions.short_help = "Show what versions a broker speaks, and what Weir offers.
 
 def main() -> None:
     """Run the command line; exit codes are those of `cli.exits`."""
-    try:
-        sys.exit(weir(prog_name="weir", standalone_mode=False))
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        sys.exit(USAGE)
-    except click.ClickException as error:
-        click.echo(f"weir: {error.format_message().rstrip('.')}{_where_to_look(error)}", err=True)
-        sys.exit(error.exit_code)
-    except click.Abort:
-        sys.exit(128 + signal.SIGINT)
-
-
-def _where_to_look(error: click.ClickException) -> str:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    return f": see {context.command_path} --help" if context is not None else ""
+    run_command(weir, "weir")

@@ -63,18 +63,19 @@ KINDS: Final = {kind.name: kind for kind in (USAGE, TRACE)}
 
 
 def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
-    """Of lines (`value`, `source`, `taken_ms`: when the batch began): the record's columns, what was left out
-    filled in, `day`, `taken_ms`, `line`, `source`, and `reason`, which is null if the record is good.
+    """Of the lines of a source (`ingest_sources`): the record's columns, what was left out filled in, `day`,
+    `channel`, `taken_ms`, `line`, `source`, and `reason`, which is null if the record is good.
     """
     as_json = fn.concat(fn.lit('{"r":'), fn.col("value"), fn.lit(',"end":1}'))
     raw = lines.withColumn("json", fn.from_json(as_json, _shape(kind), _OPTIONS))
     fields = [_plain(field).alias(field.name) for field in kind.columns.fields]
-    taken_apart = raw.select(*fields, "taken_ms", "value", "source", fn.col("json").alias("json"))
+    taken_apart = raw.select(*fields, "channel", "taken_ms", "value", "source", fn.col("json").alias("json"))
     judged = taken_apart.withColumn("reason", _reason(kind))
     is_good = fn.col("reason").isNull()
     return judged.select(
         *_filled(kind),
         fn.when(is_good, fn.to_date(fn.timestamp_millis("time_ms"))).alias("day"),  # other times may overflow
+        "channel",
         "taken_ms",
         fn.when(~is_good, fn.left(fn.make_valid_utf8("value"), fn.lit(LINE_MAX))).alias("line"),
         fn.when(~is_good, fn.col("source")).alias("source"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -32,6 +33,7 @@ def session(
 
     Raises PipelineError if Spark or Java is missing, or Spark does not start.
     """
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # logs what it also raises
     spark = _start(name, master, settings or {})
     spark.sparkContext.setLogLevel("ERROR")
     try:

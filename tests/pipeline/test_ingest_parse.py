@@ -72,7 +72,7 @@ def judge(spark: SparkSession, lines: list[str | bytes | None], kind: str = "usa
         for number, line in enumerate(lines)
     ]
     frame = spark.createDataFrame(rows, "source string, value binary").select(
-        fn.col("value").cast("string"), "source", fn.lit(TAKEN_MS).alias("taken_ms")
+        fn.col("value").cast("string"), "source", fn.lit("").alias("channel"), fn.lit(TAKEN_MS).alias("taken_ms")
     )
     return parsed(frame, KINDS[kind]).collect()
 
@@ -202,5 +202,5 @@ def test_what_is_no_reason_to_refuse_a_record(spark: SparkSession) -> None:
 
 
 def test_nothing_gives_nothing(spark: SparkSession) -> None:
-    empty = spark.createDataFrame([], "value string, source string, taken_ms bigint")
+    empty = spark.createDataFrame([], "value string, source string, channel string, taken_ms bigint")
     assert parsed(empty, USAGE).collect() == []
