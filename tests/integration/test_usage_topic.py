@@ -1,0 +1,121 @@
+"""Usage records in a topic of real clusters: each once, a client's in order, also over a broker's restart."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from proxy.config import load
+from proxy.usage.start import recording
+from proxy.usage.tally import Kind, Loss
+from proxy.usage.topic import PARTITIONS
+from tests.integration.traffic import until
+from tests.proxy.usage_rigs import trace_record, usage_record
+from usage import UsageRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.usage.writer import Writer
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+RECORDS, CLIENTS = 2000, 20
+PATIENCE_S = 60.0
+
+
+def writer_of(bootstrap: str, topic: str) -> Writer:
+    settings = {"upstream": bootstrap, "usage_topic": topic, "usage_trace_share": 1.0}
+    found = recording(load(None, settings))
+    assert found is not None
+    return found.writer
+
+
+def wait(writer: Writer, is_so: Callable[[], bool]) -> None:
+    until(is_so, lambda: f"the writer, which has {vars(writer.tally)}")
+
+
+def records_in(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
+    """All values of a topic by partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.auto.commit": False})
+    try:
+        known = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        found: dict[int, list[bytes]] = {}
+        for partition in known:
+            begin = TopicPartition(topic, partition, OFFSET_BEGINNING)
+            _low, high = consumer.get_watermark_offsets(begin, timeout=PATIENCE_S)
+            consumer.assign([begin])
+            found[partition] = []
+            deadline_s = time.monotonic() + PATIENCE_S
+            while len(found[partition]) < high:
+                assert time.monotonic() < deadline_s
+                for message in consumer.consume(1000, 0.5):
+                    assert message.error() is None
+                    found[partition].append(bytes(message.value() or b""))
+        return found
+    finally:
+        consumer.close()
+
+
+def records(begin: int) -> list[UsageRecord]:
+    return [
+        usage_record(number, client_id=f"app-{number % CLIENTS}") for number in range(begin, begin + RECORDS)
+    ]
+
+
+def check(found: dict[int, list[bytes]], sent: list[UsageRecord]) -> None:
+    """Each once; those of a client in one partition, in order."""
+    assert len(found) == PARTITIONS
+    by_client: dict[str, list[int]] = {}
+    partitions: dict[str, set[int]] = {}
+    for partition, values in found.items():
+        for value in values:
+            record = msgspec.json.decode(value, type=UsageRecord)
+            by_client.setdefault(record.client_id, []).append(record.requests)
+            partitions.setdefault(record.client_id, set()).add(partition)
+    expected: dict[str, list[int]] = {}
+    for record in sent:
+        expected.setdefault(record.client_id, []).append(record.requests)
+    assert by_client == expected
+    assert {len(where) for where in partitions.values()} == {1}
+    assert len(set.union(*partitions.values())) > 1
+
+
+@pytest.mark.parametrize("release", ["0.10.2.2", "3.9.1"])
+def test_every_record_is_there_once_and_a_client_s_are_in_order(
+    release: str, kafka_cluster: StartCluster, topic: str
+) -> None:
+    bootstrap = kafka_cluster(release).bootstrap
+    writer = writer_of(bootstrap, topic)
+    writer.put(Kind.USAGE, records(0))
+    writer.put(Kind.TRACE, [trace_record(7)])
+    writer.start()
+    wait(writer, lambda: writer.tally.written[Kind.TRACE] == 1)
+    writer.close(PATIENCE_S)
+    assert writer.tally.dropped == dict.fromkeys(Loss, 0)
+    assert writer.tally.written == {Kind.USAGE: RECORDS, Kind.TRACE: 1}
+    check(records_in(bootstrap, topic), records(0))
+    (trace,) = (value for values in records_in(bootstrap, f"{topic}-trace").values() for value in values)
+    assert msgspec.json.decode(trace)["bytes_in"] == 7
+
+
+def test_a_broker_that_is_away_for_a_while_costs_no_record(fresh_cluster: StartCluster, topic: str) -> None:
+    cluster = fresh_cluster("3.9.1")
+    writer = writer_of(cluster.bootstrap, topic)
+    writer.start()
+    writer.put(Kind.USAGE, records(0))
+    wait(writer, lambda: writer.tally.written[Kind.USAGE] == RECORDS)
+    cluster.kill(0)
+    writer.put(Kind.USAGE, records(RECORDS))
+    wait(writer, lambda: writer.tally.failure != "")
+    cluster.restart(0)
+    wait(writer, lambda: writer.tally.written[Kind.USAGE] == 2 * RECORDS)
+    assert writer.tally.failure == ""
+    writer.close(PATIENCE_S)
+    assert writer.tally.dropped == dict.fromkeys(Loss, 0)
+    check(records_in(cluster.bootstrap, topic), records(0) + records(RECORDS))
