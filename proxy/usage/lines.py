@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -24,8 +25,8 @@ class PartFile:
     """Nobody reads it before it is renamed; who finds it unlocked knows that its writer is dead."""
 
     def __init__(self, path: Path, write: Write = os.write) -> None:
-        """Make it. Raises OSError: FileExistsError if there is one, BlockingIOError if another locks it
-        first.
+        """Make it. Raises OSError: FileExistsError if there is one, BlockingIOError if somebody took it for a
+        dead one's before it was locked.
         """
         self.path = path
         self.length = 0
@@ -34,6 +35,8 @@ class PartFile:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, MODE)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(path, self._fd):
+                raise BlockingIOError(errno.EAGAIN, "removed")
         except OSError:
             os.close(self._fd)
             raise

@@ -238,16 +238,19 @@ def test_a_file_that_was_finished_while_it_was_looked_at_is_not_touched(
     assert [entry.name for entry in tmp_path.iterdir()] == [FIRST]
 
 
+@pytest.mark.parametrize("done", [False, True])
 def test_another_process_may_take_a_file_before_it_is_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
-    """Between its making and its lock a file looks like one of the dead."""
+    """Between its making and its lock a file looks like one of the dead; the other is done, or at it."""
     really = fcntl.flock
 
-    def lock_lost(_fd: int, _how: int) -> None:
+    def lock_lost(fd: int, how: int) -> None:
         monkeypatch.setattr(fcntl, "flock", really)
         assert finish_for_the_dead(tmp_path / unfinished_name(FIRST), FIRST) == 0
-        raise BlockingIOError(errno.EAGAIN, "")
+        if not done:
+            raise BlockingIOError(errno.EAGAIN, "")
+        really(fd, how)
 
     desk = Desk(tmp_path)
     files = desk.files()
