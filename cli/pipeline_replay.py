@@ -124,7 +124,16 @@ def replay(
             1000 * patience_s,
         )
         unnamed = EMPTY if empty_client_id == "default" else ""
-        options = Options(source, first, last, rules, unnamed, charges_per_record, compare_sources, top)
+        options = Options(
+            source=source,
+            first=first,
+            last=last,
+            rules=rules,
+            unnamed=unnamed,
+            charges_per_record=charges_per_record,
+            compare_sources=compare_sources,
+            top=top,
+        )
         return replay(spark, Lake(root), candidates, options)
 
     run_job("replay", job, master=master, as_json=as_json)

@@ -103,13 +103,15 @@ def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -
 
 def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> DataFrame:
     """The hours of all budgets under each candidate, and of what was recorded."""
+    drawn = draws(rows, files, options.unnamed)
+    of_first = drawn.where(F.col("candidate") == files[0].name)
     if "interval_ms" in rows.columns:
         charges = replay_charges.of_usage(rows, options.charges_per_record)
-        recorded = replay_recorded.of_usage(rows)
+        recorded = replay_recorded.of_usage(rows, of_first)
     else:
         charges = replay_charges.of_traces(rows)
-        recorded = replay_recorded.of_charges(charges)
-    of_instances = hours(charges, draws(charges, files, options.unnamed), options.rules)
+        recorded = replay_recorded.of_charges(charges, of_first)
+    of_instances = hours(charges, drawn, options.rules)
     counted = ("charged", "charges", "violations", "throttle_ms", "throttled_s", "given_up")
     summed = of_instances.groupBy(*_BUDGET).agg(
         *(F.sum(name).alias(name) for name in counted),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from pipeline.outcome import PipelineError
-from quotas import Limit, QuotaFileError, QuotaKey, QuotaTable, parse
-from quotas.remembered import is_long, names_kept
+from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
+from quotas.remembered import shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +83,7 @@ def _text(path: Path) -> str:
 
 def not_replayed(candidate: Candidate) -> list[str]:
     """What a quota file says that records do not tell enough for, one line each."""
-    table = _table(candidate.text)
+    table = parse(candidate.text)
     topics = sum(entity.topic is not None for entity, _key in table.values)
     addresses = sum(entity.ip is not None for entity, _key in table.values)
     left_out = {
@@ -115,7 +116,8 @@ def draws(clients: DataFrame, candidates: Sequence[Candidate], unnamed: str) -> 
             arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
-    return clients.select("user", "client_id").distinct().mapInArrow(resolve, DRAWS)
+    names = (F.coalesce(name, F.lit("")).alias(name) for name in ("user", "client_id"))
+    return clients.select(*names).distinct().mapInArrow(resolve, DRAWS)
 
 
 def _draws(
@@ -124,7 +126,7 @@ def _draws(
     for candidate in candidates:
         table = _table(candidate.text)
         for key in KEYS:
-            limit = limit_of(table, key, user, client_id or unnamed)
+            limit = table.limits(key).resolve(user, client_id or unnamed)
             if limit is not None:
                 of_user, of_client_id, of_prefix, _topic, _ip = limit.tags
                 yield (
@@ -139,16 +141,18 @@ def _draws(
                 )
 
 
-def limit_of(table: QuotaTable, key: QuotaKey, user: str, client_id: str) -> Limit | None:
-    """What limits a client, and the names under which its budget is remembered (as `ClientQuotas.budget`)."""
-    limits = table.limits(key)
-    limit = limits.resolve(user, client_id)
-    if limit is None or not is_long(user, client_id):
-        return limit
-    return limit._replace(tags=names_kept(limit.tags, limits.named(user, client_id)))
-
-
 @lru_cache(maxsize=16)
 def _table(text: str) -> QuotaTable:
-    """Read once by each of Spark's Python processes."""
-    return parse(text)
+    """Read once by each of Spark's Python processes; long names as records have them, shortened."""
+    return QuotaTable(
+        {(_recorded(entity), key): value for (entity, key), value in parse(text).values.items()}
+    )
+
+
+def _recorded(entity: Entity) -> Entity:
+    user, client_id = entity.user, entity.client_id
+    return replace(
+        entity,
+        user=shortened(user) if isinstance(user, str) else user,
+        client_id=shortened(client_id) if isinstance(client_id, str) else client_id,
+    )

@@ -1,4 +1,8 @@
-"""What was: the throttle times in the records, in the same columns as a replay's."""
+"""What was: the throttle times in the records, in the same columns as a replay's.
+
+It is told of the budgets of one quota file, so that both can be put side by side; of clients whom that does
+not limit, by their own names.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +21,28 @@ from usage.groups import Group
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+WAITS_PER_RECORD: Final = 100
+"""More waits than these within one interval overlap anyway."""
 CLIENT: Final = ("quota", "user", "client_id", "broker")
 
 
-def of_charges(charges: DataFrame) -> DataFrame:
-    """From the charges of traces (`replay_charges.of_traces`)."""
-    return _hours(
-        charges.select(
-            *CLIENT,
-            "instance",
-            (F.col("at_ms") + F.col("service_ms")).alias("from_ms"),
-            F.lit(1).cast("long").alias("charges"),
-            F.col("value").alias("charged"),
-            (F.col("recorded_ms") > 0).cast("long").alias("violations"),
-            F.col("recorded_ms").alias("throttle_ms"),
-            F.col("recorded_ms").alias("wait_ms"),
-        )
+def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
+    """From the charges of traces (`replay_charges.of_traces`), by the budgets that clients draw on."""
+    waits = charges.select(
+        *CLIENT,
+        "instance",
+        (F.col("at_ms") + F.col("service_ms")).alias("from_ms"),
+        F.lit(1).cast("long").alias("charges"),
+        F.col("value").alias("charged"),
+        (F.col("recorded_ms") > 0).cast("long").alias("violations"),
+        F.col("recorded_ms").alias("throttle_ms"),
     )
+    return _hours(_by_budget(waits, draws))
 
 
-def of_usage(records: DataFrame) -> DataFrame:
-    """From usage records, which do not say when within its interval a wait began: it is taken to be at the
-    start, and all waits of a record to be as long, on its sessions side by side.
+def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
+    """From usage records, which do not say when within its interval a wait began, and how long each was: they
+    are taken to be spread evenly, and as long as each other.
     """
     size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
     charged = {
@@ -49,15 +53,23 @@ def of_usage(records: DataFrame) -> DataFrame:
     }
     of_each = [_of_quota(key.value, charged[key.value]) for key in KEYS]
     told = F.filter(F.array(*of_each), lambda one: one.isNotNull())
-    spread = records.select(*who(), F.col("time_ms").alias("from_ms"), F.inline(told))
-    side_by_side = F.greatest(F.least("sessions", "violations"), F.lit(1))
-    return _hours(
-        spread.withColumns(
-            {
-                "broker": F.when(F.col("quota") != MUTATIONS, F.col("on_broker")),
-                "wait_ms": F.ceil(F.col("throttle_ms") / side_by_side),
-            }
-        )
+    spread = records.select(*who(), "interval_ms", F.col("time_ms").alias("from_ms"), F.inline(told))
+    in_place = spread.withColumn("broker", F.when(F.col("quota") != MUTATIONS, F.col("on_broker")))
+    return _hours(_by_budget(in_place, draws))
+
+
+def _by_budget(waits: DataFrame, draws: DataFrame) -> DataFrame:
+    """Have `user` and `client_id` say whose budget it is, as in `tables.REPLAY`."""
+    joined = waits.join(draws.drop("candidate"), ["quota", "user", "client_id"], "left")
+    limited = F.col("limit").isNotNull()
+    prefix = F.when(F.col("of_prefix") != "", F.concat("of_prefix", F.lit("*")))
+    return joined.withColumns(
+        {
+            "user": F.when(limited, F.nullif("of_user", F.lit(""))).otherwise(F.col("user")),
+            "client_id": F.when(limited, F.coalesce(prefix, F.nullif("of_client_id", F.lit("")))).otherwise(
+                F.col("client_id")
+            ),
+        }
     )
 
 
@@ -67,7 +79,6 @@ def _of_quota(quota: str, charged: Column) -> Column:
     fields = F.struct(
         F.lit(quota).alias("quota"),
         F.coalesce("requests", F.lit(0)).cast("long").alias("charges"),
-        F.coalesce("sessions", F.lit(0)).cast("long").alias("sessions"),
         F.coalesce(charged, F.lit(0)).cast("double").alias("charged"),
         violations.alias("violations"),
         throttle.alias("throttle_ms"),
@@ -76,7 +87,7 @@ def _of_quota(quota: str, charged: Column) -> Column:
 
 
 def _hours(waits: DataFrame) -> DataFrame:
-    """As `tables.REPLAY`; `wait_ms` long, from `from_ms` on, somebody waited."""
+    """As `tables.REPLAY`, from rows that have their `violations`, and the sum of their throttle times."""
     hour, violated = _hour(F.col("from_ms")), F.when(F.col("violations") > 0, F.col("from_ms"))
     counts = waits.groupBy(*CLIENT, hour.alias("start_ms")).agg(
         F.sum("charged").alias("charged"),
@@ -118,7 +129,7 @@ def _throttled(waits: DataFrame) -> DataFrame:
         .orderBy("from_ms")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow - 1)
     )
-    spans = waits.where(F.col("wait_ms") > 0).select(
+    spans = _single(waits).select(
         *CLIENT,
         F.greatest("from_ms", F.coalesce(F.max(stop).over(earlier), F.lit(0))).alias("begin"),
         stop.alias("end"),
@@ -127,6 +138,18 @@ def _throttled(waits: DataFrame) -> DataFrame:
     of_hours = spans.where(F.col("end") > F.col("begin")).withColumn("start_ms", hours)
     part = F.least("end", F.col("start_ms") + HOUR_MS) - F.greatest("begin", "start_ms")
     return of_hours.groupBy(*CLIENT, "start_ms").agg((F.sum(part) / 1000).alias("throttled_s"))
+
+
+def _single(waits: DataFrame) -> DataFrame:
+    """The waits one by one: each `wait_ms` long, from `from_ms` on."""
+    violated = waits.where((F.col("throttle_ms") > 0) & (F.col("violations") > 0))
+    wait_ms = F.ceil(F.col("throttle_ms") / F.col("violations"))
+    if "interval_ms" not in waits.columns:
+        return violated.withColumn("wait_ms", wait_ms)
+    number = F.least("violations", F.lit(WAITS_PER_RECORD))
+    from_ms = F.col("from_ms") + F.floor((F.col("one") + 0.5) * F.col("interval_ms") / number)
+    each = violated.withColumn("one", F.explode(F.sequence(F.lit(0), number - 1)))
+    return each.withColumns({"from_ms": from_ms, "wait_ms": wait_ms})
 
 
 def _hour(when_ms: Column) -> Column:
