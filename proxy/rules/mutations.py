@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError
 from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
 from proxy.rules.auto_creation import look_for_missed
 from proxy.rules.inquiries import Asking
@@ -29,7 +30,7 @@ from proxy.rules.paid_mutation import PaidMutation
 from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
 from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.shadow_mutations import CountedMutation
-from proxy.rules.uplift import forward
+from proxy.rules.uplift import check, forward
 from quotas import UNPAID, MutationPayers
 
 M = TypeVar("M", bound=Message)
@@ -74,12 +75,21 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
         asked = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(asked, Wait):
             return WAIT
-        if asked is None:
+        if asked is None or (payers is UNPAID and not _can_say(plan, asked)):
             return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
         kind: type[PaidMutation[M]] = CountedMutation if payers.enforced is None else _Enforcement
         return Admission(errand=kind(caller, plan, payers, client_id, mutation(asked, caller)).errand())
 
     plan.admit, plan.whole = admit, True
+
+
+def _can_say(plan: Plan, request: Message) -> bool:
+    """Whether the broker's version can: if not, what its client is told is nobody's who only counts."""
+    try:
+        check(plan, request)
+    except EncodeError:
+        return False
+    return True
 
 
 class _Enforcement(PaidMutation[M]):

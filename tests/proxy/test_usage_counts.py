@@ -97,9 +97,7 @@ def test_records_add_up_to_the_bytes_on_the_wire(
 
 
 @PROPERTY
-@given(
-    script=exchanges(), cuts=CUTS, drains=DRAINS, hold=st.booleans(), name=st.sampled_from(["none", "bytes"])
-)
+@given(script=exchanges(), cuts=CUTS, drains=DRAINS, hold=st.booleans(), name=st.sampled_from(list(TABLES)))
 def test_nobody_notices_that_usage_is_counted(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str
 ) -> None:

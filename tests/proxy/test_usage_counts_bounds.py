@@ -1,0 +1,186 @@
+"""What counting usage keeps is bounded, whatever clients invent, and given back when they leave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.session.usage import FORMER_MAX
+from proxy.session.usage_books import UsageBooks
+from tests.proxy.request_costs import ping, pong
+from tests.proxy.usage_totals import Taken, recorded, total
+from tests.proxy.wire import Wire, new_session
+
+if TYPE_CHECKING:
+    from proxy.session.receipts import ClientUsage
+    from proxy.session.usage_book import UsageBook
+
+PROPERTY: Final = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+
+
+def book_of(books: UsageBooks) -> UsageBook:
+    return books.of(None)._book
+
+
+def wire_of(books: UsageBooks) -> Wire:
+    return Wire(recorded(new_session(), books))
+
+
+def say(wire: Wire, name: bytes, now_ms: int = 1) -> None:
+    """A request of this client-id, and its answer."""
+    wire.feed(now_ms, client=ping(1, name))
+    wire.feed(now_ms, broker=pong())
+    wire.to_broker.clear()
+    wire.to_client.clear()
+
+
+def test_invented_names_share_one_place_when_there_is_no_more_room() -> None:
+    taken = Taken(UsageBooks(entities_max=10, trace_share=1.0))
+    wires = [wire_of(taken.books) for _ in range(3)]
+    for number in range(1000):
+        say(wires[number % 3], b"%d" % number)
+        assert len(book_of(taken.books)) <= 10
+    records = taken.drain()
+    assert len(records) == 11
+    assert total(records, client_id="<others>", user="<others>")["requests"] == 990
+    assert total(records)["bytes_in"] == sum(len(ping(1, b"%d" % number)) for number in range(1000))
+    assert {trace.client_id for trace in taken.traces} == {str(number) for number in range(10)}
+
+
+def test_long_names_are_shortened() -> None:
+    taken = Taken(UsageBooks())
+    say(wire_of(taken.books), b"x" * 30_000)
+    (record,) = taken.drain()
+    assert len(record.client_id) == 256
+    assert record.bytes_in > 30_000
+
+
+def test_clients_are_forgotten_when_nobody_is_one_and_nothing_is_to_be_told() -> None:
+    taken = Taken(UsageBooks())
+    book = book_of(taken.books)
+    for number in range(100_000):
+        usage = taken.books.of(None)
+        usage.become("ANONYMOUS", f"client {number % 5000}")
+        usage.receipt(1, 1, 11).arrived(10, 0, 1)
+        usage.end()
+        if number % 5000 == 4999:
+            assert len(book) == 5000
+            assert sum(record.requests for record in taken.drain()) == 5000
+            assert len(book) == 0
+    assert not book.slate.active
+    assert not book.slate.traces
+
+
+def test_who_did_nothing_is_forgotten_at_once() -> None:
+    books = UsageBooks()
+    usage = books.of(None)
+    usage.become("ANONYMOUS", "app")
+    assert len(book_of(books)) == 1
+    usage.end()
+    usage.end()
+    assert len(book_of(books)) == 0
+
+
+def test_who_a_connection_was_before_is_remembered_within_bounds() -> None:
+    books = UsageBooks()
+    wire = wire_of(books)
+    for number in range(1000):
+        say(wire, b"%d" % number)
+        assert wire.session.usage is not None
+        assert len(wire.session.usage._former) <= FORMER_MAX
+
+
+def test_traces_are_bounded_and_what_is_dropped_is_counted() -> None:
+    taken = Taken(UsageBooks(trace_share=1.0, traces_max=5))
+    wire = wire_of(taken.books)
+    for _request in range(20):
+        say(wire, b"a")
+    assert taken.books.traces_dropped == 15
+    taken.drain()
+    assert len(taken.traces) == 5
+    say(wire, b"a")
+    wire.session.end(1)
+    taken.drain()
+    assert len(taken.traces) == 6
+    assert total(taken.records)["requests"] == 21, "records have what traces have not"
+
+
+def test_the_same_clients_are_sampled_at_every_broker() -> None:
+    names = [f"client {number}" for number in range(2000)]
+    sampled = []
+    for _weir in range(2):
+        books = UsageBooks(trace_share=0.5)
+        for broker in (1, 2, None):
+            usage = books.of(broker)
+            chosen = set()
+            for name in names:
+                usage.become("alice", name)
+                assert usage._client is not None
+                if usage._client.traced:
+                    chosen.add(name)
+            sampled.append(chosen)
+    assert all(chosen == sampled[0] for chosen in sampled)
+    assert 900 < len(sampled[0]) < 1100
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_all_or_none_are_sampled(share: float) -> None:
+    taken = Taken(UsageBooks(trace_share=share))
+    for number in range(100):
+        wire = wire_of(taken.books)
+        say(wire, b"%d" % number)
+        wire.session.end(1)
+    taken.drain()
+    assert len(taken.traces) == 100 * share
+
+
+NAMES: Final = st.sampled_from([b"a", b"b", b"c", b"d"])
+DEEDS: Final = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["ask", "ask", "answer", "answer", "end"]), st.integers(0, 2), NAMES),
+        st.tuples(st.sampled_from(["step", "step", "drain"]), st.just(0), st.just(b"")),
+    ),
+    max_size=60,
+)
+
+
+@PROPERTY
+@given(deeds=DEEDS, most=st.sampled_from([0, 1, 2, 10]))
+def test_whoever_comes_and_goes_the_book_is_right(deeds: list[tuple[str, int, bytes]], most: int) -> None:
+    """Several connections that change their client-id with requests outstanding, and drains at any time."""
+    taken = Taken(UsageBooks(entities_max=most, trace_share=1.0))
+    book = book_of(taken.books)
+    wires, asked, answered, connections = [wire_of(taken.books) for _ in range(3)], 0, 0, 3
+    known: set[ClientUsage] = set()
+    for what, number, name in deeds:
+        wire = wires[number]
+        if what == "ask":
+            wire.feed(1, client=ping(1, name))
+            asked += 1
+        elif what == "answer" and wire.session.in_flight:
+            wire.feed(1, broker=pong())
+            answered += 1
+        elif what == "end":
+            wire.session.end(1)
+            wires[number] = wire_of(taken.books)
+            connections += 1
+        elif what in ("step", "drain"):
+            getattr(taken, what)()
+        known.update(book._clients.values())
+        assert all(client.held >= 0 and client.active >= 0 for client in known)
+        assert len(book) <= most
+    for wire in wires:
+        wire.session.end(1)
+    taken.drain()
+    taken.drain()
+    assert len(book) == 0
+    assert not book.slate.active
+    assert all(client.held == client.active == 0 for client in known)
+    sums = total(taken.records)
+    assert sums.get("requests", 0) == asked
+    assert sums.get("bytes_out", 0) == answered * len(pong())
+    assert all(record.sessions <= connections for record in taken.records)
+    assert not book.slate.traces
