@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from cli.exits import CommandError, StoppedError
 from cli.progress import Bar
-from cli.quotas_show import clean
+from cli.quotas_show import clean, columns
 from pipeline.outcome import Listing, Outcome, PipelineError
 
 if TYPE_CHECKING:
@@ -92,15 +91,16 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(asdict(outcome)))
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for title, counts in (("read", outcome.read), ("wrote", outcome.wrote)):
-        for what, count in counts.items():
-            table.add_row(title, f"{count:,} {what}", outcome.where.get(what, ""))
-    for what, path in outcome.where.items():
-        if what not in outcome.read and what not in outcome.wrote:
-            table.add_row("", what, path)
+    rows = [
+        (title, f"{count:,} {what}", outcome.where.get(what, ""))
+        for title, counts in (("read", outcome.read), ("wrote", outcome.wrote))
+        for what, count in counts.items()
+    ]
+    counted = {*outcome.read, *outcome.wrote}
+    rows += [("", what, path) for what, path in outcome.where.items() if what not in counted]
     console = Console(soft_wrap=True)
-    console.print(table)
+    for line in columns(rows) if rows else ():  # paths whole, in pipes as well
+        console.print(line, markup=False, highlight=False)
     for listing in outcome.listings:
         _list(console, listing)
     if outcome.listings:

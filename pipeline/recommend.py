@@ -23,10 +23,10 @@ from pipeline.recommend_current import Kept, candidates, kept, resolved
 from pipeline.recommend_file import Proposed, lines
 from pipeline.recommend_flags import flags
 from pipeline.recommend_names import left_out
-from pipeline.recommend_need import ENTITY, NAMES, by_quota, chosen_level, hours, needs, shared, unresolved
+from pipeline.recommend_need import ENTITY, NAMES, Span, by_quota, hours, looked_at, needs, shared, unresolved
 from pipeline.recommend_plan import QUOTAS, Plan
 from pipeline.recommend_reasons import reason
-from pipeline.recommend_summary import Span, counted, header, listings, notes, notes_of_run
+from pipeline.recommend_summary import counted, header, listings, notes, notes_of_run
 from quotas import Entity, Prefix, QuotaFileError, QuotaKey
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outc
     """
     plan.check()
     rows = hours(spark, lake, plan)
-    level = chosen_level(rows, plan)
-    rows = rows.where(sql.col("level") == level)
-    span = _span(rows)
-    if span is None:
+    level, span = looked_at(rows, plan)
+    if not span.hours:
         return _nothing(spark, lake, plan)
+    rows = rows.where(sql.col("level") == level)
     needed = _needs(spark, rows.where(left_out(level).isNull()), plan, level)
     needed = needed.persist(StorageLevel.MEMORY_AND_DISK)
     try:
@@ -89,12 +88,6 @@ def _nothing(spark: SparkSession, lake: Lake, plan: Plan) -> Outcome:
         where={"hours": lake.rollup("hour"), "proposals": lake.recommendation},
         notes=(f"nothing was used{days}: {plan.output} is not written; was `weir pipeline rollup` run?",),
     )
-
-
-def _span(rows: DataFrame) -> Span | None:
-    end = sql.col("start_ms") + sql.col("seconds") * 1000
-    found = rows.agg(sql.count(sql.lit(1)), sql.min("start_ms"), sql.max(end)).first()
-    return Span(*found) if found is not None and found[0] else None
 
 
 def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple[int, dict[str, int]]:

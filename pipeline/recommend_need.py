@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as sql
 
 from pipeline import tables
 from pipeline.lake import Lake
-from pipeline.recommend_plan import ANONYMOUS, AUTO, PERCENTILES, Plan
+from pipeline.recommend_plan import ANONYMOUS, AUTO, PERCENTILES, Plan, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,13 +26,35 @@ def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
     return rows.where(sql.col("day").between(sql.lit(first), sql.lit(last)))
 
 
-def chosen_level(rows: DataFrame, plan: Plan) -> str:
-    """The level of the plan. Where nobody logs in, a client is told from another by its client-id alone."""
-    if plan.level != AUTO:
-        return plan.level
-    users = rows.where(sql.col("level") == "user").agg(sql.min("user"), sql.max("user")).first()
-    assert users is not None  # no grouping: always one row
-    return "client-id" if set(users) == {ANONYMOUS} else "user-client-id"
+class Span(NamedTuple):
+    """The hours of a level that were read."""
+
+    hours: int = 0
+    first_ms: int = 0
+    end_ms: int = 0
+
+    def __str__(self) -> str:
+        """From when to when."""
+        return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
+
+
+def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
+    """The level of the plan, and its hours. Where nobody logs in, a client is told from another by its
+    client-id alone.
+    """
+    each = rows.groupBy("level").agg(
+        sql.count(sql.lit(1)),
+        sql.min("start_ms"),
+        sql.max(sql.col("start_ms") + sql.col("seconds") * 1000),
+        sql.min("user"),
+        sql.max("user"),
+    )
+    found = {level: others for level, *others in each.collect()}  # a row per level
+    level = plan.level
+    if level == AUTO:
+        users = {*found["user"][3:]} if "user" in found else set()
+        level = "client-id" if users == {ANONYMOUS} else "user-client-id"
+    return level, Span(*found[level][:3]) if level in found else Span()
 
 
 def by_quota(rows: DataFrame, plan: Plan) -> DataFrame:

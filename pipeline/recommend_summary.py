@@ -10,8 +10,8 @@ from pyspark.sql import functions as sql
 from pipeline.outcome import Listing
 from pipeline.recommend_current import Kept
 from pipeline.recommend_flags import MEANINGS
-from pipeline.recommend_need import ENTITY, NAMES
-from pipeline.recommend_plan import AUTO, PERCENTILES, Plan, moment
+from pipeline.recommend_need import ENTITY, NAMES, Span
+from pipeline.recommend_plan import AUTO, PERCENTILES, Plan
 from quotas import QuotaKey
 
 if TYPE_CHECKING:
@@ -22,18 +22,6 @@ LARGEST: Final = 5
 NAME_CHARS_MAX: Final = 60
 """Of a name that is shown; the table and the file have all of it."""
 Cells: TypeAlias = tuple[str | int | float | None, ...]
-
-
-class Span(NamedTuple):
-    """The hours that were read."""
-
-    hours: int
-    first_ms: int
-    end_ms: int
-
-    def __str__(self) -> str:
-        """From when to when."""
-        return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
 
 
 class Counts(NamedTuple):
@@ -53,19 +41,19 @@ class Counts(NamedTuple):
 def counted(table: DataFrame, left_out: Mapping[str, int], entities: int) -> Counts:
     """Count what the table of a recommendation says."""
     each = table.groupBy(*ENTITY).agg(
-        sql.bool_and("in_default").alias("covered"), sql.count(sql.lit(1)).alias("proposals")
+        sql.bool_and("in_default").alias("covered"),
+        sql.count(sql.lit(1)).alias("proposals"),
+        *(sql.count_if(sql.array_contains("flags", flag)).alias(flag) for flag in MEANINGS),
     )
     sums = each.agg(
         sql.count_if(~sql.col("covered")),
         sql.count_if("covered"),
-        sql.coalesce(sql.sum("proposals"), sql.lit(0)),
+        *(sql.coalesce(sql.sum(f"`{name}`"), sql.lit(0)) for name in ("proposals", *MEANINGS)),
     ).first()
     assert sums is not None  # no grouping: always one row
-    flagged = table.select(sql.explode("flags").alias("flag")).groupBy("flag").agg(sql.count(sql.lit(1)))
-    found = {row[0]: row[1] for row in flagged.collect()}  # a row per flag
-    in_order = {flag: found[flag] for flag in MEANINGS if flag in found}
-    entries, covered, proposals = sums
-    return Counts(entities, left_out, entries, covered, proposals, in_order)
+    entries, covered, proposals, *flags = sums
+    found = {flag: count for flag, count in zip(MEANINGS, flags, strict=True) if count}
+    return Counts(entities, left_out, entries, covered, proposals, found)
 
 
 def listings(table: DataFrame, plan: Plan, counts: Counts) -> Iterator[Listing]:
