@@ -19,7 +19,7 @@ from pipeline import replay_charges, replay_recorded
 from pipeline.outcome import Outcome, PipelineError
 from pipeline.replay_candidates import RECORDED, Candidate, draws, not_replayed, read_candidates
 from pipeline.replay_run import Rules, hours
-from pipeline.replay_summary import differences, held_back, share, top, totals
+from pipeline.replay_summary import Total, differences, held_back, listed, share, top, totals
 from pipeline.tables import REPLAY, TRACE, USAGE, read
 
 if TYPE_CHECKING:
@@ -66,21 +66,20 @@ def replay(
     _replayed(rows, files, options).write.mode("overwrite").parquet(lake.replay)
     written = read(spark, lake.replay, REPLAY)
     names = [RECORDED, *(file.name for file in files)]
-    notes = [line for file in files for line in not_replayed(file)]
-    if count:
-        notes += held_back(written, span_s)
+    found = totals(written, names)
+    notes = [line for file in files for line in not_replayed(file)] + held_back(found, span_s)
     if options.source == "trace":
-        notes += _coverage(spark, lake, rows, options)
+        notes += _coverage(spark, lake, count, options)
     if options.compare_sources:
-        notes += _compared(spark, lake, files, options)
+        notes += _compared(spark, lake, files, options, found)
     what = "records" if options.source == "usage" else "requests"
     return Outcome(
         "replay",
         read={what: count},
-        wrote={"hours": written.count()},
+        wrote={"hours": sum(total.hours for total in found)},
         where={what: lake.usage if options.source == "usage" else lake.trace, "hours": lake.replay},
         notes=tuple(notes),
-        listings=(totals(written, names), top(written, names, options.top)),
+        listings=(listed(found), top(written, names, options.top)),
     )
 
 
@@ -121,25 +120,23 @@ def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> 
     return summed.select(*REPLAY.fieldNames()).unionByName(recorded)
 
 
-def _coverage(spark: SparkSession, lake: Lake, traces: DataFrame, options: Options) -> list[str]:
+def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
     """How much of what was used is traced, if that is known."""
     used = _source(spark, lake, "usage", options).agg(F.sum("requests")).first()
-    traced = traces.count()
     if used is None or not used[0]:
         return []
     return [f"traces have {share(traced, used[0])} of the requests in the usage records of these days"]
 
 
-def _compared(spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options) -> list[str]:
-    """How far the replays of both sources are apart."""
-    traces = _source(spark, lake, "trace", options)
-    clients = traces.select("instance", "broker", "user", "client_id").distinct()
-    usage = _source(spark, lake, "usage", options).join(
-        clients, ["instance", "broker", "user", "client_id"], "left_semi"
-    )
-    if traces.isEmpty() or usage.isEmpty():
-        return [
-            "the sources cannot be compared: there are no traces, or no usage records of the same clients"
-        ]
+def _compared(
+    spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options, found: Sequence[Total]
+) -> list[str]:
+    """How far the replays of both sources are apart; `found` is that of the one that was asked for."""
     names = [RECORDED, *(file.name for file in files)]
-    return differences(_replayed(traces, files, options), _replayed(usage, files, options), names)
+    traces = _source(spark, lake, "trace", options)
+    clients = traces.select(*replay_charges.WHO).distinct()
+    usage = _source(spark, lake, "usage", options).join(clients, [*replay_charges.WHO], "left_semi")
+    is_trace = options.source == "trace"
+    of_traces = found if is_trace else totals(_replayed(traces, files, options), names)
+    lines = differences(of_traces, totals(_replayed(usage, files, options), names))
+    return lines or ["nobody is throttled who is both in traces and in usage records: nothing to compare"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
@@ -16,40 +16,58 @@ if TYPE_CHECKING:
 BUDGET: Final = ("quota", "user", "client_id", "broker")
 
 
-def totals(hours: DataFrame, names: Sequence[str]) -> Listing:
-    """What each candidate's budgets come to, by quota; `names` are the candidates in order."""
+class Total(NamedTuple):
+    """What the budgets of one quota come to under one candidate."""
+
+    quota: str
+    candidate: str
+    hours: int
+    throttled: int
+    """How many of the budgets."""
+    violations: int
+    throttle_s: float
+    throttled_s: float
+    given_up: int
+
+
+def totals(hours: DataFrame, names: Sequence[str]) -> list[Total]:
+    """By quota, and candidate in the order of `names`."""
     of_budgets = hours.groupBy("candidate", *BUDGET).agg(
+        F.count("*").alias("hours"),
         F.sum("violations").alias("violations"),
         F.sum("throttle_ms").alias("throttle_ms"),
         F.sum("throttled_s").alias("throttled_s"),
         F.sum("given_up").alias("given_up"),
     )
     summed = of_budgets.groupBy("candidate", "quota").agg(
+        F.sum("hours").alias("hours"),
         F.count_if(F.col("violations") > 0).alias("throttled"),
         F.sum("violations").alias("violations"),
         (F.sum("throttle_ms") / 1000).alias("throttle_s"),
         F.sum("throttled_s").alias("throttled_s"),
         F.sum("given_up").alias("given_up"),
     )
-    found = {(row.quota, row.candidate): row for row in summed.collect()}  # candidates times quotas
-    rows = []
-    for key in KEYS:
-        for name in names:
-            row = found.get((key.value, name))
-            if row is not None:
-                rows.append(
-                    (
-                        key.value,
-                        name,
-                        int(row.throttled),
-                        int(row.violations),
-                        round(float(row.throttle_s), 1),
-                        round(float(row.throttled_s), 1),
-                        int(row.given_up),
-                    )
-                )
+    found = [Total(**row.asDict()) for row in summed.collect()]  # candidates times quotas
+    in_order = [key.value for key in KEYS]
+    return sorted(found, key=lambda total: (in_order.index(total.quota), names.index(total.candidate)))
+
+
+def listed(found: Sequence[Total]) -> Listing:
+    """Totals for people."""
     columns = ("quota", "quotas of", "throttled", "violations", "throttle times s", "throttled s", "given up")
-    return Listing("by quota: how many were throttled, how often, for how long", columns, tuple(rows))
+    rows = tuple(
+        (
+            total.quota,
+            total.candidate,
+            total.throttled,
+            total.violations,
+            round(total.throttle_s, 1),
+            round(total.throttled_s, 1),
+            total.given_up,
+        )
+        for total in found
+    )
+    return Listing("by quota: how many were throttled, how often, for how long", columns, rows)
 
 
 def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
@@ -72,15 +90,14 @@ def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
     return Listing(title, (*BUDGET, *names), rows)
 
 
-def held_back(hours: DataFrame, span_s: float) -> list[str]:
+def held_back(found: Sequence[Total], span_s: float) -> list[str]:
     """Where demand was held back while it was recorded, one line for each quota."""
-    was = hours.where((F.col("candidate") == RECORDED) & (F.col("throttled_s") > 0))
-    of_clients = was.groupBy(*BUDGET).agg(F.sum("throttled_s").alias("throttled_s"))
-    found = of_clients.groupBy("quota").agg(F.count("*").alias("clients"), F.sum("throttled_s").alias("s"))
     return [
-        f"{row.quota}: {row.clients} were throttled {share(row.s, row.clients * span_s)} of that time:"
-        " what they would have asked for otherwise is not known, so more than that is not replayed"
-        for row in found.orderBy("quota").collect()  # one a quota
+        f"{total.quota}: when recorded, {total.throttled} were throttled"
+        f" {share(total.throttled_s, total.throttled * span_s)} of the time; what they would have asked for"
+        " otherwise is not known, and not replayed"
+        for total in found
+        if total.candidate == RECORDED and total.throttled_s > 0
     ]
 
 
@@ -89,31 +106,17 @@ def share(part: float, whole: float) -> str:
     return f"{100 * min(part / whole, 1):.3g} %" if whole > 0 else "some"
 
 
-def differences(hours: DataFrame, other: DataFrame, names: Sequence[str]) -> list[str]:
-    """How far the replay of usage records is from that of the traces, of the same clients: a line for each
+def differences(of_traces: Sequence[Total], of_usage: Sequence[Total]) -> list[str]:
+    """How far the replay of usage records is from that of the traces of the same clients, one line for each
     candidate and quota.
     """
-    lines = []
-    of_traces, of_usage = _sums(hours), _sums(other)
-    for name in names:
-        for key in KEYS:
-            trace, usage = (found.get((name, key.value), (0.0, 0.0)) for found in (of_traces, of_usage))
-            if any((*trace, *usage)):
-                lines.append(
-                    f"{name}, {key.value}: throttle times {_than(usage[0], trace[0])},"
-                    f" throttled time {_than(usage[1], trace[1])}"
-                )
-    return lines
-
-
-def _sums(hours: DataFrame) -> dict[tuple[str, str], tuple[float, float]]:
-    summed = hours.groupBy("candidate", "quota").agg(
-        (F.sum("throttle_ms") / 1000).alias("throttle_s"), F.sum("throttled_s").alias("throttled_s")
-    )
-    return {
-        (row.candidate, row.quota): (float(row.throttle_s), float(row.throttled_s))
-        for row in summed.collect()  # candidates times quotas
-    }
+    trace, usage = ({(total.candidate, total.quota): total for total in f} for f in (of_traces, of_usage))
+    return [
+        f"{name}, {quota}: throttle times {_than(usage[name, quota].throttle_s, total.throttle_s)},"
+        f" throttled time {_than(usage[name, quota].throttled_s, total.throttled_s)}"
+        for (name, quota), total in trace.items()
+        if (name, quota) in usage and (total.violations or usage[name, quota].violations)
+    ]
 
 
 def _than(usage_s: float, trace_s: float) -> str:

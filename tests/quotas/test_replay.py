@@ -1,0 +1,252 @@
+"""What-if: clients that wait when they are told. Expected values are by hand, with Kafka's formula."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.budgets import Budget
+from quotas.entities import Tags
+from quotas.replay import Asked, Replay
+from quotas.replay_hours import HOUR_MS, Hour, Hours
+from quotas.table import QuotaKey
+
+PRODUCE, FETCH, TIME, MUTATIONS = (
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.REQUEST_PERCENTAGE,
+    QuotaKey.CONTROLLER_MUTATION_RATE,
+)
+CREATED = 1
+"""Topics are refused in this version."""
+
+
+def feed(replay: Replay, asked: list[Asked]) -> None:
+    replay.feed(*zip(*asked, strict=True))
+
+
+def of(replay: Replay, *asked: tuple[float, ...]) -> Hour:
+    """What comes of (at, value, connection, service, recorded, note), zero where left out; one hour."""
+    rows = [(*one, *[0] * (6 - len(one))) for one in asked]
+    for at, value, connection, service, recorded, note in rows:
+        replay.feed([int(at)], [int(service)], [value], [int(connection)], [int(recorded)], [int(note)])
+    (hour,) = replay.finish()
+    return hour
+
+
+def test_kafkas_own_example_of_pipelined_produce_requests() -> None:
+    """Measured on a broker: three requests of 6102 bytes at 1000 bytes/s have throttles 0, 2204, 8102."""
+    hour = of(Replay(PRODUCE, 1000), (0, 6102), (0, 6102), (0, 6102))
+    assert (hour.violations, hour.throttle_ms) == (2, 2204 + 8102)
+    assert (hour.first_ms, hour.last_ms) == (0, 2204)
+    assert hour.throttled_ms == 2204 + 8102, "one after the other"
+
+
+def test_the_example_of_docs_quotas() -> None:
+    """500 kB four times a second, at 1 MB/s: the 21st waits 500 ms."""
+    hour = of(Replay(PRODUCE, 1e6), *((at, 500_000) for at in range(0, 5001, 250)))
+    assert (hour.violations, hour.throttle_ms, hour.first_ms, hour.charged) == (1, 500, 5000, 10.5e6)
+
+
+def test_another_window_is_another_allowance() -> None:
+    """Of two samples one window's worth passes at once: 1500 bytes are worth 1.5 s, of which 1 has passed."""
+    hour = of(Replay(PRODUCE, 1000, num_samples=2), (0, 1500))
+    assert hour.throttle_ms == 500
+
+
+def test_the_first_produce_request_of_a_connection_waits_for_what_others_have_caused() -> None:
+    """15,000 bytes at 1000/s: 5 s. Then 100 more: 15.1 s, of which 10 have passed."""
+    hour = of(Replay(PRODUCE, 1000), (0, 15_000, 1), (1000, 100, 2))
+    assert (hour.throttle_ms, hour.last_ms) == (5000 + 5100, 5000)
+
+
+def test_those_that_follow_do_not() -> None:
+    """15,100 bytes: 5.1 s; 15,200 at second 1, where the window is 10 s again: 5.2."""
+    hour = of(Replay(PRODUCE, 1000), (0, 100, 2), (0, 15_000, 1), (1000, 100, 2))
+    assert (hour.throttle_ms, hour.last_ms) == (5100 + 5200, 1000)
+    assert hour.throttled_ms == 6200, "from 0 to 6200"
+
+
+def test_every_fetch_waits_for_what_others_have_caused() -> None:
+    """15,100 bytes: 5.1 s. Then 15.2 s, of which 10.1 have passed."""
+    hour = of(Replay(FETCH, 1000), (0, 100, 2), (0, 15_000, 1), (1000, 100, 2))
+    assert (hour.throttle_ms, hour.last_ms) == (5100 + 5100, 5100)
+
+
+def test_a_connections_fetches_are_under_way_one_at_a_time() -> None:
+    """The first is answered at 1000 and waits till 6000; the second, asked at 10, is then answered 5 ms
+    later: 15.1 s, of which 10.005 have passed.
+    """
+    hour = of(Replay(FETCH, 1000), (0, 15_000, 1, 1000), (10, 100, 1, 5))
+    assert (hour.throttle_ms, hour.last_ms) == (5000 + 5095, 6005)
+
+
+def test_requests_that_are_under_way_are_charged_though_their_connection_waits() -> None:
+    """Far from the limit two of a connection are under way: 130 % at 12.5 % make 0.4 s, 5 % more another 0.4,
+    less what has passed.
+    """
+    hour = of(Replay(TIME, 12.5), (0, 130, 1, 100), (10, 5, 1, 100))
+    assert (hour.charges, hour.throttle_ms) == (2, 400 + 790)
+
+
+def test_nobody_waits_for_request_time_for_longer_than_one_window() -> None:
+    """The example of docs/quotas.md."""
+    hour = of(Replay(TIME, 12.5), (0, 125.0), (0, 5.0), (400, 60.0))
+    assert (hour.violations, hour.throttle_ms) == (2, 400 + 1000)
+
+
+def test_a_wait_that_others_are_in_counts_once() -> None:
+    hour = of(Replay(PRODUCE, 1000), (0, 1, 2), (0, 14_999, 1), (0, 1000, 2))
+    assert hour.throttle_ms == 5000 + 6000
+    assert hour.throttled_ms == 6000
+
+
+def test_who_is_refused_asks_again_after_the_wait() -> None:
+    """The example of docs/quotas.md: 560 partitions of 500, then one: 60 tokens are missing, 12 s at 5/s."""
+    replay = Replay(MUTATIONS, 5.0, num_samples=100)
+    eighty = [(0, 80, 1, 0, 0, CREATED)] * 7
+    hour = of(replay, *eighty, (0, 1, 1, 0, 0, CREATED))
+    assert (hour.violations, hour.throttle_ms, hour.charged) == (1, 12_000, 561)
+    assert hour.charges == 9, "the last one twice"
+
+
+def test_older_versions_are_never_refused() -> None:
+    hour = of(Replay(MUTATIONS, 5.0, num_samples=100), (0, 560, 1), (0, 5, 1))
+    assert (hour.charges, hour.violations, hour.charged) == (2, 2, 565)
+    assert hour.throttle_ms == 12_000 + 1000, "60 tokens are missing; 12 s later 5"
+
+
+def test_what_was_refused_is_asked_for_again_but_its_size_is_not_known() -> None:
+    """It was refused, so it cost nothing. Now it is refused if the bucket is overdrawn, and else free."""
+    refused = (1000, 0, 2, 0, 7000, CREATED)
+    hour = of(Replay(MUTATIONS, 5.0), (0, 90, 1, 0, 0, CREATED), refused)
+    assert (hour.violations, hour.throttle_ms) == (1, 6000), "30 of 35 tokens are missing"
+    hour = of(Replay(MUTATIONS, 10.0), (0, 90, 1, 0, 0, CREATED), refused)
+    assert (hour.violations, hour.charged) == (0, 90)
+
+
+def test_a_request_that_waits_too_long_is_given_up() -> None:
+    replay = Replay(PRODUCE, 1000, patience_ms=2000)
+    hour = of(replay, (0, 15_000), (1000, 100), (4000, 200))
+    assert (hour.given_up, hour.charged) == (1, 15_200)
+
+
+def test_what_waits_does_not_pile_up() -> None:
+    """A wait of 11 days, and clients that give up after two minutes."""
+    replay = Replay(PRODUCE, 1.0)
+    feed(replay, [(at, 0, 1e6, 1, 0, 0) for at in range(0, 600_000, 100)])
+    (connection,) = replay._connections.values()
+    assert len(connection.waiting) == 1201, "one every 100 ms of 120 s"
+
+
+def test_a_wait_is_part_of_each_hour_it_lasts() -> None:
+    """2 h and 20 min from ten minutes past one on."""
+    replay = Replay(PRODUCE, 1.0)
+    began = HOUR_MS + HOUR_MS // 6
+    feed(replay, [(began, 0, 10.0 + 2.5 * 3600 - 600, 1, 0, 0)])
+    hours = replay.finish()
+    assert [(hour.start_ms // HOUR_MS, hour.throttled_ms // 60_000) for hour in hours] == [
+        (1, 50),
+        (2, 60),
+        (3, 30),
+    ]
+    assert [hour.violations for hour in hours] == [1, 0, 0]
+
+
+def test_hours_are_handed_over_when_they_are_past() -> None:
+    hours = Hours()
+    hours.count(1.0, 10)
+    assert hours.take() == []
+    hours.count(2.0, HOUR_MS)
+    assert hours.take() == [Hour(0, 1, 1.0)]
+    assert hours.take(over=True) == [Hour(HOUR_MS, 1, 2.0)]
+
+
+def test_connections_that_are_long_silent_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quotas.replay.CONNECTIONS_MAX", 100)
+    replay = Replay(PRODUCE, 1e9)
+    feed(replay, [(at * 1000, 0, 1.0, at, 0, 0) for at in range(20_000)])
+    assert len(replay._connections) <= 2 * 3602, "those of the last hour, and until there are twice as many"
+
+
+# Whatever is asked
+
+ASKED = st.lists(
+    st.tuples(
+        st.integers(0, 500),  # ms since the one before
+        st.sampled_from([0, 0, 1, 30]),
+        st.integers(1, 3000),
+        st.integers(1, 4),
+    ),
+    min_size=1,
+    max_size=60,
+)
+KEYS = st.sampled_from([PRODUCE, FETCH, TIME, MUTATIONS])
+
+
+def asked_of(drawn: list[tuple[int, int, int, int]], scale: float = 1.0) -> list[Asked]:
+    at, rows = 0, []
+    for gap, service, value, connection in drawn:
+        at += gap
+        rows.append((at, service, value * scale, connection, 0, CREATED))
+    return rows
+
+
+@given(KEYS, ASKED, st.floats(1, 5000), st.data())
+def test_how_it_is_cut_into_batches_does_not_matter(
+    key: QuotaKey, drawn: list[tuple[int, int, int, int]], limit: float, data: st.DataObject
+) -> None:
+    rows = asked_of(drawn)
+    whole, cut = Replay(key, limit), Replay(key, limit)
+    feed(whole, rows)
+    position, hours = 0, []
+    while position < len(rows):
+        size = data.draw(st.integers(1, len(rows)))
+        feed(cut, rows[position : position + size])
+        hours += cut.take()
+        position += size
+    assert hours + cut.finish() == whole.finish()
+
+
+@given(KEYS, ASKED, st.floats(1, 5000))
+def test_everything_asked_is_charged_once_or_given_up(
+    key: QuotaKey, drawn: list[tuple[int, int, int, int]], limit: float
+) -> None:
+    rows = asked_of(drawn)
+    replay = Replay(key, limit)
+    feed(replay, rows)
+    hours = replay.finish()
+    given_up = sum(hour.given_up for hour in hours)
+    assert sum(hour.charged for hour in hours) <= sum(row[2] for row in rows)
+    if not given_up:
+        assert sum(hour.charged for hour in hours) == sum(row[2] for row in rows)
+    if key is not MUTATIONS:
+        assert sum(hour.charges for hour in hours) + given_up == len(rows)
+    for hour in hours:
+        assert 0 <= hour.throttled_ms <= HOUR_MS
+    assert sum(hour.throttled_ms for hour in hours) <= sum(hour.throttle_ms for hour in hours)
+
+
+@given(KEYS, ASKED, st.floats(1, 5000), st.floats(1, 3))
+def test_where_a_limit_makes_nobody_wait_a_higher_one_does_not_either(
+    key: QuotaKey, drawn: list[tuple[int, int, int, int]], limit: float, times: float
+) -> None:
+    rows = asked_of(drawn, scale=0.2)
+    lower, higher = Replay(key, limit), Replay(key, limit * times)
+    feed(lower, rows)
+    feed(higher, rows)
+    if not any(hour.violations for hour in lower.finish()):
+        assert not any(hour.violations for hour in higher.finish())
+
+
+@given(ASKED, st.floats(1, 5000))
+def test_up_to_the_first_wait_it_is_what_the_budget_says(
+    drawn: list[tuple[int, int, int, int]], limit: float
+) -> None:
+    rows = asked_of(drawn)
+    budget, replay = Budget(Tags("", ""), limit, 0), Replay(PRODUCE, limit)
+    feed(replay, rows)
+    told = next(((at, wait) for at, _s, value, *_ in rows if (wait := budget.charge(value, at))), None)
+    firsts = [hour.first_ms for hour in replay.finish() if hour.first_ms is not None]
+    assert firsts[:1] == ([told[0]] if told else [])
