@@ -53,6 +53,17 @@ def test_a_clock_that_is_set_moves_records_and_keeps_their_length(step_ms: int) 
     assert intervals.stepped_ms == 0
 
 
+def test_lateness_that_is_forgiven_is_part_of_the_next_length_also_when_the_clock_is_set() -> None:
+    intervals = Intervals(1000, EPOCH_MS, 0)
+    assert intervals.next(EPOCH_MS + 1030, 1030) == (EPOCH_MS, 1000)
+    assert intervals.next(EPOCH_MS + 62_000, 2000) == (EPOCH_MS + 61_000, 1000)
+
+
+def test_an_interval_that_is_cut_short_does_not_end_before_it_began() -> None:
+    intervals = Intervals(1000, EPOCH_MS + 10, 0)
+    assert intervals.next(EPOCH_MS + 40, 30) == (EPOCH_MS + 10, 30)
+
+
 def test_no_clock_makes_a_wait_long_or_negative() -> None:
     intervals = Intervals(1000, EPOCH_MS, 0)
     assert intervals.wait_ms(EPOCH_MS - 86_400_000) <= 1050

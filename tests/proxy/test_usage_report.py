@@ -68,9 +68,10 @@ def test_dropped_records_are_told_by_reason_once_a_minute_all_of_them() -> None:
     assert watch.lines(30) == []
     assert watch.lines(59) == []
     assert watch.lines(60) == [{**told, "queue_full": 2, "traces_max": 1}]
-    assert watch.lines(200) == []
     watch.tally.note_dropped(Loss.SHUTDOWN, 9)
-    assert watch.lines(201, last=True) == [{**told, "shutdown": 9}]
+    assert watch.lines(61) == []
+    assert watch.lines(61, last=True) == [{**told, "shutdown": 9}]
+    assert watch.lines(200) == []
 
 
 def test_files_that_were_deleted_or_finished_for_others_are_told() -> None:

@@ -129,6 +129,15 @@ def test_records_are_sent_by_kind_and_all_of_a_client_have_one_key() -> None:
     assert msgspec.json.decode(value, type=UsageRecord) == record
 
 
+def test_names_that_are_no_text_are_sent_with_question_marks() -> None:
+    bench = Bench()
+    topic = bench.topic()
+    topic.open()
+    topic.write(Kind.USAGE, [usage_record(1, user="half \ud83d")])
+    ((_topic, key, value),) = bench.sender.sent
+    assert (key, msgspec.json.decode(value)["user"]) == (b"half ?/app", "half ?")
+
+
 def test_a_record_is_written_once_it_is_acknowledged() -> None:
     bench = Bench()
     topic = bench.topic()
