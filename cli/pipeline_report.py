@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cli.exits import CommandError
-from cli.output_file import write
+from cli.output_file import check_free, write_lines
 from cli.pipeline_run import job_options, run_job
 
 if TYPE_CHECKING:
@@ -89,8 +88,7 @@ def report(
     the current ones, what other quotas would have done, and how good the records were. Where a table is
     missing, the page says which job makes it.
     """
-    if output.exists() and not force:  # said before Spark works for a minute
-        raise CommandError(f"{output}: it is there already; --force replaces it")
+    check_free(output, force=force)
 
     def job(spark: SparkSession) -> Outcome:
         from pipeline import report as room  # needs Spark and plotly, which --help does not
@@ -104,7 +102,7 @@ def report(
             wanted=Wanted(days=days, top=top, level=level),
             made=datetime.now(UTC),
             version=version("kafka-weir"),
-            write=lambda text: write(output, text, force=force),
+            write=lambda text: write_lines(output, [text], force=force),
         )
 
     run_job("report", job, master=master, as_json=as_json)

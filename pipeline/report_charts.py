@@ -286,11 +286,12 @@ def replay_quotas_chart(found: Replay) -> Chart:
             who.page(),
             *(SECONDS.text(candidate.throttled_s[quota]) for quota in quotas),
             SECONDS.text(candidate.total_s),
-            COUNT.text(sum(candidate.violations.values())),
+            COUNT.text(candidate.violations),
+            COUNT.text(candidate.given_up),
         )
         for who, candidate in zip(labels, found.candidates, strict=True)
     )
-    headings = ("", *quotas, "All", "Charges that were throttled")
+    headings = ("", *quotas, "All", "Violations", "Requests given up")
     figure = bars(labels, series, SECONDS, stacked=True)
     return Chart("replay-quotas", (View("", _replay_title(found), figure, Table(headings, rows)),))
 

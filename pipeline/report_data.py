@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
-from pyspark.sql.types import LongType, StructField, StructType
 
 from pipeline import tables
+from pipeline.ingest_ledger import LEDGER
 from pipeline.report_model import HOUR_MS, Broker, Findings, Ingested, Span, Spread
 from pipeline.report_plans import recommendations, replay
 from pipeline.report_use import Use, amounts, entity_totals
@@ -30,7 +30,6 @@ BROKERS: Final = 50
 KINDS: Final = ("usage", "trace")
 _COUNTS: Final = ("read", "good", "late", "malformed")
 _BROKERS_SUMS: Final = ("records", "requests", "bytes_in", "bytes_out", "request_time_s")
-_LEDGER: Final = StructType([StructField(name, LongType()) for name in ("batch", *_COUNTS)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def _rest(sums: Row, shown: tuple[Broker, ...]) -> tuple[Broker | None, int]:
 
 
 def _ingested(spark: SparkSession, lake: Lake, kind: str) -> Ingested | None:
-    ledger = tables.read(spark, lake.ledger(kind), _LEDGER)
+    ledger = tables.read(spark, lake.ledger(kind), LEDGER)
     counts = ledger.agg(
         sql.count(sql.lit(1)).alias("batches"), *(_sum(name).alias(name) for name in _COUNTS)
     ).collect()[0]

@@ -56,7 +56,8 @@ th:first-child {
 }
 thead th { position: sticky; top: 0; background: var(--page); z-index: 1; }
 thead th:first-child { z-index: 2; }
-tbody th { font-weight: 500; }
+thead th { min-width: 6.2rem; }
+tbody th { font-weight: 500; min-width: min(18rem, 40vw); }
 @media (max-width: 640px) { th:first-child { max-width: 11rem; } }
 @media print { details, nav, select { display: none; } }
 """

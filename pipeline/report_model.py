@@ -232,7 +232,10 @@ class Candidate:
     name: str
     throttled_s: dict[str, float]
     """By quota."""
-    violations: dict[str, int]
+    violations: int
+    """Charges that were answered with a throttle time, or refused."""
+    given_up: int
+    """Requests that waited longer than their client is patient."""
 
     @property
     def total_s(self) -> float:

@@ -116,7 +116,7 @@ def _candidates(rows: DataFrame) -> tuple[int, tuple[Candidate, ...]]:
             f"{name} {quota}"
         )
         for quota in QUOTAS
-        for name in ("throttled_s", "violations")
+        for name in ("throttled_s", "violations", "given_up")
     ]
     each = rows.groupBy("candidate").agg(*sums)
     counted = each.withColumn("count", sql.count(sql.lit(1)).over(Window.partitionBy()))
@@ -126,7 +126,8 @@ def _candidates(rows: DataFrame) -> tuple[int, tuple[Candidate, ...]]:
         Candidate(
             row["candidate"],
             {quota: row[f"throttled_s {quota}"] for quota in QUOTAS},
-            {quota: row[f"violations {quota}"] for quota in QUOTAS},
+            violations=sum(row[f"violations {quota}"] for quota in QUOTAS),
+            given_up=sum(row[f"given_up {quota}"] for quota in QUOTAS),
         )
         for row in found
     )

@@ -45,6 +45,11 @@ _WAITS: Final = (
     "Times that clients were told to wait, added up over connections and brokers: "
     "they can be more than the time that has passed."
 )
+_SIDE_BY_SIDE: Final = (
+    "Time during which somebody waited, added up over brokers and quotas. What was recorded is told by "
+    "client, what a candidate would have done by the budget that is charged: one that clients share has a "
+    "row of its own."
+)
 
 
 def page(found: Findings, *, made: datetime, version: str) -> Page:
@@ -177,7 +182,7 @@ def _replay(found: Findings) -> Section:
     title = "What other quotas would have done"
     if found.replay is None:
         return Section("replay", title, (RUN["replay"],))
-    note = "Time during which some client of an entity waited at a broker, added up over brokers and quotas."
+    note = _SIDE_BY_SIDE
     if found.replay.left_out:
         note += f" {plural(found.replay.left_out, 'more candidate')} not shown."
     charts: list[Chart] = [replay_quotas_chart(found.replay)]

@@ -41,6 +41,8 @@ _BY_TIME: Final = (
 )
 """What is shown by time, too."""
 _SUMMED: Final = ("requests", "bytes_in", "bytes_out", "bytes", *_BY_TIME, "excess_bytes", "skew_bytes")
+_RANKED: Final = (*(measure.name for measure in MEASURES), _ALL_WAITED)
+"""What has a heat map, and so entities that are shown by time."""
 _OTHERS: Final = -1
 _PLACES: Final = StructType(
     [*(StructField(name, StringType()) for name in _NAMES), StructField("place", IntegerType())]
@@ -108,7 +110,7 @@ class Use:
 
     def overview(self) -> Overview:
         """All of it in numbers."""
-        sums, busiest = self._sums, self._largest("bytes", 1)[0]
+        sums, busiest = self._sums, self._leaders["bytes"][0]
         return Overview(
             span=self.span,
             entities=sums["entities"],
@@ -165,8 +167,7 @@ class Use:
                 skew=row["skew_bytes"] / row["bytes"],
                 excess_bytes=row["excess_bytes"],
             )
-            for row in self._largest("excess_bytes", UNEVEN)
-            if row["excess_bytes"] > 0
+            for row in self._leaders["excess_bytes"]
         )
 
     @cached_property
@@ -180,12 +181,19 @@ class Use:
 
     @cached_property
     def _leaders(self) -> dict[str, list[Row]]:
-        """The `top` entities, by what they are the first in."""
-        names = (*(measure.name for measure in MEASURES), _ALL_WAITED)
-        return {name: [row for row in self._largest(name, self.top) if row[name] > 0] for name in names}
-
-    def _largest(self, name: str, count: int) -> list[Row]:
-        return self.totals.orderBy(sql.desc(name), *_NAMES).limit(count).collect()
+        """Those who are first in something, by what it is. One question, for each costs a turn of Spark."""
+        wanted = {**dict.fromkeys(_RANKED, self.top), "bytes": 1, "excess_bytes": UNEVEN}
+        each = (
+            self.totals.orderBy(sql.desc(name), *_NAMES).limit(count).withColumn("by", sql.lit(name))
+            for name, count in wanted.items()
+        )
+        leaders: dict[str, list[Row]] = {name: [] for name in wanted}
+        for row in reduce(lambda left, right: left.union(right), each).collect():
+            if row[row["by"]] > 0 or row["by"] == "bytes":
+                leaders[row["by"]].append(row)
+        for name, rows in leaders.items():  # a union promises no order
+            rows.sort(key=lambda row: (-row[name], *(row[part] or "" for part in _NAMES)))
+        return leaders
 
     def _rest(self, name: str, shown: Sequence[Row]) -> float:
         """What all have but those; sums in another order may differ by a hair."""
@@ -212,7 +220,7 @@ class Use:
     @cached_property
     def _places(self) -> dict[Entity, int]:
         """Numbers for all entities that any chart shows."""
-        entities = dict.fromkeys(_entity(row) for leaders in self._leaders.values() for row in leaders)
+        entities = dict.fromkeys(_entity(row) for name in _RANKED for row in self._leaders[name])
         return {entity: place for place, entity in enumerate(entities)}
 
     @cached_property

@@ -1,0 +1,50 @@
+"""`weir pipeline report`: what is refused before Spark is started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cli.exits import USAGE
+from cli.main import weir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refused(*arguments: str) -> str:
+    """What it says on stderr."""
+    result = CliRunner().invoke(weir, ["pipeline", "report", "--lake", "nowhere", *arguments])
+    assert result.exit_code == USAGE
+    return result.stderr
+
+
+def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("mine")
+    assert refused("--output", str(page)) == (
+        f"weir: {page} exists already: choose another, or --force to replace it\n"
+    )
+    assert page.read_text() == "mine"
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    page = tmp_path / "no" / "report.html"
+    assert refused("--output", str(page)) == (
+        f"weir: {page}: cannot write it: {page.parent} is no directory\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        ("yesterday", "'yesterday' is not FROM..TO, such as 2026-11-01..2026-11-07"),
+        ("2026-11-01..2026-13-01", "is not FROM..TO"),
+        ("..2026-11-01", "is not FROM..TO"),
+        ("2026-11-02..2026-11-01", "'2026-11-02..2026-11-01' ends before it begins: exchange the two"),
+    ],
+)
+def test_days_that_are_none(days: str, said: str) -> None:
+    assert said in refused("--output", "report.html", "--days", days)
