@@ -1,4 +1,4 @@
-"""What request time adds to a request, in Weir's own code: `python -m bench.toll`.
+"""What request time and the recording of usage add to a request, in Weir's own code: `python -m bench.toll`.
 
 Sessions are fed requests and responses in one process, without sockets, under several quota tables in turn;
 the fastest round of each counts. What sockets and the kernel cost, the same in all columns, is not in these
@@ -29,6 +29,7 @@ from protocol.api import ApiKey
 from proxy.session.requests import Requests
 from proxy.session.responses import Responses
 from proxy.session.session import ANONYMOUS
+from proxy.session.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.table import Quota
 from tests.proxy.wire import new_session
@@ -50,20 +51,28 @@ TABLES: Final[Mapping[str, Mapping[Quota, float]]] = {
     "bytes and request time": {**BYTES, REQUEST: 1e9},
     "beyond half of it": {**BYTES, REQUEST: 100.0},
     "throttled": {**BYTES, REQUEST: 1e-2},
+    "bytes, usage recorded": BYTES,
+    "bytes, usage traced": BYTES,
 }
 """Below half of a limit on request time, the rate need not be looked at by each charge."""
 USED: Final = {"beyond half of it": 600.0}
 """Percent of one thread that was charged before: per second, that is a tenth of it."""
+RECORDED: Final = {"bytes, usage recorded": 0.0, "bytes, usage traced": 1.0}
+"""Which share of the clients is traced."""
 BASE: Final = "bytes"
 
 
-def us_per_request(row: Row, table: QuotaTable, used: float = 0.0) -> float:
-    """The CPU time that a request and its response take, in µs, in one round."""
+def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float | None = None) -> float:
+    """The CPU time that a request and its response take, in µs, in one round; with usage recorded, of which
+    this share is traced, the one drain at the end is in it.
+    """
     quotas = BrokerQuotas.create(table)
     budget = quotas.payers(ANONYMOUS, CLIENT_ID, 0).request
     if budget is not None:
         budget.charge_api(ApiKey.METADATA, used, 0)
     session = new_session(quotas=quotas)
+    books = None if traced is None else UsageBooks(trace_share=traced)
+    session.usage = None if books is None else books.of(None)
     requests, responses = Requests(session), Responses(session)
     frame = row.request(TOPICS).frame
     answer = ANSWERS.frame(frame)
@@ -81,6 +90,9 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0) -> float:
         response[:] = answer  # which was rewritten
         responses.judge(response, response_view, response_end, now_ms)
         session.to_client.clear()
+    if books is not None:
+        books.take_traces(0, "")
+        list(books.drain(0, 1000, ""))
     took_ns = time.process_time_ns() - begun_ns
     if session.violation is not None or session.in_flight:
         raise AssertionError(f"{row.name}: {session.violation}, {len(session.in_flight)} in flight")
@@ -96,7 +108,7 @@ def main(rounds: int, as_json: bool) -> None:
     best: dict[str, dict[str, float]] = {row.name: {} for row in rows}
     steps = [(row, name) for _round in range(rounds) for row in rows for name in TABLES]
     for row, name in track(steps, "measuring", console=Console(stderr=True), transient=True):
-        took_us = us_per_request(row, QuotaTable(TABLES[name]), USED.get(name, 0.0))
+        took_us = us_per_request(row, QuotaTable(TABLES[name]), USED.get(name, 0.0), RECORDED.get(name))
         best[row.name][name] = min(took_us, best[row.name].get(name, took_us))
     if as_json:
         click.echo(json.dumps({"compiled": compiled(), "us": best}))
