@@ -1,0 +1,241 @@
+"""Usage where clients wait, come in pieces, or go: nothing is held up that was not, and times are right."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.codec import request_type, response_type
+from protocol.messages import MetadataRequest, ProduceRequest, ProduceResponse
+from proxy.counters import Counters
+from proxy.reasons import CloseReason
+from proxy.rules.plans import Plans
+from proxy.session.requests import LOOK_BYTES
+from proxy.session.usage_books import UsageBooks
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.client_quotas import mutation_rates
+from tests.protocol.generate import messages
+from tests.proxy.controller import NODE, Connection, Controller
+from tests.proxy.frames import head_of, padded, request, response, split
+from tests.proxy.playbook import Playbook
+from tests.proxy.request_costs import ping, pong
+from tests.proxy.rigs import Rig, tcp_pair
+from tests.proxy.test_errand_fuzz import asked
+from tests.proxy.test_uplift_rule import broker_of
+from tests.proxy.usage_totals import START_MS, Taken, recorded, total
+from tests.proxy.wire import APP, Wire, new_session, quota_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.messages import Message
+    from protocol.versions import VersionRange
+    from proxy.session.session import Session
+
+MUTATIONS: Final = frozenset({19, 20, 37})
+
+
+def counted(session: Session) -> Session:
+    return recorded(session, UsageBooks(trace_share=1.0))
+
+
+def produce(number: int = 1, acks: int = 1, length: int = 6102) -> bytes:
+    return padded(request(ProduceRequest(acks=acks), 7, number), length)
+
+
+def produced(number: int = 1, throttle_ms: int = 0) -> bytes:
+    return response(ProduceResponse(throttle_time_ms=throttle_ms), 7, number)
+
+
+# What a request of up to 64 KB is awaited for
+
+
+def test_a_large_produce_request_goes_on_once_64_kb_of_it_are_here() -> None:
+    frame = produce(length=200_000)
+    with Playbook(session=counted(new_session())) as play:
+        play.client(frame[: LOOK_BYTES - 1])
+        play.silent()
+        play.client(frame[LOOK_BYTES - 1 : LOOK_BYTES])
+        play.to_broker(frame[:LOOK_BYTES])
+        play.client(frame[LOOK_BYTES:])
+        play.to_broker(frame[LOOK_BYTES:])
+        play.broker(produced())
+        play.to_client(produced())
+
+
+def test_requests_before_one_that_is_awaited_go_on() -> None:
+    with Playbook(session=counted(new_session())) as play:
+        play.client(ping(1) + produce(2)[:100])
+        play.to_broker(ping(1))
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.client(produce(2)[100:] + ping(3))
+        play.to_broker(produce(2), ping(3))
+
+
+@pytest.mark.parametrize("unanswered", [False, True])
+def test_who_leaves_in_the_middle_of_one_is_let_go(new_rig: Callable[..., Rig], unanswered: bool) -> None:
+    """As without usage, but that its broker has not seen the beginning."""
+    for usage in (False, True):
+        session = new_session()
+        rig = new_rig(session=counted(session) if usage else session, pair=tcp_pair)
+        before = ping(1) if unanswered else b""
+        rig.send(rig.client, before + produce(2)[:100])
+        rig.expect(rig.broker, before if usage else before + produce(2)[:100])
+        rig.client.shutdown(socket.SHUT_WR)
+        if unanswered:
+            rig.send(rig.broker, pong(1))
+            rig.expect(rig.client, pong(1))
+        assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_a_half_closed_client_gets_the_answer_to_one_that_is_whole(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(session=counted(new_session()), pair=tcp_pair)
+    rig.send(rig.client, produce()[:100])
+    rig.turn(3)
+    rig.send(rig.client, produce()[100:])
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.expect(rig.broker, produce())
+    rig.send(rig.broker, produced())
+    rig.expect(rig.client, produced())
+    assert rig.end() is CloseReason.CLIENT_CLOSED
+
+
+def test_draining_does_not_wait_for_one_that_never_ends(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(session=counted(new_session()), pair=tcp_pair)
+    rig.send(rig.client, produce()[:100])
+    rig.turn(3)
+    rig.relay.drain()
+    assert rig.end() is CloseReason.DRAINED
+
+
+# The same for clients
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_the_first_request_of_a_connection_waits_as_without_usage(acks: int) -> None:
+    table = quota_table(produce=1000)
+    outcomes = []
+    for usage in (False, True):
+        quotas = BrokerQuotas.create(table)
+        first, second = (new_session(quotas=quotas) for _ in range(2))
+        wire = Wire(counted(first) if usage else first)
+        wire.feed(1, client=produce(1, 1, 12_306))
+        other = Wire(counted(second) if usage else second)
+        other.feed(2, client=produce(1, acks) + ping(2))
+        told = bytes(other.to_broker), second.muted_until_ms, second.postponed
+        other.feed(second.muted_until_ms)
+        outcomes.append((told, bytes(other.to_broker), second.muted_until_ms))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][0][1] > 2, "it does wait"
+
+
+@pytest.mark.parametrize("release", [None, (0, 10, 2), (1, 1), (2, 8)])
+@given(requests=st.lists(asked(), min_size=1, max_size=4), cut=st.integers(1, 2000), data=st.data())
+@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+def test_uplifted_requests_are_answered_as_without_usage(
+    release: tuple[int, ...] | None, requests: list[tuple[Message, int]], cut: int, data: st.DataObject
+) -> None:
+    sent = [request(message, version, number) for number, (message, version) in enumerate(requests)]
+    sent = [frame for frame in sent if head_of(frame).api_key not in MUTATIONS]
+    spoken = None if release is None else broker_of(release)
+    answers: dict[bytes, bytes] = {}
+    outcomes = []
+    for usage in (False, True):
+        plans = Plans(Counters(), uplift=spoken is not None)
+        session = new_session(plans=plans, node_id=NODE)
+        wire = Wire(counted(session) if usage else session)
+        stream = b"".join(sent)
+        for start in range(0, len(stream), cut):
+            wire.feed(1, client=stream[start : start + cut])
+        done = 0
+        while session.violation is None and (questions := split(bytes(wire.to_broker)[done:])):
+            done = len(wire.to_broker)
+            for question in questions:
+                if question not in answers:
+                    answers[question] = drawn(data, question, spoken)
+                if session.violation is None:
+                    wire.feed(1, broker=answers[question])
+        outcomes.append((bytes(wire.to_broker), bytes(wire.to_client), session.violation))
+    assert outcomes[0] == outcomes[1]
+
+
+def drawn(data: st.DataObject, question: bytes, spoken: dict[int, VersionRange] | None) -> bytes:
+    """Any answer to a question; to which versions it speaks, what a broker says."""
+    head = head_of(question)
+    if head.api_key == 18 and spoken is not None:
+        return Controller(spoken).answer(question)
+    assert request_type(head.api_key)
+    answer = data.draw(messages(response_type(head.api_key), head.version))
+    return response(answer, head.version, head.correlation_id)
+
+
+# Times, and what is counted of waits
+
+
+def test_traces_tell_when_a_request_was_taken_and_when_it_was_answered() -> None:
+    taken = Taken(UsageBooks(trace_share=1.0))
+    wire = Wire(recorded(new_session(quota_table(produce=1000)), taken.books))
+    wire.feed(5, client=produce(1, length=12_306) + produce(2, length=100))
+    wire.feed(9, broker=produced(1))
+    until_ms = wire.session.muted_until_ms
+    assert until_ms > 9
+    taken.drain()
+    wire.feed(until_ms)
+    wire.feed(until_ms + 7, broker=produced(2))
+    wire.session.end(until_ms + 8)
+    taken.drain()
+    first, second = taken.traces
+    assert (first.time_ms, first.answered_ms) == (START_MS + 5, START_MS + 9)
+    assert (second.time_ms, second.answered_ms) == (START_MS + until_ms, START_MS + until_ms + 7)
+    assert first.throttle_ms.producer_byte_rate == until_ms - 5
+    assert first.charged_bytes == 12_306
+    assert first.connection == second.connection == 1
+
+
+def test_a_trace_is_taken_at_last_though_nothing_follows() -> None:
+    taken = Taken(UsageBooks(trace_share=1.0))
+    wire = Wire(recorded(new_session(), taken.books))
+    wire.feed(1, client=ping())
+    for _interval in range(5):
+        taken.drain()
+    assert not taken.traces, "it is not answered"
+    wire.feed(2, broker=pong())
+    for _interval in range(3):
+        taken.drain()
+    assert [trace.answered_ms for trace in taken.traces] == [START_MS + 2]
+
+
+def test_topics_that_come_by_being_asked_for_are_counted_under_a_quota() -> None:
+    """And not without one: this is said in the documentation."""
+    for rate, partitions in ((1000.0, 3), (None, 0)):
+        table = QuotaTable({} if rate is None else {(APP, QuotaKey.CONTROLLER_MUTATION_RATE): rate})
+        quotas = BrokerQuotas.create(table, mutations=mutation_rates(11, 1))
+        taken, controller, plans = Taken(UsageBooks()), Controller(), Plans(Counters())
+        frame = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")]), 12)
+        for now_ms in (1, 2):
+            session = recorded(new_session(quotas=quotas, plans=plans, node_id=NODE), taken.books)
+            Connection(session, controller).send(now_ms, frame)
+        taken.drain()
+        assert controller.sizes() == {"new": 3}
+        assert total(taken.records).get("mutations", 0) == partitions
+
+
+def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
+    taken = Taken(UsageBooks(trace_share=1.0))
+    table = QuotaTable({(Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
+    session = recorded(new_session(table, buffer_bytes=400), taken.books)
+    wire = Wire(session)
+    partition = ProduceRequest.PartitionProduceData(records=b"r" * 3000)
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
+    wire.feed(1, client=request(ProduceRequest(acks=1, topic_data=[topic]), 7))
+    wire.feed(2, broker=produced())
+    taken.drain()
+    assert session.quotas.topics is not None
+    (budget,) = session.quotas.topics.produce.budgets()
+    assert budget.throttle_ms_total > 0
+    assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
