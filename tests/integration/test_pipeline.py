@@ -1,12 +1,10 @@
-"""From clients' sockets to the pipeline's tables: what was counted on the wire is what the tables add up to."""
+"""From clients' sockets to the pipeline's tables: what the wire was seen to carry is what they add up to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from tests.clients import KafkaPython, Librdkafka, create_topic, sasl
 from tests.clients.admin import Step
@@ -14,17 +12,15 @@ from tests.clients.java_records import Exchange, JavaRecords
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.clients.sasl import Login
 from tests.clients.test_clients import some_messages
+from tests.integration.pipeline_jobs import outcome, rows
 from tests.integration.tap import HOST, Tap
 from tests.integration.wire_totals import Totals, totals
 from tests.kafka.sasl import ALICE, BOB, PLAIN, SCRAM_256, WEIR
-from usage import TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.integration.conftest import StartWeir
-    from tests.integration.weir import Weir
-    from tests.kafka import Cluster
     from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -87,12 +83,27 @@ def test_totals_of_the_tables_are_those_of_the_wire(
         assert [weir.stop() for weir in weirs] == [0, 0]
     on_the_wire = totals(tap.conversations)
     assert on_the_wire.keys() >= {"slow", "admin", "java", "of-alice", "of-bob", "librdkafka-unanswered"}
-    records = [msgspec.json.decode(value, type=UsageRecord) for value in values(cluster, usage_topic)]
-    assert summed(records) == on_the_wire
-    traces = [
-        msgspec.json.decode(value, type=TraceRecord) for value in values(cluster, f"{usage_topic}-trace")
-    ]
-    assert summed_traces(traces) == on_the_wire
+    lake = tmp_path / "lake"
+    source = ("--topic", usage_topic, "--bootstrap-servers", cluster.bootstrap)
+    ingested = outcome("ingest", lake, *source, "--once")
+    assert ingested["read"].keys() == {"usage lines", "trace lines"}
+    assert ingested["wrote"].keys() == {"usage records", "trace records"}  # no malformed, none late
+    assert summed(rows(lake, "usage")) == on_the_wire
+    assert summed(rows(lake, "trace")) == on_the_wire
+
+
+def summed(records: list[dict[str, Any]]) -> dict[str, Totals]:
+    """By client-id; a trace is one request."""
+    found: dict[str, Totals] = {}
+    for record in records:
+        before = found.get(record["client_id"], Totals(0, 0, 0))
+        requests = (record["requests"] or 0) if "requests" in record else 1
+        found[record["client_id"]] = Totals(
+            before.requests + requests,
+            before.bytes_in + (record["bytes_in"] or 0),
+            before.bytes_out + (record["bytes_out"] or 0),
+        )
+    return found
 
 
 def login(directory: Path) -> tuple[str, ...]:
@@ -103,46 +114,3 @@ def login(directory: Path) -> tuple[str, ...]:
         *("--upstream-sasl-mechanism", SCRAM_256, "--upstream-sasl-username", WEIR.name),
         *("--upstream-sasl-password-file", str(password)),
     )
-
-
-def values(cluster: Cluster, topic: str) -> list[bytes]:
-    """All messages of a topic."""
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "enable.partition.eof": True}
-    )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-    found, left = [], len(partitions)
-    while left:
-        for message in consumer.consume(1000, timeout=30):
-            error, value = message.error(), message.value()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF
-                left -= 1
-            else:
-                assert isinstance(value, bytes)
-                found.append(value)
-    consumer.close()
-    return found
-
-
-def summed(records: list[UsageRecord]) -> dict[str, Totals]:
-    found: dict[str, Totals] = {}
-    for record in records:
-        before = found.get(record.client_id, Totals(0, 0, 0))
-        found[record.client_id] = Totals(
-            before.requests + record.requests,
-            before.bytes_in + record.bytes_in,
-            before.bytes_out + record.bytes_out,
-        )
-    return found
-
-
-def summed_traces(traces: list[TraceRecord]) -> dict[str, Totals]:
-    found: dict[str, Totals] = {}
-    for trace in traces:
-        before = found.get(trace.client_id, Totals(0, 0, 0))
-        found[trace.client_id] = Totals(
-            before.requests + 1, before.bytes_in + trace.bytes_in, before.bytes_out + trace.bytes_out
-        )
-    return found

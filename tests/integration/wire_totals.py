@@ -1,4 +1,4 @@
-"""What each client-id sent and received, by what a tap has seen on the wire: frames are counted, not asked for."""
+"""What each client-id sent and received, by the frames that a tap has seen on the wire."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Totals(NamedTuple):
     """Of responses, as well."""
 
 
-class Uneven(AssertionError):
+class UnevenError(AssertionError):
     """A conversation ended within a frame: what it comes to is a matter of definition."""
 
 
 def totals(conversations: Iterable[Conversation]) -> dict[str, Totals]:
-    """By client-id. A response belongs to whoever asked. Raises Uneven."""
+    """By client-id. A response belongs to whoever asked. Raises UnevenError."""
     requests: Counter[str] = Counter()
     bytes_in: Counter[str] = Counter()
     bytes_out: Counter[str] = Counter()
@@ -77,10 +77,12 @@ def _frames(stream: bytes | bytearray) -> Iterator[bytes]:
     position = 0
     while position < len(stream):
         if position + LENGTH_BYTES > len(stream):
-            raise Uneven(f"{len(stream) - position} bytes of a frame's length at the end")
+            raise UnevenError(f"{len(stream) - position} bytes of a frame's length at the end")
         (length,) = LENGTH.unpack_from(stream, position)
         stop = position + LENGTH_BYTES + length
         if stop > len(stream):
-            raise Uneven(f"{len(stream) - position} of {length + LENGTH_BYTES} bytes of a frame at the end")
+            raise UnevenError(
+                f"{len(stream) - position} of {length + LENGTH_BYTES} bytes of a frame at the end"
+            )
         yield bytes(stream[position:stop])
         position = stop

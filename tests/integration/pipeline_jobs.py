@@ -1,0 +1,42 @@
+"""`weir pipeline …` as its users run it, each job in a process of its own; tables as pyarrow sees them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow.dataset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB_S = 240.0
+
+
+def command(job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a job to its end, whatever that is."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli", "pipeline", job, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=JOB_S,
+    )
+
+
+def outcome(job: str, lake: Path, *arguments: str) -> dict[str, Any]:
+    """What a job says that it has done, which it must have."""
+    done = command(job, "--lake", str(lake), "--master", "local[2]", "--json", *arguments)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    said: dict[str, Any] = msgspec.json.decode(done.stdout)
+    return said
+
+
+def rows(lake: Path, table: str) -> list[dict[str, Any]]:
+    """A table's rows; what it does not have is null."""
+    found: list[dict[str, Any]] = (
+        pyarrow.dataset.dataset(lake / table, partitioning="hive").to_table().to_pylist()
+    )
+    return found
