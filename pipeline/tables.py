@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as sql
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -129,7 +130,16 @@ def read(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        return spark.createDataFrame([], columns)
+        return empty(spark, columns)
+
+
+def empty(spark: SparkSession, columns: StructType) -> DataFrame:
+    """No rows, of which Spark knows that they are none: no task runs for a question to it.
+
+    For a list that is empty it would start Python processes.
+    """
+    nothing = (sql.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields)
+    return spark.range(1).where(sql.lit(False)).select(*nothing)
 
 
 def replace(rows: DataFrame, path: str, *by: str) -> None:
