@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark.sql import functions as sql
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from pipeline import tables
 from pipeline.report_model import (
@@ -44,9 +44,6 @@ _SUMMED: Final = ("requests", "bytes_in", "bytes_out", "bytes", *_BY_TIME, "exce
 _RANKED: Final = (*(measure.name for measure in MEASURES), _ALL_WAITED)
 """What has a heat map, and so entities that are shown by time."""
 _OTHERS: Final = -1
-_PLACES: Final = StructType(
-    [*(StructField(name, StringType()) for name in _NAMES), StructField("place", IntegerType())]
-)
 
 
 def amounts(rolled: DataFrame) -> DataFrame:
@@ -226,8 +223,7 @@ class Use:
     @cached_property
     def _cells(self) -> list[Row]:
         """Sums by column and place, of all others together: so many rows at most."""
-        named = [(entity.user, entity.client_id, place) for entity, place in self._places.items()]
-        places = self.spark.createDataFrame(named, _PLACES)
+        places = self.spark.createDataFrame(_named(self._places))
         same = reduce(
             lambda left, right: left & right, (self.rows[name].eqNullSafe(places[name]) for name in _NAMES)
         )
@@ -240,3 +236,13 @@ class Use:
             .agg(*(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in _BY_TIME))
             .collect()
         )
+
+
+def _named(places: Mapping[Entity, int]) -> pa.Table:
+    """As Arrow, which Spark takes without a Python process."""
+    columns = {
+        "user": pa.array([entity.user for entity in places], pa.string()),
+        "client_id": pa.array([entity.client_id for entity in places], pa.string()),
+        "place": pa.array(places.values(), pa.int32()),
+    }
+    return pa.table(columns)

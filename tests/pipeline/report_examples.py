@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pipeline import tables
@@ -35,8 +37,9 @@ def row(columns: StructType, **values: object) -> Values:
 
 
 def frame(spark: SparkSession, columns: StructType, rows: list[Values]) -> DataFrame:
-    """Rows as Spark has them."""
-    return spark.createDataFrame([row(columns, **values) for values in rows], columns)
+    """Rows as Spark has them; by way of Arrow, for which it starts no Python process."""
+    table = pa.Table.from_pylist([row(columns, **values) for values in rows], to_arrow_schema(columns))
+    return spark.createDataFrame(table, columns)
 
 
 def rolled(user: str | None, client_id: str | None, hour: int = 0, **values: object) -> Values:
