@@ -63,14 +63,15 @@ def replay(
     files = read_candidates(candidates)
     rows = _source(spark, lake, options.source, options)
     count, span_s = _extent(rows)
-    _replayed(rows, files, options).write.mode("overwrite").parquet(lake.replay)
+    of_all = _replayed(rows, files, options) if count else spark.createDataFrame([], REPLAY)
+    of_all.write.mode("overwrite").parquet(lake.replay)
     written = read(spark, lake.replay, REPLAY)
     names = [RECORDED, *(file.name for file in files)]
     found = totals(written, names)
     notes = [line for file in files for line in not_replayed(file)] + held_back(found, span_s)
-    if options.source == "trace":
+    if options.source == "trace" and count:
         notes += _coverage(spark, lake, count, options)
-    if options.compare_sources:
+    if options.compare_sources and count:
         notes += _compared(spark, lake, files, options, found)
     what = "records" if options.source == "usage" else "requests"
     return Outcome(

@@ -1,0 +1,239 @@
+"""The replay job: from tables of usage or traces, and quota files, to hours of budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
+
+from pipeline.lake import Lake
+from pipeline.outcome import Outcome
+from pipeline.replay import Options, replay
+from pipeline.replay_candidates import RECORDED
+from pipeline.tables import REPLAY, TRACE_RECORD, USAGE_RECORD, read, replace
+from quotas import parse
+from quotas.replay_hours import HOUR_MS
+from tests.pipeline.sessions import Habits, World
+from usage.records import VERSION, ByQuota, TraceRecord, UsageRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+pytestmark = pytest.mark.spark
+
+IN_FORCE = """
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 8000
+consumer_byte_rate = 6000
+request_percentage = 0.06
+"""
+LOOSE = """
+[[quota]]
+user = "ANONYMOUS"
+producer_byte_rate = 1_000_000
+consumer_byte_rate = 1_000_000
+"""
+DAY_MS = 24 * HOUR_MS
+SUNDAY_MS = 1_763_856_000_000
+"""2025-11-23."""
+QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
+
+
+def put(spark: SparkSession, lake: Lake, records: Sequence[TraceRecord] | Sequence[UsageRecord]) -> None:
+    """Write records as ingest does."""
+    is_trace = isinstance(records[0], TraceRecord)
+    lines = spark.createDataFrame([(msgspec.json.encode(one).decode(),) for one in records], "line string")
+    columns = TRACE_RECORD if is_trace else USAGE_RECORD
+    rows = lines.select(F.from_json("line", columns).alias("record")).select("record.*")
+    day = F.to_date(F.timestamp_millis("time_ms"))
+    path = lake.trace if is_trace else lake.usage
+    replace(rows.withColumns({"day": day, "batch": F.lit(0)}).coalesce(1), path, "day", "batch")
+
+
+def file(directory: Path, name: str, text: str) -> Path:
+    path = directory / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+@dataclass
+class Replayed:
+    """Of a world in which three quotas were in force."""
+
+    world: World
+    outcome: Outcome
+    hours: list[Row]
+
+    def sums(self, candidate: str, quota: str) -> tuple[int, int, float, int]:
+        """Violations, throttle times in ms, throttled time in s, requests given up."""
+        rows = [row for row in self.hours if (row.candidate, row.quota) == (candidate, quota)]
+        throttled_s = round(sum(row.throttled_s for row in rows), 3)
+        return (
+            sum(row.violations for row in rows),
+            sum(row.throttle_ms for row in rows),
+            throttled_s,
+            sum(row.given_up for row in rows),
+        )
+
+
+@pytest.fixture(scope="module")
+def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    """The traces, under what was in force and under a candidate that is loose; usage is compared."""
+    world = World(parse(IN_FORCE))
+    world.join(Habits(b"app", "all in turn", connections=6, under_way=2))
+    world.join(Habits(b"producer", "produce", connections=2, from_ms=5000))
+    world.join(Habits(b"consumer", "fetch", connections=2, from_ms=7000))
+    world.run(120_000)
+    directory = tmp_path_factory.mktemp("lake")
+    lake = Lake(str(directory))
+    put(spark, lake, world.traces)
+    put(spark, lake, world.usage)
+    files = [file(directory, "in-force.toml", IN_FORCE), file(directory, "loose.toml", LOOSE)]
+    outcome = replay(spark, lake, files, Options(source="trace", compare_sources=True))
+    return Replayed(world, outcome, read(spark, lake.replay, REPLAY).collect())
+
+
+@pytest.mark.parametrize("quota", QUOTAS)
+def test_under_the_quotas_in_force_it_is_what_was_recorded(replayed: Replayed, quota: str) -> None:
+    told = [getattr(trace.throttle_ms, quota) for trace in replayed.world.traces]
+    violations, throttle_ms, throttled_s, given_up = replayed.sums("in-force.toml", quota)
+    assert (violations, throttle_ms, given_up) == (sum(wait > 0 for wait in told), sum(told), 0)
+    assert violations > 10, "somebody waits"
+    assert replayed.sums(RECORDED, quota) == (violations, throttle_ms, throttled_s, 0)
+
+
+def test_what_was_recorded_is_told_of_the_same_budgets_and_hours(replayed: Replayed) -> None:
+    """The world spans the end of an hour; all of a client-id's users share."""
+    budgets = {
+        name: {
+            (row.quota, row.user, row.client_id, row.broker, row.start_ms, row.charges, row.throttled_s)
+            for row in replayed.hours
+            if row.candidate == name
+        }
+        for name in (RECORDED, "in-force.toml")
+    }
+    assert budgets[RECORDED] == budgets["in-force.toml"]
+    assert len({start for _q, _u, _c, _b, start, *_ in budgets[RECORDED]}) == 2
+
+
+def test_a_loose_candidate_makes_nobody_wait(replayed: Replayed) -> None:
+    rows = [row for row in replayed.hours if row.candidate == "loose.toml"]
+    assert {(row.quota, row.user, row.client_id, row.limit) for row in rows} == {
+        ("producer_byte_rate", "ANONYMOUS", None, 1e6),
+        ("consumer_byte_rate", "ANONYMOUS", None, 1e6),
+    }
+    assert not any(row.violations or row.throttle_ms or row.throttled_s or row.first_ms for row in rows)
+    traces = [trace for trace in replayed.world.traces if trace.charged_bytes]
+    assert sum(row.charged for row in rows) == sum(trace.charged_bytes for trace in traces)
+
+
+def test_the_outcome_says_what_was_read_and_how_the_candidates_compare(replayed: Replayed) -> None:
+    outcome = replayed.outcome
+    assert outcome.read == {"requests": len(replayed.world.traces)}
+    assert outcome.wrote == {"hours": len(replayed.hours)}
+    by_quota, longest = outcome.listings
+    assert [row[:2] for row in by_quota.rows] == [
+        (quota, name)
+        for quota in QUOTAS
+        for name in (RECORDED, "in-force.toml", "loose.toml")
+        if (quota, name) != ("request_percentage", "loose.toml")
+    ]
+    assert longest.columns == (
+        "quota",
+        "user",
+        "client_id",
+        "broker",
+        RECORDED,
+        "in-force.toml",
+        "loose.toml",
+    )
+    assert all(row[4] == row[5] and row[6] is None for row in longest.rows)
+    assert len(longest.rows) == 5
+
+
+def test_demand_that_was_held_back_is_noted(replayed: Replayed) -> None:
+    held_back = [note for note in replayed.outcome.notes if "is not known" in note]
+    assert [note.split(":")[0] for note in held_back] == list(QUOTAS)
+    assert "traces have 100 % of the requests in the usage records of these days" in replayed.outcome.notes
+
+
+@pytest.mark.parametrize("quota", QUOTAS)
+def test_usage_of_one_second_is_not_far_from_it(replayed: Replayed, quota: str) -> None:
+    """Told in a note: the time in which somebody waited within 15 %, the sum of throttle times within 30 %."""
+    (note,) = (line for line in replayed.outcome.notes if line.startswith(f"in-force.toml, {quota}: "))
+    throttle, throttled = (float(part.split("(")[1].split(" ")[0]) for part in note.split(", throttled"))
+    assert abs(throttle) < 30
+    assert abs(throttled) < 15
+
+
+def used(time_ms: int, **counts: object) -> UsageRecord:
+    about: dict[str, object] = {"version": VERSION, "interval_ms": 1000, "instance": "weir-1", "broker": 0}
+    about |= {"user": "alice", "client_id": "app", "api": "produce", "requests": 1, "sessions": 1}
+    return msgspec.convert({**about, "time_ms": time_ms, **counts}, UsageRecord)
+
+
+def test_budgets_are_per_weir_and_broker_and_go_on_past_midnight(spark: SparkSession, tmp_path: Path) -> None:
+    """15,000 bytes at 1000/s, half of them at 0.5 s and half at 1.5 s: 15 s, of which 10 have passed. In the
+    last second of a Saturday and the first of a Sunday; of another client each half is at another broker, of a
+    third by another Weir. Of mutations there is one bucket: of 11 tokens 20 are taken, for the next 20 nine are
+    missing.
+
+    What was recorded of who is not limited: two waits of 600 ms, at 0.25 s and 0.75 s, overlap by 100 ms.
+    """
+    lake, half = Lake(str(tmp_path)), {"charged_bytes": 7500}
+    waited = {
+        "throttle_ms": ByQuota(producer_byte_rate=1200),
+        "violations": ByQuota(producer_byte_rate=2),
+    }
+    records = [
+        used(SUNDAY_MS - 1000, **half),
+        used(SUNDAY_MS, **half),
+        used(SUNDAY_MS - 1000, client_id="brokers", **half),
+        used(SUNDAY_MS, client_id="brokers", broker=1, **half),
+        used(SUNDAY_MS - 1000, client_id="weirs", **half),
+        used(SUNDAY_MS, client_id="weirs", instance="weir-2", **half),
+        used(SUNDAY_MS, client_id="creator", api="mutations", mutations=20),
+        used(SUNDAY_MS, client_id="creator", api="mutations", mutations=20, broker=1),
+        used(SUNDAY_MS - 10 * DAY_MS, client_id="before", charged_bytes=10**6),
+        used(SUNDAY_MS, client_id="unlimited", user="bob", charged_bytes=10**9, **waited),
+    ]
+    put(spark, lake, records)
+    quotas = (
+        '[[quota]]\nuser = "alice"\nclient_id = "<default>"\n'
+        "producer_byte_rate = 1000\ncontroller_mutation_rate = 1\n"
+    )
+    options = Options(first=date(2025, 11, 22), last=date(2025, 11, 23))
+    outcome = replay(spark, lake, [file(tmp_path, "q.toml", quotas)], options)
+    hours = read(spark, lake.replay, REPLAY).collect()
+    rows = [row for row in hours if row.candidate == "q.toml"]
+    waits = sorted((row.client_id, row.broker, row.start_ms, row.throttle_ms) for row in rows)
+    saturday, sunday = SUNDAY_MS - HOUR_MS, SUNDAY_MS
+    assert waits == [
+        ("app", 0, saturday, 0),
+        ("app", 0, sunday, 5000),
+        ("brokers", 0, saturday, 0),
+        ("brokers", 1, sunday, 0),
+        ("creator", None, sunday, 9000),
+        ("weirs", 0, saturday, 0),
+        ("weirs", 0, sunday, 0),
+    ]
+    (creator,) = (row for row in rows if row.client_id == "creator")
+    assert (creator.charged, creator.charges) == (40.0, 3), "one of them once more, 9 s later"
+    (bob,) = (row for row in hours if row.user == "bob")
+    assert (bob.candidate, bob.client_id, bob.throttled_s) == (RECORDED, "unlimited", 1.1)
+    assert outcome.read == {"records": 9}, "not those of other days"
+
+
+def test_nothing_recorded_makes_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    outcome = replay(spark, lake, [file(tmp_path, "q.toml", IN_FORCE)], Options(compare_sources=True))
+    assert (outcome.read, outcome.wrote) == ({"records": 0}, {"hours": 0})
+    assert read(spark, lake.replay, REPLAY).collect() == []
+    assert [listing.rows for listing in outcome.listings] == [(), ()]

@@ -1,0 +1,150 @@
+"""Quota files that are tried out: their names, and what cannot be read. Nothing of Spark runs."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.exits import CommandError
+from cli.pipeline_replay import read_days, replay
+from pipeline.outcome import PipelineError
+from pipeline.replay_candidates import Candidate, _draws, not_replayed, read_candidates
+from quotas import BrokerQuotas, parse
+from quotas.remembered import NAME_CHARS_MAX, shortened
+
+SOME = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
+LEVELS = """
+[[quota]]
+user = "alice"
+client_id = "app"
+producer_byte_rate = 1
+[[quota]]
+user = "alice"
+client_id_prefix = "etl-"
+producer_byte_rate = 2
+consumer_byte_rate = 3
+[[quota]]
+user = "<default>"
+consumer_byte_rate = 4
+request_percentage = 5
+[[quota]]
+client_id = "<default>"
+controller_mutation_rate = 6
+"""
+
+
+def file(directory: Path, name: str, text: str = SOME) -> Path:
+    path = directory / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_files_are_called_by_their_names(tmp_path: Path) -> None:
+    found = read_candidates([file(tmp_path, "a.toml"), file(tmp_path, "b.toml")])
+    assert found == [Candidate("a.toml", SOME), Candidate("b.toml", SOME)]
+
+
+def test_files_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+    one, other = file(tmp_path / "x", "q.toml"), file(tmp_path / "y", "q.toml")
+    assert [found.name for found in read_candidates([one, other])] == [str(one), str(other)]
+
+
+def test_a_file_may_be_named_twice_or_be_called_as_what_was(tmp_path: Path) -> None:
+    one, recorded = file(tmp_path, "q.toml"), file(tmp_path, "recorded")
+    names = [found.name for found in read_candidates([one, one, recorded])]
+    assert names == [str(one), f"{one} #2", "recorded #2"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"[[quota]]\nproducer_byte_rate = 1\n", "does not say whom it is for"),
+        (b"\xff", "not UTF-8"),
+        (b"quota", "not valid TOML"),
+    ],
+)
+def test_a_file_that_is_no_quota_file_is_named(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(PipelineError, match=told) as caught:
+        read_candidates([path])
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"missing\.toml: No such file or directory"):
+        read_candidates([tmp_path / "missing.toml"])
+
+
+def test_what_records_cannot_tell_is_said() -> None:
+    text = SOME + (
+        '[[quota]]\ntopic = "t"\nproducer_byte_rate = 1\n'
+        '[[quota]]\nip = "<default>"\nconnection_creation_rate = 1\n'
+        '[[quota]]\nuser = "bob"\nmode = "shadow"\nproducer_byte_rate = 1\nconsumer_byte_rate = 1\n'
+    )
+    assert not_replayed(Candidate("q", text)) == [
+        "q: 2 shadow entries (they make nobody wait) left out",
+        "q: 1 rates of topics (records do not say which) left out",
+        "q: 1 rates of connections (records do not say from where) left out",
+    ]
+    assert not_replayed(Candidate("q", SOME)) == []
+
+
+@given(
+    st.sampled_from(["alice", "bob", "", "x" * 300]),
+    st.sampled_from(["app", "etl-", "etl-7", "other", "", "y" * 300]),
+    st.sampled_from(["", "<empty>"]),
+)
+def test_clients_draw_on_the_budgets_that_they_draw_on_at_a_broker(
+    user: str, client_id: str, unnamed: str
+) -> None:
+    """Long names are shortened in records; whoever has that name has that budget."""
+    long = (
+        SOME.replace("alice", "x" * 300) + f'[[quota]]\nclient_id = "{"y" * 300}"\nrequest_percentage = 9\n'
+    )
+    quotas = BrokerQuotas.create(parse(LEVELS + long), unnamed=unnamed)
+    payers = quotas.payers(user, client_id, 0)
+    mutations = quotas.mutation_payers(user, client_id, 0)
+    budgets = {
+        "producer_byte_rate": payers.produce,
+        "consumer_byte_rate": payers.fetch,
+        "request_percentage": payers.request,
+        "controller_mutation_rate": mutations and mutations.enforced,
+    }
+    at_a_broker = {
+        (key, tuple(once(name) for name in budget.tags[:3]), budget.limit)
+        for key, budget in budgets.items()
+        if budget is not None
+    }
+    drawn = _draws([Candidate("q", LEVELS + long)], shortened(user), shortened(client_id), unnamed)
+    assert {(row[1], row[4:7], row[7]) for row in drawn} == at_a_broker
+
+
+def once(name: str) -> str:
+    """A long name shortened, unless it is already: that is of one length, and ends with a digest."""
+    return name if len(name) == NAME_CHARS_MAX + 1 else shortened(name)
+
+
+def test_days() -> None:
+    assert read_days(None) == (None, None)
+    assert read_days("2026-11-20") == (date(2026, 11, 20), date(2026, 11, 20))
+    assert read_days("2026-11-20..2026-11-21") == (date(2026, 11, 20), date(2026, 11, 21))
+
+
+@pytest.mark.parametrize("days", ["", "today", "2026-11-31", "2026-11-20..", "2026-11-21..2026-11-20"])
+def test_other_days_are_refused(days: str) -> None:
+    with pytest.raises(CommandError, match="--days"):
+        read_days(days)
+
+
+def test_the_command_needs_a_quota_file() -> None:
+    result = CliRunner().invoke(replay, ["--lake", "/nowhere"])
+    assert result.exit_code == 2
+    assert "Missing argument 'QUOTAS...'" in result.output

@@ -1,0 +1,91 @@
+"""Charges streamed through the replay, batch by batch, as Spark hands them over; without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.replay_run import BUDGET, CHARGE, Rules, replayed
+
+Row = tuple[object, ...]
+
+NAMES = ("budget", *BUDGET, *CHARGE)
+TYPES = (
+    [pa.int64()]
+    + [pa.string()] * 6
+    + [pa.int64(), pa.float64()]
+    + [pa.int64()] * 2
+    + [pa.float64()]
+    + [pa.int64()] * 3
+)
+
+
+def batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(NAMES)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, TYPES, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(NAMES))
+
+
+def charge(
+    budget: int,
+    at_ms: int,
+    value: float,
+    *,
+    name: str = "app",
+    quota: str = "producer_byte_rate",
+    prefix: str = "",
+) -> Row:
+    broker = None if quota == "controller_mutation_rate" else 0
+    who = ("a.toml", quota, "", "" if prefix else name, prefix, "weir-1", broker, 1000.0)
+    return (budget, *who, at_ms, 0, value, 1, 0, 0)
+
+
+def told(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
+    return [row for batch in replayed(batches, Rules()) for row in batch.to_pylist()]
+
+
+def test_no_charges_make_no_hours() -> None:
+    assert told([]) == []
+    assert told([batch([])]) == []
+
+
+def test_a_budget_goes_on_in_the_next_batch() -> None:
+    """Kafka's own example: 0, 2204, 8102."""
+    (row,) = told([batch([charge(1, 0, 6102.0)]), batch([charge(1, 0, 6102.0), charge(1, 0, 6102.0)])])
+    assert (row["throttle_ms"], row["violations"], row["throttled_s"]) == (10_306, 2, 10.306)
+    assert (row["candidate"], row["user"], row["client_id"], row["broker"]) == ("a.toml", None, "app", 0)
+
+
+def test_the_next_budget_begins_with_nothing_used() -> None:
+    rows = told([batch([charge(1, 0, 10_000.0), charge(2, 0, 10_000.0, name="other")])])
+    assert [(row["client_id"], row["violations"]) for row in rows] == [("app", 0), ("other", 0)]
+
+
+def test_two_budgets_with_the_same_hash_are_two() -> None:
+    rows = told([batch([charge(1, 0, 10_000.0), charge(1, 0, 10_000.0, name="other")])])
+    assert [(row["client_id"], row["violations"]) for row in rows] == [("app", 0), ("other", 0)]
+
+
+def test_prefixes_are_marked_and_mutations_are_at_no_broker() -> None:
+    quota = "controller_mutation_rate"
+    (row,) = told([batch([charge(1, 0, 5.0, quota=quota, prefix="etl-")])])
+    assert (row["client_id"], row["broker"], row["charged"]) == ("etl-*", None, 5.0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.integers(0, 10_000), st.integers(1, 9000)), min_size=1, max_size=40
+    ),
+    st.lists(st.integers(0, 40), max_size=8),
+)
+def test_how_rows_are_cut_into_batches_does_not_matter(
+    drawn: list[tuple[int, int, int]], cuts: list[int]
+) -> None:
+    rows = [charge(budget, at, float(value), name=f"app-{budget}") for budget, at, value in sorted(drawn)]
+    edges = [0, *sorted(cuts), len(rows)]
+    batches = [batch(rows[start:stop]) for start, stop in pairwise(edges)]
+    assert told(batches) == told([batch(rows)])
