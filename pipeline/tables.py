@@ -75,7 +75,7 @@ ROLLUP: Final = StructType(
         StructField("fetched_bytes", LongType()),  # as charged
         StructField("request_time_us", DoubleType()),
         StructField("mutations", LongType()),
-        StructField("sessions_max", LongType()),  # in one interval at one broker
+        StructField("sessions_max", LongType()),  # at one broker, `pipeline.windows` says how it is counted
         StructField("errors", LongType()),
         *(StructField(name, RATE) for name in RATES),
         StructField("active_s", DoubleType()),  # windows in which it was active, at any broker
@@ -88,6 +88,18 @@ ROLLUP: Final = StructType(
         DAY,
     ]
 )
+ROLLED: Final = StructType(
+    [
+        StructField("batches", LongType()),
+        StructField("files", LongType()),
+        StructField("bytes", LongType()),
+        StructField("digest", LongType()),  # of the files' names, which are new when a batch is written anew
+        StructField("window_s", LongType()),
+        StructField("records", LongType()),
+        DAY,
+    ]
+)
+"""What a day's roll-ups were made of."""
 RECOMMENDATION: Final = StructType(
     [
         StructField("user", StringType()),

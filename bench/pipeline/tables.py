@@ -1,0 +1,94 @@
+"""Generated records as files: Parquet as ingest leaves it, and JSON lines as Weir writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from bench.pipeline.generator import INTERVAL_MS, QUOTAS, Columns, Plan, batches, client_ids, users
+from usage.groups import GROUPS
+from usage.records import VERSION
+
+_LEFT_OUT: Final = (
+    *("requests", "bytes_in", "bytes_out", "sessions", "charged_bytes", "request_time_us", "mutations"),
+    "errors",
+)
+"""Fields that are not written where they are 0."""
+_BY_QUOTA: Final = ("throttle_ms", "violations")
+_TAKEN: Final = (
+    *("version", "time_ms", "interval_ms", "instance", "broker", "user", "client_id", "api", *_LEFT_OUT[:-1]),
+    *(*_BY_QUOTA, "errors"),
+)
+
+
+class Names:
+    """The texts behind the numbers of generated columns."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._users = pl.Series(users(plan))
+        self._client_ids = pl.Series(client_ids(plan))
+        self._groups = pl.Series([str(group) for group in GROUPS])
+
+    def frame(self, columns: Columns) -> pl.DataFrame:
+        """A batch with all columns of a usage record, and `day`."""
+        numbers = pl.DataFrame(columns)
+        named = numbers.with_columns(
+            user=self._users.gather(numbers["user"]),
+            client_id=self._client_ids.gather(numbers["client_id"]),
+            api=self._groups.gather(numbers["api"]),
+            instance=pl.format("weir-{}", "instance"),
+            version=pl.lit(VERSION, pl.Int64),
+            interval_ms=pl.lit(INTERVAL_MS, pl.Int64),
+            **{of: pl.struct(pl.col(f"{of}.{quota}").alias(quota) for quota in QUOTAS) for of in _BY_QUOTA},
+        )
+        return named.select(*_TAKEN, day=pl.from_epoch("time_ms", time_unit="ms").dt.date())
+
+
+def write_parquet(plan: Plan, usage: Path) -> int:
+    """Below `usage`, by day and batch. Gives the number of bytes."""
+    names, size = Names(plan), 0
+    for number, columns in enumerate(batches(plan)):
+        for (day,), rows in names.frame(columns).partition_by("day", as_dict=True, include_key=False).items():
+            file = usage / f"day={day}" / f"batch={number}" / "part-0.parquet"
+            file.parent.mkdir(parents=True)
+            rows.write_parquet(file, compression="snappy")
+            size += file.stat().st_size
+    return size
+
+
+def write_json(plan: Plan, directory: Path) -> int:
+    """As files of Weir's sink, one per batch. Gives the number of bytes."""
+    names, size = Names(plan), 0
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, columns in enumerate(batches(plan)):
+        file = directory / f"usage-{number:06d}.jsonl"
+        lines(names.frame(columns)).to_frame().write_csv(file, include_header=False, quote_style="never")
+        size += file.stat().st_size
+    return size
+
+
+def lines(rows: pl.DataFrame) -> pl.Series:
+    """Each record as Weir writes it: what is 0 is left out."""
+    texts = (pl.format('"{}":"{}"', pl.lit(name), name) for name in ("instance", "user", "client_id", "api"))
+    always = (
+        pl.format('"{}":{}', pl.lit(name), name) for name in ("version", "time_ms", "interval_ms", "broker")
+    )
+    counts = (_unless_nothing(name, pl.col(name)) for name in _LEFT_OUT)
+    by_quota = (_object(of) for of in _BY_QUOTA)
+    fields = pl.concat_str(*always, *texts, *counts, *by_quota, separator=",", ignore_nulls=True)
+    return rows.select(pl.concat_str(pl.lit("{"), fields, pl.lit("}"))).to_series()
+
+
+def _unless_nothing(name: str, value: pl.Expr) -> pl.Expr:
+    return pl.when(value != 0).then(pl.format('"{}":{}', pl.lit(name), value))
+
+
+def _object(of: str) -> pl.Expr:
+    values = [pl.col(of).struct.field(quota) for quota in QUOTAS]
+    inner = (_unless_nothing(quota, value) for quota, value in zip(QUOTAS, values, strict=True))
+    fields = pl.concat_str(*inner, separator=",", ignore_nulls=True)
+    return pl.when(pl.sum_horizontal(values) != 0).then(
+        pl.concat_str(pl.lit(f'"{of}":{{'), fields, pl.lit("}"))
+    )

@@ -1,0 +1,76 @@
+"""Which days are to be rolled up: those whose files of usage are others than they were.
+
+Only directories are listed: no record is read, no Parquet file opened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as sql
+
+from pipeline import tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from pipeline.lake import Lake
+
+_KEYS: Final = (tables.DAY, tables.BATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What there is of a day."""
+
+    day: date
+    batches: int
+    files: int
+    bytes: int
+    digest: int
+    changed: bool
+    """Since it was rolled up, if it ever was."""
+
+
+def sources(
+    spark: SparkSession, lake: Lake, window_s: int, within: tuple[date, date] | None = None
+) -> list[Source]:
+    """Every day that has usage, in order; `within` are the first and last of interest."""
+    found = files(spark, lake)
+    if found is None:
+        return []
+    if within is not None:
+        found = found.where(sql.col("day").between(*map(sql.lit, within)))
+    there = found.groupBy("day").agg(
+        sql.count_distinct("batch").alias("batches"),
+        sql.count("path").alias("files"),
+        sql.sum("length").alias("bytes"),
+        sql.bit_xor(sql.xxhash64("path")).alias("digest"),
+    )
+    before = tables.read(spark, lake.rolled, tables.ROLLED).select(
+        "day", *(sql.col(name).alias(f"old_{name}") for name in ("files", "digest", "window_s"))
+    )
+    same = _same("files") & _same("digest") & (sql.col("old_window_s") == window_s)
+    compared = there.join(before, "day", "left").withColumn("changed", ~sql.coalesce(same, sql.lit(False)))
+    rows = compared.select("day", "batches", "files", "bytes", "digest", "changed").orderBy("day").collect()
+    return [Source(**row.asDict()) for row in rows]
+
+
+def files(spark: SparkSession, lake: Lake) -> DataFrame | None:
+    """The files of usage, their `path` and `length`, `day` and `batch`; None if there are none yet."""
+    try:
+        found = spark.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(lake.usage)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return None
+    if tables.DAY.name not in found.columns:  # a directory with nothing in it
+        return None
+    return found.select("path", "length", *(sql.col(key.name).cast(key.dataType) for key in _KEYS))
+
+
+def _same(name: str) -> Column:
+    return sql.col(name) == sql.col(f"old_{name}")

@@ -1,0 +1,100 @@
+"""Usage records into windows: what each entity used at each broker in each few seconds.
+
+A window is as long as what a broker's quota takes its average over, so that a window's rate is what would be
+held against a quota. A record counts for the window in which its interval began.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as sql
+
+from pipeline.tables import BY_QUOTA, LEVELS
+from usage.groups import Group
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ENTITY: Final = ("level", "user", "client_id")
+"""`level` is the place in `tables.LEVELS`; a part that a level does not have is empty, not null: nulls would
+not meet in a join.
+"""
+AMOUNTS: Final = (
+    *("records", "requests", "bytes_in", "bytes_out", "produced_bytes", "fetched_bytes", "request_time_us"),
+    *("mutations", "errors"),
+)
+"""What adds up, over time, brokers and entities."""
+THROTTLES: Final = tuple(f"throttle_ms_{field.name}" for field in BY_QUOTA.fields)
+VIOLATIONS: Final = tuple(f"violations_{field.name}" for field in BY_QUOTA.fields)
+SUMS: Final = (*AMOUNTS, *THROTTLES, *VIOLATIONS)
+MOSTS: Final = ("interval_ms",)
+"""Of which the largest counts."""
+
+
+def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
+    """One row per entity of each level, broker and window: `ENTITY`, `broker`, `window_ms` (when it began),
+    `SUMS`, `interval_ms` (the longest), `sessions`: the most that any record of a pair tells of; of a user or
+    client-id, the sum of these over its pairs.
+
+    Shuffled by time first: then pairs, users and client-ids are summed up without another shuffle, and
+    however much one entity did, its rows are spread over all tasks. They leave by entity, at most one per
+    window and broker, so no entity has many.
+    """
+    by_time = _flat(usage, window_ms).repartition(partitions, "window_ms")
+    pairs = by_time.groupBy("user", "client_id", "broker", "window_ms").agg(
+        *(sql.sum(name).alias(name) for name in SUMS),
+        *(sql.max(name).alias(name) for name in (*MOSTS, "sessions")),
+    )
+    return _levels(pairs).repartition(partitions, *ENTITY)
+
+
+def _flat(usage: DataFrame, window_ms: int) -> DataFrame:
+    """The columns that are needed; what a record leaves out is nothing."""
+    return usage.select(
+        _text("user"),
+        _text("client_id"),
+        sql.coalesce("broker", sql.lit(-1)).alias("broker"),
+        (sql.col("time_ms") - sql.pmod("time_ms", sql.lit(window_ms))).alias("window_ms"),
+        sql.lit(1).alias("records"),
+        *(_count(name) for name in ("requests", "bytes_in", "bytes_out", "mutations", "errors", "sessions")),
+        _charged(Group.PRODUCE).alias("produced_bytes"),
+        _charged(Group.FETCH).alias("fetched_bytes"),
+        _count("request_time_us"),
+        *(_count(f"throttle_ms.{field.name}", f"throttle_ms_{field.name}") for field in BY_QUOTA.fields),
+        *(_count(f"violations.{field.name}", f"violations_{field.name}") for field in BY_QUOTA.fields),
+        _count("interval_ms"),
+    )
+
+
+def _text(name: str) -> Column:
+    return sql.coalesce(name, sql.lit("")).alias(name)
+
+
+def _count(name: str, alias: str | None = None) -> Column:
+    return sql.coalesce(name, sql.lit(0)).alias(alias or name)
+
+
+def _charged(group: Group) -> Column:
+    return sql.when(sql.col("api") == group.value, _count("charged_bytes")).otherwise(0)
+
+
+def _levels(pairs: DataFrame) -> DataFrame:
+    """Pairs as they are, and summed up by user and by client-id."""
+    nobody = sql.lit("")
+    entities = sql.array(
+        _entity("user-client-id", sql.col("user"), sql.col("client_id")),
+        _entity("user", sql.col("user"), nobody),
+        _entity("client-id", nobody, sql.col("client_id")),
+    )
+    by_level = pairs.select(sql.inline(entities), "broker", "window_ms", *SUMS, "sessions", *MOSTS)
+    return by_level.groupBy(*ENTITY, "broker", "window_ms").agg(
+        *(sql.sum(name).alias(name) for name in (*SUMS, "sessions")),
+        *(sql.max(name).alias(name) for name in MOSTS),
+    )
+
+
+def _entity(level: str, user: Column, client_id: Column) -> Column:
+    return sql.struct(
+        sql.lit(LEVELS.index(level)).alias("level"), user.alias("user"), client_id.alias("client_id")
+    )
