@@ -102,6 +102,10 @@ class Run:
         message = codec(response_type(api_key), version).decode(data, body, end)
         return self._step(partial(self._errand.send, message))
 
+    def end(self) -> None:
+        """Nobody waits for it any more."""
+        self._errand.close()
+
     def _step(self, advance: Callable[[], Ask]) -> bytes | None:
         while True:
             try:

@@ -118,7 +118,9 @@ class _Enforcement(PaidMutation[M]):
             admitted = [topic for topic in waiting if self._admits(topic)]
             if topics and not admitted:
                 break
+            self.asked = sum(topic.cost for topic in admitted)
             answer = yield from forward(self.plan, mutation.part(admitted), mutation.answer)
+            self.asked = 0
             settled = yield from self._settled(admitted, mutation.results(answer))
             if len(admitted) == len(topics):
                 return answer

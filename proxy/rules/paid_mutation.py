@@ -55,6 +55,8 @@ class PaidMutation(ABC, Generic[M]):
         self._client_id = client_id
         self._done = 0
         """Partitions made or deleted that were charged in time."""
+        self.asked = 0
+        """Partitions that the broker was asked for and has not answered about."""
 
     @abstractmethod
     def answer(self) -> Asking[Answer]:
@@ -75,7 +77,8 @@ class PaidMutation(ABC, Generic[M]):
         try:
             answer = yield from self.answer()
         except GeneratorExit:  # the connection has ended; what was charged stays charged
-            self.finish()
+            throttle_ms = self.finish()
+            self.caller.note_mutations(self._done + self.asked + int(self.late.taken), 0, throttle_ms)
             raise
         throttle_ms = self.finish()
         if throttle_ms:

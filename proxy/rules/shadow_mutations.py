@@ -27,7 +27,9 @@ class CountedMutation(PaidMutation[M]):
         mutation = self.mutation
         yield from look_for_missed(self.caller, self.payers, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=lambda _costs, _now_ms: False)
+        self.asked = sum(topic.cost for topic in topics if not topic.invalid)
         answer = yield from forward(self.plan, mutation.request, mutation.answer)
+        self.asked = 0
         result_of = mutation.finder(mutation.results(answer))
         results = [(topic, result_of(topic)) for topic in topics if not topic.invalid]
         done = [topic for topic, result in results if result is not None and self.was_done(topic, result)]

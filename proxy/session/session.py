@@ -517,8 +517,10 @@ class Session:
         for _id, plan, what, _until_ms, toll in self.in_flight:
             if toll is not None:
                 leave(self, plan, toll)
-            elif self._tab is not None and isinstance(what, Run):
-                self._tab.charge_question(*what.asked, what.asked_length, 0)
+            elif isinstance(what, Run):
+                if self._tab is not None:
+                    self._tab.charge_question(*what.asked, what.asked_length, 0)
+                what.end()
         self._tab = None  # an answer may still come, which nobody gets
         if self.usage is not None:
             self.usage.end()
