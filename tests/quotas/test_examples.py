@@ -16,6 +16,7 @@ MODULES = [
     "mutations",
     "names",
     "quota_edit",
+    "quota_entry",
     "quota_file",
     "rate",
     "simple_rate",
