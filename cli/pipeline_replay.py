@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from cli.exits import CommandError
+from cli.pipeline_report import Days
 from cli.pipeline_run import job_options, run_job
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from pyspark.sql import SparkSession
 
     from pipeline.outcome import Outcome
@@ -36,7 +36,7 @@ Examples:
     show_default=True,
     help="Replay usage records, or the requests of the clients that are traced.",
 )
-@click.option("--days", metavar="DAY[..DAY]", help="Only these days, in UTC, such as 2026-11-20..2026-11-21.")
+@click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
 @click.option(
     "--quota-window-num", type=click.IntRange(1), default=11, show_default=True, help="As in weir run."
 )
@@ -92,7 +92,7 @@ def replay(
     master: str | None,
     as_json: bool,
     source: Literal["usage", "trace"],
-    days: str | None,
+    days: tuple[date, date] | None,
     quota_window_num: int,
     quota_window_size_seconds: int,
     controller_quota_samples: int,
@@ -108,7 +108,7 @@ def replay(
     What was recorded is replayed under each of the files QUOTAS, by the code that enforces quotas, and put
     side by side with the others and with what was. Nobody's quotas are changed.
     """
-    first, last = read_days(days)
+    first, last = days or (None, None)
 
     def job(spark: SparkSession) -> Outcome:
         from pipeline.lake import Lake
@@ -137,20 +137,3 @@ def replay(
         return replay(spark, Lake(root), candidates, options)
 
     run_job("replay", job, master=master, as_json=as_json)
-
-
-def read_days(days: str | None) -> tuple[date | None, date | None]:
-    """The first and the last day of `DAY` or `DAY..DAY`, in order; None for all. Raises CommandError."""
-    if days is None:
-        return None, None
-    match = re.fullmatch(r"([0-9-]+)(?:\.\.([0-9-]+))?", days)
-    try:
-        if match is None:
-            raise ValueError
-        first = date.fromisoformat(match[1])
-        last = date.fromisoformat(match[2]) if match[2] else first
-    except ValueError:
-        raise CommandError(f"--days {days}: not DAY or DAY..DAY, such as 2026-11-20..2026-11-21") from None
-    if last < first:
-        raise CommandError(f"--days {days}: ends before it begins")
-    return first, last

@@ -166,8 +166,9 @@ def test_demand_that_was_held_back_is_noted(replayed: Replayed) -> None:
 
 @pytest.mark.parametrize("quota", QUOTAS)
 def test_usage_of_one_second_is_not_far_from_it(replayed: Replayed, quota: str) -> None:
-    """Told in a note: the time in which somebody waited within 15 %, the sum of throttle times within 30 %."""
+    """Time in which somebody waited: within 15 %; the sum of throttle times: within 30 %."""
     (note,) = (line for line in replayed.outcome.notes if line.startswith(f"in-force.toml, {quota}: "))
+    print(note)
     throttle, throttled = (float(part.split("(")[1].split(" ")[0]) for part in note.split(", throttled"))
     assert abs(throttle) < 30
     assert abs(throttled) < 15
@@ -181,9 +182,9 @@ def used(time_ms: int, **counts: object) -> UsageRecord:
 
 def test_budgets_are_per_weir_and_broker_and_go_on_past_midnight(spark: SparkSession, tmp_path: Path) -> None:
     """15,000 bytes at 1000/s, half of them at 0.5 s and half at 1.5 s: 15 s, of which 10 have passed. In the
-    last second of a Saturday and the first of a Sunday; of another client each half is at another broker, of a
-    third by another Weir. Of mutations there is one bucket: of 11 tokens 20 are taken, for the next 20 nine are
-    missing.
+    last second of a Saturday and the first of a Sunday; of another client each half is at another broker, of
+    a third by another Weir. Of mutations there is one bucket: of 11 tokens 20 are taken, for the next 20 nine
+    are missing.
 
     What was recorded of who is not limited: two waits of 600 ms, at 0.25 s and 0.75 s, overlap by 100 ms.
     """
