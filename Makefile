@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo check test fast spark brokers compiled check-compiled bench format clean
+.PHONY: help install demo pipeline-demo check test fast spark brokers compiled check-compiled bench format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -21,14 +21,21 @@ $(VENV)/installed-demo: $(VENV)/made pyproject.toml
 	$(PIP) --editable '.[demo]'
 	@touch $@
 
+$(VENV)/installed-pipeline-demo: $(VENV)/made pyproject.toml
+	$(PIP) --editable '.[demo,pipeline]'
+	@touch $@ $(VENV)/installed-demo
+
 $(VENV)/installed: $(VENV)/made pyproject.toml
 	$(PIP) --editable '.[dev]'
-	@touch $@ $(VENV)/installed-demo
+	@touch $@ $(VENV)/installed-demo $(VENV)/installed-pipeline-demo
 
 install: $(VENV)/installed ## make .venv with Weir and everything its tests need
 
 demo: $(VENV)/installed-demo ## half a minute of real producers and consumers under quotas
 	$(BIN)/weir demo
+
+pipeline-demo: $(VENV)/installed-pipeline-demo ## half a minute of clients, recorded, then all Spark jobs up to a report
+	$(BIN)/weir pipeline demo
 
 check: install ## ruff, mypy --strict, import-linter, fast tests
 	$(BIN)/ruff format --check .

@@ -13,8 +13,9 @@ JOBS: Final = {
     "recommend": "Propose quotas from what was used.",
     "replay": "Compute what quotas would have throttled.",
     "report": "Draw all of it as one HTML page.",
+    "demo": "Record real clients for half a minute, and run all jobs.",
 }
-"""In the order in which they are run; each is `cli.pipeline_<job>`, loaded when it is asked for."""
+"""In the order in which they are run; `demo` runs all. Each is `cli.pipeline_<job>`, loaded if it is run."""
 
 
 class _Jobs(click.Group):

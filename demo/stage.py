@@ -80,9 +80,7 @@ class Stage(NamedTuple):
 
 
 @contextmanager
-def stage(
-    upstream: str | None, folder: Path, further: Mapping[str, object] | None = None
-) -> Iterator[Stage]:
+def stage(upstream: str | None, folder: Path, further: Mapping[str, object] | None = None) -> Iterator[Stage]:
     """Run Weir with the cast's quotas, and `further` settings, until the block ends; before a mock cluster if
     `upstream` is None. `folder` gets the quota file, and logs. Raises DemoError.
     """

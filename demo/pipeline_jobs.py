@@ -1,0 +1,80 @@
+"""The pipeline's jobs over what was recorded, one after the other in one Spark session."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from demo.cast import CAST, quota_table
+from pipeline.ingest import Pace, ingest
+from pipeline.ingest_sources import Directory
+from pipeline.lake import Lake
+from pipeline.recommend import recommend
+from pipeline.recommend_plan import Plan
+from pipeline.replay import Options, replay
+from pipeline.report import report
+from pipeline.report_data import Wanted
+from pipeline.rollup import rollup
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from demo.pipeline_record import Files
+    from pipeline.outcome import Outcome
+
+Job: TypeAlias = "Callable[[SparkSession], Outcome]"
+
+SETTINGS: Final = {"spark.sql.shuffle.partitions": "4"}
+"""Half a minute's records need no more."""
+
+
+def jobs(files: Files, version: str) -> dict[str, Job]:
+    """By name, in the order in which they are run; `version` is told in the report."""
+    lake = Lake(str(files.lake))
+    now = datetime.now(UTC)
+    stop = threading.Event()
+
+    def ingested(spark: SparkSession) -> Outcome:
+        outcome = ingest(spark, lake, Directory(str(files.records)), pace=Pace(stop=stop))
+        if stop.is_set():  # at a signal it finishes its batch, and ends
+            raise KeyboardInterrupt
+        return outcome
+
+    def rolled_up(spark: SparkSession) -> Outcome:
+        return rollup(spark, lake)
+
+    def recommended(spark: SparkSession) -> Outcome:
+        quotas, name = quota_table(CAST), files.quotas.name
+        plan = Plan(now=now, output=str(files.recommended), current=quotas, current_name=name)
+        return recommend(spark, lake, plan, lambda lines: _write(files.recommended, "".join(lines)))
+
+    def replayed(spark: SparkSession) -> Outcome:
+        options = Options(source="trace", compare_sources=True)
+        return replay(spark, lake, [files.quotas, files.recommended], options)
+
+    def reported(spark: SparkSession) -> Outcome:
+        page = str(files.report)
+        return report(
+            spark,
+            lake,
+            page,
+            wanted=Wanted(),
+            made=now,
+            version=version,
+            write=lambda text: _write(files.report, text),
+        )
+
+    return {
+        "ingest": ingested,
+        "rollup": rolled_up,
+        "recommend": recommended,
+        "replay": replayed,
+        "report": reported,
+    }
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, "utf-8")

@@ -1,0 +1,70 @@
+"""The pipeline's demonstration without Spark: its verdict, its directory, and what it says if it cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import cli.pipeline_demo
+from cli.main import weir
+from demo.cast import CAST, quota_table
+from demo.pipeline_verdict import Verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("recorded_s", "in_force_s", "passed", "words"),
+    [
+        (100.0, 101.9, True, "Passed: clients were told to wait 100.0 s in all. "),
+        (100.0, 98.1, True, "it is 98.1 s (-1.90 %)."),
+        (100.0, 102.1, False, "Failed: clients were told to wait 100.0 s in all. "),
+        (100.0, 97.9, False, "it is 97.9 s (-2.10 %)."),
+        (0.0, 0.0, False, "(nobody was throttled)"),
+    ],
+)
+def test_verdict(recorded_s: float, in_force_s: float, passed: bool, words: str) -> None:
+    verdict = Verdict(recorded_s, in_force_s, 12.34)
+    assert verdict.passed is passed
+    assert words in verdict.lines()[0]
+    assert verdict.lines()[1] == "Under the recommended quotas it would have been 12.3 s."
+
+
+def test_somebody_has_a_quota() -> None:
+    """Else there were no throttle times to compare."""
+    assert quota_table(CAST).values
+
+
+def test_a_directory_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    outcome = CliRunner().invoke(weir, ["pipeline", "demo", "--directory", str(tmp_path)])
+    assert outcome.exit_code == 2
+    assert outcome.output == f"weir: {tmp_path} is not empty: name another --directory\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_is_missing_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.pipeline_demo, "find_spec", lambda name: None if name == "plotly" else name)
+    outcome = CliRunner().invoke(weir, ["pipeline", "demo"])
+    assert outcome.exit_code == 2
+    assert outcome.output == (
+        "weir: the demonstration needs plotly: pip install 'kafka-weir[demo,pipeline]', or use "
+        "`make pipeline-demo`\n"
+    )
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_upstream_that_is_not_there_leaves_nothing(is_there: bool, tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    if is_there:
+        directory.mkdir()
+    command = ["pipeline", "demo", "--upstream", "127.0.0.1:1", "--directory", str(directory)]
+    outcome = CliRunner().invoke(weir, command)
+    assert outcome.exit_code == 2
+    assert outcome.stderr == (
+        "weir: no upstream broker can be reached: 127.0.0.1:1: connection refused: check --upstream\n"
+    )
+    assert directory.exists() is is_there

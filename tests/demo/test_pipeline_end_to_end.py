@@ -1,0 +1,84 @@
+"""`weir pipeline demo` as users run it, before the mock cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from quotas import parse
+from tests.demo.test_end_to_end import stats
+
+DEMO = [sys.executable, "-m", "cli", "pipeline", "demo", "--seconds", "15"]
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 240.0
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+def start(*options: str, tmp_path: Path) -> subprocess.Popen[str]:
+    """Start it with a temporary directory of its own."""
+    return subprocess.Popen(
+        [*DEMO, *options],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_all_jobs_are_run_and_the_replay_is_what_was(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    demo = start("--json", "--directory", str(directory), tmp_path=tmp_path)
+    shown, errors = demo.communicate(timeout=PATIENCE_S)
+    assert (demo.returncode, errors) == (0, ""), shown
+    found: dict[str, Any] = msgspec.json.decode(shown)
+    assert found["passed"]
+    assert found["recorded_throttle_s"] == pytest.approx(found["replayed_throttle_s"], rel=0.02)
+    jobs = {job["job"]: job for job in found["jobs"]}
+    assert list(jobs) == ["ingest", "rollup", "recommend", "replay", "report"]
+    assert jobs["ingest"]["wrote"]["usage records"] == jobs["rollup"]["read"]["records"] > 0
+    assert jobs["ingest"]["wrote"]["trace records"] == jobs["replay"]["read"]["requests"] > 0
+    assert parse(Path(found["recommended"]).read_text()).values
+    assert "<html" in Path(found["report"]).read_text()[:1000].lower()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["real clients for", "ingest: done", "rollup: done"])
+def test_interrupted_it_leaves_nothing(when: str, number: signal.Signals, tmp_path: Path) -> None:
+    demo = start(tmp_path=tmp_path)
+    assert demo.stdout is not None
+    while when not in (line := demo.stdout.readline()):
+        assert line, demo.communicate()
+    children = descendants_of(demo.pid)
+    assert children
+    demo.send_signal(number)
+    _shown, errors = demo.communicate(timeout=60)
+    assert (demo.returncode, errors) == (130, "stopped; nothing is left running\n")
+    deadline = time.monotonic() + 20  # Java ends by itself when its starter has gone
+    while (left := children & running()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("weir")] == []
+
+
+def descendants_of(parent: int) -> set[str]:
+    """Pids of a process's children, and of theirs."""
+    found = {str(parent)}
+    processes = stats()
+    while more := {stat[0] for stat in processes if stat[3] in found} - found:
+        found |= more
+    return found - {str(parent)}
+
+
+def running() -> set[str]:
+    """Pids of all that have not ended; a zombie has."""
+    return {stat[0] for stat in stats() if stat[2] != "Z"}
