@@ -24,6 +24,8 @@ Examples:
   weir pipeline report --lake /var/lib/weir/usage --output users.html --level user --top 50 --force
 """
 LEVELS: Final = ("user-client-id", "user", "client-id")
+SETTINGS: Final = {"spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true"}
+"""Sums by entity are kept and asked again and again: in as few partitions as they need, not in 200."""
 TOP_MAX: Final = 200
 """More rows make no chart."""
 
@@ -105,4 +107,4 @@ def report(
             write=lambda text: write_lines(output, [text], force=force),
         )
 
-    run_job("report", job, master=master, as_json=as_json)
+    run_job("report", job, master=master, as_json=as_json, settings=SETTINGS)
