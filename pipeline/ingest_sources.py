@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 512 * 1024 * 1024
 BATCH_RECORDS: Final = 1_000_000
+_PATTERN: Final = r"[*?\[\]{}\\]"
 FILE_AGE_MAX: Final = "365d"
 """Spark forgets files that are so much older than the newest: such a file is then not taken any more."""
 
@@ -57,6 +58,11 @@ class Directory:
     def check(self, spark: SparkSession) -> None:
         if not Files(spark).is_directory(self.path):
             raise PipelineError(f"{self.path}: no such directory; does Weir write usage there yet?")
+        if re.search(_PATTERN, self.path):
+            raise PipelineError(
+                f"{self.path}: Spark takes such a name for a pattern and reads files twice: use a directory "
+                "without any of * ? [ ] { } \\ in its path"
+            )
 
     def stream(self, spark: SparkSession, kind: str) -> DataFrame:
         options = {
@@ -66,8 +72,7 @@ class Directory:
             "lineSep": "\n",
             "ignoreMissingFiles": str(self.skip_lost).lower(),
         }
-        escaped = re.sub(r"([\\*?\[\]{}])", r"\\\1", self.path)
-        lines = spark.readStream.format("text").options(**options).load(escaped)
+        lines = spark.readStream.format("text").options(**options).load(self.path)
         return lines.select("value", fn.col("_metadata.file_path").alias("source"), _no_channel(), _taken())
 
 

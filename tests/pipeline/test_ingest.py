@@ -1,0 +1,282 @@
+"""Files into tables: what is read, what is put aside, and what must not be gone on with."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from pyspark.sql import functions as fn
+
+from pipeline import ingest_checkpoint, tables
+from pipeline.ingest import Pace, ingest
+from pipeline.ingest_batch import Batches, judged
+from pipeline.ingest_files import Files
+from pipeline.ingest_ledger import LEDGER, NEWEST, newest_after
+from pipeline.ingest_parse import USAGE, parsed
+from pipeline.ingest_sources import Directory
+from pipeline.lake import Lake
+from pipeline.outcome import PipelineError
+from usage.records import TraceRecord, UsageRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00 UTC
+MINUTE_MS = 60_000
+
+
+def usage(time_ms: int, name: str = "c", instance: str = "weir-1") -> bytes:
+    return msgspec.json.encode(
+        UsageRecord(
+            version=1,
+            time_ms=time_ms,
+            interval_ms=1000,
+            instance=instance,
+            broker=1,
+            user="u",
+            client_id=name,
+            api="fetch",
+            requests=1,
+        )
+    )
+
+
+def trace(time_ms: int) -> bytes:
+    return msgspec.json.encode(
+        TraceRecord(
+            version=1,
+            time_ms=time_ms,
+            instance="weir-1",
+            broker=1,
+            user="u",
+            client_id="c",
+            connection=1,
+            api="fetch",
+            api_key=1,
+            api_version=17,
+        )
+    )
+
+
+def put(directory: Path, name: str, *lines: bytes) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / name).write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def clients(spark: SparkSession, path: str) -> Counter[str]:
+    return Counter(row.client_id for row in spark.read.parquet(path).select("client_id").collect())
+
+
+def test_files_of_both_kinds_become_tables(spark: SparkSession, tmp_path: Path) -> None:
+    lake, directory = Lake(str(tmp_path / "lake")), tmp_path / "us age%201"
+    put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"), b"", b"no record", usage(NOON_MS, "b"))
+    put(directory, "trace-weir-1-00000000.jsonl", trace(NOON_MS), b"{}")
+    put(directory, ".usage-weir-1-00000001.jsonl.part", usage(NOON_MS, "unfinished"))
+    put(directory, "_usage-weir-1-00000001.jsonl", usage(NOON_MS, "hidden"))
+    put(directory, "other.jsonl", usage(NOON_MS, "other"))
+
+    said: list[str] = []
+    first = ingest(spark, lake, Directory(str(directory)), say=said.append)
+    assert first.read == {"usage lines": 4, "trace lines": 2}
+    assert first.wrote == {
+        "usage records": 2,
+        "malformed usage": 2,
+        "trace records": 1,
+        "malformed trace": 1,
+    }
+    assert first.where["malformed usage"] == lake.malformed("usage")
+    assert len(said) == 2
+    assert clients(spark, lake.usage) == Counter("ab")
+    assert spark.read.parquet(lake.trace).count() == 1
+    (empty, bad) = spark.read.parquet(lake.malformed("usage")).orderBy("line").collect()
+    assert (empty.line, empty.reason) == ("", "empty")
+    assert (bad.line, bad.reason) == ("no record", "not one JSON object")
+    assert bad.source.endswith("usage-weir-1-00000000.jsonl")
+
+    assert ingest(spark, lake, Directory(str(directory))).notes == ("nothing new",)
+
+    (directory / ".usage-weir-1-00000001.jsonl.part").rename(directory / "usage-weir-1-00000001.jsonl")
+    put(directory, "usage-weir-1-00000002.jsonl", usage(NOON_MS - 10 * MINUTE_MS - 1, "late"))
+    third = ingest(spark, lake, Directory(str(directory)), kinds=("usage",))
+    assert third.read == {"usage lines": 2}
+    assert third.wrote == {"usage records": 1, "late usage": 1}
+    assert clients(spark, lake.usage) == Counter(["a", "b", "unfinished"])
+    assert clients(spark, lake.late("usage")) == Counter(["late"])
+    assert spark.read.schema(tables.USAGE).parquet(lake.late("usage")).columns == tables.USAGE.names
+
+
+def test_it_goes_on_until_it_is_stopped_and_finishes_what_it_has_begun(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake, directory, stop = Lake(str(tmp_path / "lake")), tmp_path / "usage", threading.Event()
+    put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"))
+
+    def say(line: str) -> None:
+        if line.startswith("usage batch 0"):
+            put(directory, "usage-weir-1-00000001.jsonl", usage(NOON_MS, "b"))
+        else:
+            stop.set()
+
+    outcome = ingest(spark, lake, Directory(str(directory)), kinds=("usage",), pace=Pace(0.1, stop), say=say)
+    assert outcome.read == {"usage lines": 2}
+    assert clients(spark, lake.usage) == Counter("ab")
+
+
+def test_a_directory_without_files_is_nothing_new(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    (tmp_path / "usage").mkdir()
+    outcome = ingest(spark, lake, Directory(str(tmp_path / "usage")))
+    assert outcome.read == {"usage lines": 0, "trace lines": 0}
+    assert outcome.notes == ("nothing new",)
+    assert tables.read(spark, lake.usage, tables.USAGE).count() == 0
+
+
+def test_a_directory_that_is_not_there_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"/usage: no such directory; does Weir write usage there yet\?"):
+        ingest(spark, Lake(str(tmp_path)), Directory(str(tmp_path / "usage")))
+
+
+def lines(spark: SparkSession, *values: bytes, channel: str = "", taken_ms: int = 2 * NOON_MS) -> DataFrame:
+    rows = [(value.decode(), "here", channel, taken_ms) for value in values]
+    return spark.createDataFrame(rows, "value string, source string, channel string, taken_ms bigint")
+
+
+def test_a_batch_done_again_with_other_options_leaves_nothing_of_the_first_try(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(str(tmp_path))
+    now = parsed(lines(spark, usage(NOON_MS, "now")), USAGE)
+    then = parsed(lines(spark, usage(NOON_MS - 5 * MINUTE_MS, "then"), b"bad"), USAGE)
+    before = Batches(lake, USAGE, 10 * MINUTE_MS, print)
+    before.take(now, 0)
+    before.take(then, 1)
+    assert clients(spark, lake.usage) == Counter(["now", "then"])
+    (tmp_path / "usage" / ".spark-staging-left").mkdir()
+
+    Batches(lake, USAGE, MINUTE_MS, print).take(then, 1)
+    assert clients(spark, lake.usage) == Counter(["now"])
+    assert clients(spark, lake.late("usage")) == Counter(["then"])
+    assert spark.read.parquet(lake.malformed("usage")).count() == 1
+    assert not (tmp_path / "usage" / ".spark-staging-left").exists()
+    (row,) = tables.read(spark, lake.ledger("usage"), LEDGER).where("batch = 1").collect()
+    assert (row.read, row.good, row.late, row.malformed, row.last_ms) == (2, 0, 1, 1, None)
+    assert [tuple(each) for each in row.newest] == [("/weir-1", NOON_MS)]
+
+
+def test_what_is_late_is_so_by_its_own_stream(spark: SparkSession) -> None:
+    before = spark.createDataFrame([("0/weir-1", NOON_MS), ("1/weir-1", NOON_MS + 9 * MINUTE_MS)], NEWEST)
+    old = usage(NOON_MS - MINUTE_MS, "of weir-1")
+    other = usage(NOON_MS - 99 * MINUTE_MS, "of another", "weir-2")
+    rows = lines(spark, old, other, channel="0").union(lines(spark, old, channel="1"))
+    found = judged(parsed(rows, USAGE), before, 2 * MINUTE_MS).select("stream", "late").collect()
+    assert {row.stream: row.late for row in found} == {
+        "0/weir-1": False,
+        "0/weir-2": False,
+        "1/weir-1": True,
+    }
+
+
+def test_a_clock_that_is_ahead_counts_as_no_newer_than_the_batch(spark: SparkSession) -> None:
+    before = spark.createDataFrame([("/weir-1", NOON_MS - 5), ("/weir-3", 7)], NEWEST)
+    rows = parsed(
+        lines(spark, usage(NOON_MS + 60 * MINUTE_MS), usage(5, "old", "weir-2"), taken_ms=NOON_MS), USAGE
+    )
+    (row,) = newest_after(before, judged(rows, before, 0)).collect()
+    assert sorted(tuple(each) for each in row.newest) == [("/weir-1", NOON_MS), ("/weir-3", 7)]
+
+
+def a_log(lake: Lake, log: str, last: int) -> None:
+    directory = Path(lake.checkpoint("usage"), log)
+    directory.mkdir(parents=True)
+    (directory / str(last)).write_text(json.dumps("v1"))
+
+
+def a_batch(lake: Lake, number: int) -> None:
+    Path(lake.ledger("usage"), f"batch={number}").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("planned", "done", "entered", "message"),
+    [
+        (None, None, [0], "checkpoint/usage is lost, but there are batches in .*ledger/usage"),
+        (3, 3, [3, 4], "checkpoint/usage is older than the tables: it ends at batch 3"),
+        (4, 3, [4, 5], "checkpoint/usage is older than the tables: it ends at batch 4"),
+        (4, 3, [], "ledger/usage lacks batch 3, which .*checkpoint/usage says is done"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_the_tables_is_refused(
+    planned: int | None,
+    done: int | None,
+    entered: list[int],
+    message: str,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    lake = Lake(str(tmp_path))
+    Files(spark).note(f"{lake.checkpoint('usage')}/weir-source", "files here")
+    if planned is not None and done is not None:
+        a_log(lake, "offsets", planned)
+        a_log(lake, "commits", done)
+    for number in entered:
+        a_batch(lake, number)
+    with pytest.raises(PipelineError, match=message):
+        ingest_checkpoint.check(Files(spark), lake, "usage", "files here")
+
+
+@pytest.mark.parametrize(
+    ("planned", "done", "entered"),
+    [(None, None, []), (0, None, []), (0, None, [0]), (4, 3, [3]), (4, 3, [3, 4]), (4, 4, [4])],
+    ids=["new", "killed in the first", "after its row", "killed in a batch", "after its row, later", "idle"],
+)
+def test_a_checkpoint_that_fits_is_gone_on_with(
+    planned: int | None, done: int | None, entered: list[int], spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(str(tmp_path))
+    Files(spark).note(f"{lake.checkpoint('usage')}/weir-source", "files here")
+    if planned is not None:
+        a_log(lake, "offsets", planned)
+    if done is not None:
+        a_log(lake, "commits", done)
+    for number in entered:
+        a_batch(lake, number)
+    ingest_checkpoint.check(Files(spark), lake, "usage", "files here")
+
+
+def test_a_lake_takes_from_one_source(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    ingest_checkpoint.check(Files(spark), lake, "usage", "files here")
+    ingest_checkpoint.check(Files(spark), lake, "usage", "files here")
+    with pytest.raises(PipelineError, match="takes usage from files here, not from topic there: give each"):
+        ingest_checkpoint.check(Files(spark), lake, "usage", "topic there")
+
+
+def test_two_at_once_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    files, path = Files(spark), str(tmp_path / "checkpoint" / ".weir-lock")
+    with files.locked(path), pytest.raises(PipelineError, match="another ingest is at work"):
+        files.locked(path).__enter__()
+    with files.locked(path):
+        pass
+
+
+def test_counts_of_an_empty_batch_are_zeros(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    taker = Batches(lake, USAGE, 0, print)
+    taker.take(parsed(lines(spark, b"x").where(fn.lit(False)), USAGE), 0)
+    assert (taker.counts.read, taker.counts.good) == (0, 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
+
+
+@pytest.mark.parametrize("name", ["us{ag}e", "usage[1]", "usage*", "usage?", "us\\age"])
+def test_a_directory_that_spark_would_read_twice_is_refused(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(PipelineError, match=r"takes such a name for a pattern|no such directory"):
+        Directory(str(tmp_path / name)).check(spark)
