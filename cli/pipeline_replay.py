@@ -78,7 +78,7 @@ Examples:
 @click.option(
     "--charges-per-record",
     type=click.IntRange(1, 10_000),
-    default=20,
+    default=10,
     show_default=True,
     help="Into how many charges the requests of one usage record are cut, at most.",
 )

@@ -4,8 +4,9 @@ Columns: who and where; `quota`; `at_ms`, when the request was taken; `service_m
 answered; `value` in the unit of the quota; `connection`; `recorded_ms`, the throttle time it was answered
 with; `note`, see `quotas.replay.Asked`.
 
-Usage records have no single requests. One becomes up to so many equal charges, spread evenly over its
-interval, and dealt out to as many connections as it has sessions.
+Usage records have no single requests. One becomes up to so many equal charges, dealt out to as many
+connections as it has sessions. They are spread evenly over the interval, less what its clients have waited:
+who was made to wait has asked for all this in the rest of the time.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
+from pipeline.tables import BY_QUOTA
 from quotas.request_time import US_PER_PERCENT
 from usage.groups import Group
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-CHARGES_PER_RECORD: Final = 20
-"""Of usage: more of them are nearer to what happened, and take longer."""
+CHARGES_PER_RECORD: Final = 10
+"""Of usage: with more it takes longer, and is hardly nearer to what happened (docs/pipeline/replay.md)."""
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """Versions of mutating APIs that know error 89."""
@@ -63,7 +65,9 @@ def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -
     ]
     of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
     one = F.col("one")
-    at = F.col("time_ms") + F.floor((one + 0.5) * F.col("interval_ms") / number)
+    waited_ms = F.greatest(*(_told(field.name) for field in BY_QUOTA.fields)) / sessions
+    active_ms = F.greatest(F.col("interval_ms") - waited_ms, F.lit(0))
+    at = F.col("time_ms") + F.floor((one + 0.5) * active_ms / number)
     connection = F.xxhash64("user", "client_id", "broker", F.pmod(one, sessions))
     spread = records.where(F.size(of_each) > 0).withColumn("one", F.explode(F.sequence(none, number - 1)))
     return spread.select(
