@@ -1,0 +1,49 @@
+"""`weir pipeline ingest`: options that do not go together, and files of properties. No Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cli.exits import CommandError
+from cli.pipeline_ingest import _properties, ingest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--files", "d", "--topic", "t", "--bootstrap-servers", "b:1"],
+        ["--files", "d", "--bootstrap-servers", "b:1"],
+        ["--topic", "t"],
+        ["--bootstrap-servers", "b:1"],
+    ],
+)
+def test_there_is_one_source(options: list[str]) -> None:
+    done = CliRunner().invoke(ingest, ["--lake", "lake", *options])
+    assert done.exit_code == 2
+    assert "say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers" in done.output
+
+
+def test_properties_are_lines(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("# why\n\nsecurity.protocol = SSL\nsasl.jaas.config=a b=c;\n")
+    assert _properties(path) == {"security.protocol": "SSL", "sasl.jaas.config": "a b=c;"}
+
+
+def test_a_line_that_is_none_is_named_and_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("a=b\nsecret\n")
+    with pytest.raises(CommandError, match=r"client\.properties:2: expected key=value") as error:
+        _properties(path)
+    assert "secret" not in str(error.value)
+
+
+def test_a_file_of_properties_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"none: .*No such file"):
+        _properties(tmp_path / "none")

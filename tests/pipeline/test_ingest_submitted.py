@@ -1,0 +1,58 @@
+"""`spark-submit` of PySpark runs the jobs, in local mode, with the rooms in an archive."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+
+from pipeline import java
+from pipeline.lake import Lake
+from tests.pipeline.test_ingest import NOON_MS, clients, put, usage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+REPOSITORY = Path(__file__).parents[2]
+SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+def archive(path: Path) -> Path:
+    """What a wheel has of the rooms that jobs need."""
+    with zipfile.ZipFile(path, "w") as file:
+        for room in ("cli", "pipeline", "quotas", "usage"):
+            for module in (REPOSITORY / room).glob("*.py"):
+                file.write(module, f"{room}/{module.name}")
+    return path
+
+
+def submit(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    entry = REPOSITORY / "cli" / "pipeline_submit.py"
+    command = [str(SUBMIT), "--master", "local[2]", "--py-files", str(archive(tmp_path / "weir.zip"))]
+    with java.launcher(local=True):
+        return subprocess.run(
+            [*command, str(entry), *options], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+
+
+def test_spark_submit_runs_a_job(spark: SparkSession, tmp_path: Path) -> None:
+    directory, lake = tmp_path / "usage", Lake(str(tmp_path / "lake"))
+    put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"), usage(NOON_MS, "b"))
+    done = submit(tmp_path, "ingest", "--lake", lake.root, "--files", str(directory), "--once", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["wrote"] == {"usage records": 2, "trace records": 0}
+    assert clients(spark, lake.usage) == {"a": 1, "b": 1}
+
+
+def test_the_entry_file_is_not_misled_by_the_modules_beside_it(tmp_path: Path) -> None:
+    command = [sys.executable, str(REPOSITORY / "cli" / "pipeline_submit.py"), "ingest", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.startswith("Usage: pipeline_submit.py ingest")

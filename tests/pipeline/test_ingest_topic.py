@@ -1,0 +1,61 @@
+"""A topic of a real broker into tables: the connector's locked jars, and going on where it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.kafka.fixtures import kafka_cluster
+from tests.pipeline.test_ingest import NOON_MS, usage
+
+if TYPE_CHECKING:
+    from tests.kafka.fixtures import StartCluster
+
+__all__ = ["kafka_cluster"]
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
+
+ROWS = 1000
+
+
+def send(bootstrap: str, topic: str, *values: bytes | None) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(60) == 0
+
+
+def ingest(lake: Path, bootstrap: str, topic: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cli", "pipeline", "ingest", "--lake", str(lake), "--once", "--json"]
+    command += ["--master", "local[2]", "--topic", topic, "--bootstrap-servers", bootstrap]
+    command += ["--batch-records", "600"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+
+
+def test_a_topic_is_taken_once_and_gone_on_with(kafka_cluster: StartCluster, tmp_path: Path) -> None:
+    bootstrap = kafka_cluster("3.9.1").bootstrap
+    send(
+        bootstrap, "weir-usage", *(usage(NOON_MS + row, f"c{row}") for row in range(ROWS)), None, b"no record"
+    )
+    first = ingest(tmp_path, bootstrap, "weir-usage")
+    assert first.returncode == 0, first.stderr
+    assert first.stderr == ""
+    outcome = json.loads(first.stdout)
+    assert outcome["read"] == {"usage lines": ROWS + 2, "trace lines": 0}  # there is no weir-usage-trace
+    assert outcome["wrote"] == {"usage records": ROWS, "trace records": 0, "malformed usage": 2}
+
+    send(bootstrap, "weir-usage", usage(NOON_MS, "more"))
+    second = json.loads(ingest(tmp_path, bootstrap, "weir-usage").stdout)
+    assert second["read"] == {"usage lines": 1, "trace lines": 0}
+
+    missing = ingest(tmp_path / "other", bootstrap, "no-such-topic")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert missing.stderr.startswith("weir: topic no-such-topic: the topic does not exist")
+    assert missing.stderr.count("\n") == 1
