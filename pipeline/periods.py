@@ -124,8 +124,8 @@ def _rate(rate: str, mean: Column, unit: float, count: str) -> Column:
 
 
 def _percentile(values: Column, count: Column, share: float) -> Column:
-    """Exact, between the two nearest as far as it is between them; of as many values as `count`, of which only
-    those above 0 are in `values`.
+    """Exact, between the two nearest as far as it is between them; of as many values as `count`, of which
+    only those above 0 are in `values`.
     """
     at = (count - 1) * share
     below = sql.floor(at)

@@ -1,7 +1,7 @@
 """The roll-up: usage records into hours and days of each entity, day by day as they change.
 
-A day is done when its line in the table `rolled` is written, which is last. Killed before, it is done again, and
-gives the same.
+A day is done when its line in the table `rolled` is written, which is last. Killed before, it is done again,
+and gives the same.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 WINDOW_S: Final = 10
-"""About what a broker takes a byte rate's average over: quota.window.num 11 times quota.window.size.seconds 1,
-of which one has only begun.
+"""About what a broker takes a byte rate's average over: quota.window.num 11 times quota.window.size.seconds
+1, of which one has only begun.
 """
 _BYTES_AT_ONCE: Final = 4 << 30
 """Of Parquet: how much a pass over several days reads, if one day is not more already."""
@@ -56,8 +56,9 @@ def rollup(
     days: tuple[date, date] | None = None,
     again: bool = False,
 ) -> Outcome:
-    """Roll up the days, of those from the first to the last of `days`, whose files of usage have changed since
-    they were; with `again` all of them. Raises PipelineError if an hour is not a whole number of windows.
+    """Roll up the days, of those from the first to the last of `days`, whose files of usage have changed
+    since they were; with `again` all of them. Raises PipelineError if an hour is not a whole number of
+    windows.
     """
     if window_s < 1 or HOUR_S % window_s:
         raise PipelineError(f"windows of {window_s} s do not fill an hour: take 1, 5, 10, 30 or 60 s")
@@ -99,10 +100,12 @@ def _roll(spark: SparkSession, lake: Lake, some: Sequence[Source], window_s: int
     size = sum(source.bytes for source in some)
     partitions = max(spark.sparkContext.defaultParallelism, ceil(size / _BYTES_PER_TASK))
     with _kept(windows(usage_of(spark, lake, days), window_s * 1000, partitions)) as kept:
+        records, longest_ms = _read(
+            kept
+        )  # first: only of what is kept already is it known how it is shuffled
         for name, seconds in PERIODS.items():
             tables.replace(periods(kept, seconds, window_s), lake.rollup(name), "day")
             done.rows[name] += _count(spark, lake, name, days)
-        records, longest_ms = _read(kept)
     done.records += sum(records.values())
     done.longest_ms = max(done.longest_ms, longest_ms)
     rolled = [
@@ -152,8 +155,8 @@ def _notes(found: Sequence[Source], chosen: Sequence[Source], done: _Done, windo
         yield f"as they were: {_named(unchanged)}"
     if done.longest_ms > window_s * 1000:
         yield (
-            f"some records are of {done.longest_ms / 1000:g} s, longer than windows of {window_s} s, and count as if "
-            "all had happened in their first: percentiles are too high; take longer windows"
+            f"some records are of {done.longest_ms / 1000:g} s, longer than windows of {window_s} s, and "
+            "count as if all had happened in their first: percentiles are too high; take longer windows"
         )
 
 

@@ -18,7 +18,7 @@ SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.skewJoin.enabled": "true",
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",  # rows shuffled by entity meet by entity and time
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",  # what is shuffled by entity can meet by more
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

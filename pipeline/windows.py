@@ -41,17 +41,20 @@ def windows(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
     however much one entity did, its rows are spread over all tasks. They leave by entity, at most one per
     window and broker, so no entity has many.
     """
-    by_time = _flat(usage, window_ms).repartition(partitions, "window_ms")
-    pairs = by_time.groupBy("user", "client_id", "broker", "window_ms").agg(
-        *(sql.sum(name).alias(name) for name in SUMS),
-        *(sql.max(name).alias(name) for name in (*MOSTS, "sessions")),
+    pairs = (
+        by_time(usage, window_ms, partitions)
+        .groupBy("user", "client_id", "broker", "window_ms")
+        .agg(
+            *(sql.sum(name).alias(name) for name in SUMS),
+            *(sql.max(name).alias(name) for name in (*MOSTS, "sessions")),
+        )
     )
     return _levels(pairs).repartition(partitions, *ENTITY)
 
 
-def _flat(usage: DataFrame, window_ms: int) -> DataFrame:
-    """The columns that are needed; what a record leaves out is nothing."""
-    return usage.select(
+def by_time(usage: DataFrame, window_ms: int, partitions: int) -> DataFrame:
+    """The columns that are needed, shuffled by window; what a record leaves out is nothing."""
+    flat = usage.select(
         _text("user"),
         _text("client_id"),
         sql.coalesce("broker", sql.lit(-1)).alias("broker"),
@@ -65,6 +68,7 @@ def _flat(usage: DataFrame, window_ms: int) -> DataFrame:
         *(_count(f"violations.{field.name}", f"violations_{field.name}") for field in BY_QUOTA.fields),
         _count("interval_ms"),
     )
+    return flat.repartition(partitions, "window_ms")
 
 
 def _text(name: str) -> Column:

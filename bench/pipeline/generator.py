@@ -2,8 +2,8 @@
 
 Clients are many, and few of them do most of the work (Zipf); they work in bursts of seconds, more by day than
 by night. Some users have many clients, some client-ids are those that libraries come with and are shared by
-users. Records are made in batches that follow each other in time, as ingest would have written them, each from
-a random stream of its own: so a batch needs no other, and memory is bounded.
+users. Records are made in batches that follow each other in time, as ingest would have written them, each
+from a random stream of its own: so a batch needs no other, and memory is bounded.
 """
 
 from __future__ import annotations

@@ -1,0 +1,152 @@
+"""How many usage records the pipeline's jobs take per second, and how that changes with their number.
+
+Records are generated, the same ones each time; each job runs as `weir pipeline` runs it. The roll-up is done
+with polars and pandas too, from the same files, and must give the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+from typing import Final
+
+import click
+
+from bench import command, document, render
+from bench.pipeline import jobs
+from bench.pipeline.comparing import differences
+from bench.pipeline.generator import Plan
+from bench.pipeline.jobs import ENGINES, JOBS, JobError, Stand
+from bench.pipeline.tables import write_json, write_parquet
+from bench.report import NOTHING, QUIET, Table
+
+Say = Callable[[str], None]
+Cells = dict[tuple[str, int], float]
+"""Seconds by row and number of records."""
+MILLION: Final = 1_000_000
+FAILURES: Final = (document.DocumentError, OSError)
+_THREADS: Final = 2
+
+
+@click.command(help=__doc__)
+@click.option("--records", default="1,3,10", show_default=True, help="Millions, joined by commas.")
+@click.option("--jobs", "names", default=",".join(JOBS), show_default=True, help="Some of them.")
+@click.option("--engines", default=",".join(ENGINES), show_default=True, help="What the roll-up is beside.")
+@click.option("--entities", type=click.IntRange(1), default=100_000, show_default=True)
+@click.option("--master", default=f"local[{_THREADS}]", show_default=True, help="Spark's.")
+@click.option("--driver-memory", default="4g", show_default=True, help="Spark's heap.")
+@click.option("--timeout-s", type=float, default=600.0, show_default=True, help="For each job.")
+@click.option("--directory", type=click.Path(path_type=Path, file_okay=False), help="For scratch files.")
+@click.option("--document", "page", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Every figure, to this file.")
+def main(
+    records: str,
+    names: str,
+    engines: str,
+    entities: int,
+    master: str,
+    driver_memory: str,
+    timeout_s: float,
+    directory: Path | None,
+    page: Path | None,
+    json_file: Path | None,
+) -> None:
+    if page is not None:
+        document.check(page)
+    sizes = [round(float(size) * MILLION) for size in records.split(",")]
+    chosen = [*_chosen(names, JOBS, "--jobs"), *_chosen(engines, ENGINES, "--engines")]
+    load, cells, notes = os.getloadavg()[0], Cells(), list[str]()
+    with command.progress() as say:
+        for size in sizes:
+            with tempfile.TemporaryDirectory(prefix="weir-bench-", dir=directory) as root:
+                stand = Stand(Path(root), master, driver_memory, timeout_s)
+                notes += _measure(stand, Plan(records=size, entities=entities), chosen, cells, say)
+    tables = [_table(sizes, chosen, cells)]
+    notes = [*_conditions(load, driver_memory, master), *notes]
+    click.echo(render.markdown(tables, notes))
+    if page is not None:
+        document.put(page, render.markdown(tables, notes))
+    if json_file is not None:
+        found = [{"row": row, "records": size, "seconds": s} for (row, size), s in cells.items()]
+        json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def _measure(stand: Stand, plan: Plan, chosen: Sequence[str], cells: Cells, say: Say) -> list[str]:
+    """All rows at one size; gives what is to be told."""
+    notes = list[str]()
+    for row in ["Parquet, generated", *(["JSON lines, generated"] if "ingest" in chosen else []), *chosen]:
+        say(f"{plan.records:,} records: {row}")
+        try:
+            cells[row, plan.records] = _seconds(stand, plan, row, notes)
+        except JobError as error:
+            notes.append(f"{row} of {plan.records:,} records: {error}")
+    return notes
+
+
+def _seconds(stand: Stand, plan: Plan, row: str, notes: list[str]) -> float:
+    if row in ENGINES:
+        found = jobs.run_plain(stand, row, _THREADS)
+        differing = differences(stand.lake, jobs.result_of(stand, row))
+        alike = "; ".join(differing) if differing else "the same rows as Spark's"
+        notes.append(f"{row}, {plan.records:,} records: {alike}; at most {found.rss_mb:,.0f} MB of memory")
+        return found.seconds
+    if row in JOBS:
+        return jobs.run_job(stand, row)
+    began = datetime.now(UTC)
+    if row.startswith("JSON"):
+        write_json(plan, stand.lines)
+    else:
+        write_parquet(plan, stand.lake / "usage")
+    return (datetime.now(UTC) - began).total_seconds()
+
+
+def _table(sizes: Sequence[int], chosen: Sequence[str], cells: Mapping[tuple[str, int], float]) -> Table:
+    rows = list(dict.fromkeys(row for row, _size in cells)) or list(chosen)
+    head = ["", *(f"{size / MILLION:g} M records" for size in sizes), "most ÷ least, time"]
+    lines = []
+    for row in rows:
+        title = f"the same roll-up: {row}" if row in ENGINES else row
+        times = [cells.get((row, size)) for size in sizes]
+        figures = [_figure(size, seconds) for size, seconds in zip(sizes, times, strict=True)]
+        lines.append([title, *figures, _growth(times)])
+    return Table("Seconds, and records per second", head, lines)
+
+
+def _figure(records: int, seconds: float | None) -> str:
+    return NOTHING if not seconds else f"{seconds:,.1f} s, {records / seconds:,.0f}/s"
+
+
+def _growth(times: Sequence[float | None]) -> str:
+    first, last = times[0], times[-1]
+    return NOTHING if not first or not last else f"{last / first:.1f}"
+
+
+def _conditions(load: float, driver_memory: str, master: str) -> list[str]:
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    versions = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "polars", "pandas"))
+    machine = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {memory_gb:.0f} GB"
+    engines = f"Spark {master} with a heap of {driver_memory}, polars with {_THREADS} threads"
+    found = [f"{machine}; Python {python_version()}, {versions}; {engines}"]
+    if load > QUIET:
+        found.append(f"The machine was not quiet: load average {load:.1f} before it began")
+    return found
+
+
+def _chosen(names: str, among: Sequence[str], option: str) -> list[str]:
+    """Those named, in the order of the table."""
+    wanted = {name.strip() for name in names.split(",") if name.strip()}
+    if unknown := wanted - set(among):
+        raise click.BadParameter(
+            f"{', '.join(sorted(unknown))}; known: {', '.join(among)}", param_hint=option
+        )
+    return [name for name in among if name in wanted]
+
+
+if __name__ == "__main__":
+    command.run(main, "python -m bench.pipeline", FAILURES)

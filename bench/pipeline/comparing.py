@@ -1,0 +1,57 @@
+"""Whether two engines have rolled up the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from bench.pipeline.plain import ENTITY, PERIODS
+
+_TOLERANCE: Final = 1e-9
+"""Relative, of figures that are no whole numbers: sums and products are made in another order."""
+
+
+def differences(lake: Path, result: Path) -> list[str]:
+    """What differs between the roll-ups of a lake and those of another engine; empty if nothing does."""
+    return [
+        f"{period}: {line}"
+        for period in PERIODS
+        for line in _between(
+            _flat(pl.scan_parquet(lake / "rollup" / period / "**/*.parquet")),
+            pl.scan_parquet(result / f"{period}.parquet"),
+        )
+    ]
+
+
+def _flat(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Columns of structs become columns `struct.field`."""
+    for name, kind in rows.collect_schema().items():
+        if isinstance(kind, pl.Struct):
+            fields = (
+                pl.col(name).struct.field(each.name).alias(f"{name}.{each.name}") for each in kind.fields
+            )
+            rows = rows.with_columns(*fields).drop(name)
+    return rows
+
+
+def _between(ours: pl.LazyFrame, theirs: pl.LazyFrame) -> list[str]:
+    keys = [*ENTITY, "start_ms"]
+    theirs = theirs.with_columns(pl.col(ENTITY).cast(pl.String))
+    ours_names, theirs_names = (set(each.collect_schema().names()) for each in (ours, theirs))
+    names = sorted((ours_names & theirs_names) - set(keys))
+    if missing := ours_names - theirs_names - {"seconds", "day"}:
+        return [f"no {', '.join(sorted(missing))}"]
+    joined = ours.join(theirs, on=keys, how="full", nulls_equal=True, suffix=" of theirs").select(
+        alone=(pl.col("requests").is_null() | pl.col("requests of theirs").is_null()).sum(),
+        **{name: (~_alike(pl.col(name), pl.col(f"{name} of theirs"))).sum() for name in names},
+    )
+    counts = joined.collect(engine="streaming").row(0, named=True)
+    return [f"{name} differs in {count} rows" for name, count in counts.items() if count]
+
+
+def _alike(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    return ((one - other).abs() <= _TOLERANCE * pl.max_horizontal(one.abs(), other.abs())).fill_null(
+        value=False
+    )

@@ -1,0 +1,119 @@
+"""The generator of usage records, and how the pipeline's benchmark compares: no Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from bench.pipeline.__main__ import main
+from bench.pipeline.comparing import differences
+from bench.pipeline.generator import FIRST_MS, Plan, batches, client_ids, users
+from bench.pipeline.plain import with_pandas, with_polars
+from bench.pipeline.tables import write_json, write_parquet
+from usage.groups import GROUPS
+from usage.records import UsageRecord
+
+PLAN = Plan(records=5000, entities=300, batch_records=2000)
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    directory = tmp_path_factory.mktemp("lines")
+    write_json(PLAN, directory)
+    return b"".join(file.read_bytes() for file in sorted(directory.iterdir())).splitlines()
+
+
+@pytest.fixture(scope="module")
+def records(lines: list[bytes]) -> list[UsageRecord]:
+    return [msgspec.json.decode(line, type=UsageRecord) for line in lines]
+
+
+def test_the_same_plan_gives_the_same_bytes(lines: list[bytes], tmp_path: Path) -> None:
+    write_json(PLAN, tmp_path)
+    assert b"".join(file.read_bytes() for file in sorted(tmp_path.iterdir())).splitlines() == lines
+
+
+def test_another_seed_gives_others() -> None:
+    first, other = (next(batches(Plan(records=100, seed=seed)))["user"] for seed in (1, 2))
+    assert list(first) != list(other)
+
+
+def test_lines_are_as_weir_writes_them(lines: list[bytes], records: list[UsageRecord]) -> None:
+    """What is at its default is left out."""
+    assert len(lines) == PLAN.records
+    assert [msgspec.json.decode(line) for line in lines] == [msgspec.to_builtins(each) for each in records]
+
+
+def test_records_are_plausible(records: list[UsageRecord]) -> None:
+    ends_ms = FIRST_MS + PLAN.days * 86_400_000
+    keys = Counter(
+        (each.time_ms, each.instance, each.broker, each.user, each.client_id, each.api) for each in records
+    )
+    assert set(keys.values()) == {1}
+    for each in records:
+        assert FIRST_MS <= each.time_ms < ends_ms
+        assert each.api in GROUPS
+        assert 0 <= each.broker < PLAN.brokers
+        assert each.requests > 0 < each.sessions
+        assert each.charged_bytes == {"produce": each.bytes_in, "fetch": each.bytes_out}.get(each.api, 0)
+        assert (each.mutations > 0) == (each.api == "mutations")
+
+
+def test_few_clients_do_most(records: list[UsageRecord]) -> None:
+    """Of Zipf's law with 300 clients, the first ten have 47 % (10th and 300th harmonic number)."""
+    most = Counter((each.user, each.client_id) for each in records).most_common(10)
+    assert 0.35 < sum(count for _client, count in most) / len(records) < 0.6
+
+
+def test_clients_are_different_pairs() -> None:
+    plan = Plan()
+    assert len(set(zip(users(plan), client_ids(plan), strict=True))) == plan.entities
+
+
+def test_parquet_has_the_same_records(records: list[UsageRecord], tmp_path: Path) -> None:
+    write_parquet(PLAN, tmp_path)
+    rows = pl.scan_parquet(tmp_path / "**/*.parquet", hive_partitioning=True)
+    found = rows.select("time_ms", "user", "client_id", "bytes_in", "throttle_ms").collect()
+    by_hand = Counter(
+        (each.time_ms, each.user, each.client_id, each.bytes_in, each.throttle_ms.producer_byte_rate)
+        for each in records
+    )
+    assert Counter((*row[:4], row[4]["producer_byte_rate"]) for row in found.iter_rows()) == by_hand
+    assert {path.parent.parent.name for path in tmp_path.rglob("*.parquet")} == {
+        "day=2026-01-01",
+        "day=2026-01-02",
+    }
+
+
+def test_engines_are_compared(tmp_path: Path) -> None:
+    """Polars' roll-up, put where Spark's would be, is pandas' roll-up; a figure that is off is found."""
+    usage, lake, other = (tmp_path / name for name in ("usage", "lake", "pandas"))
+    other.mkdir()
+    (lake / "rollup").mkdir(parents=True)
+    write_parquet(PLAN, usage)
+    with_pandas(usage, other)
+    with_polars(usage, lake / "rollup")
+    for period in ("hour", "day"):
+        file = lake / "rollup" / f"{period}.parquet"
+        (lake / "rollup" / period).mkdir()
+        file.rename(lake / "rollup" / period / "part.parquet")
+    assert differences(lake, other) == []
+    rows = pl.read_parquet(other / "day.parquet")
+    off = rows.with_columns(
+        pl.when(pl.int_range(pl.len()) == 0).then(-1).otherwise("requests").alias("requests")
+    )
+    off.write_parquet(other / "day.parquet")
+    assert differences(lake, other) == ["day: requests differs in 1 rows"]
+    rows.slice(1).write_parquet(other / "day.parquet")
+    assert "day: alone differs in 1 rows" in differences(lake, other)
+
+
+def test_a_job_that_is_none_is_refused() -> None:
+    result = CliRunner().invoke(main, ["--jobs", "rollup,sleep"])
+    assert result.exit_code == 2
+    assert "sleep; known: ingest, rollup" in result.output
