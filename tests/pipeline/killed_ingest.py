@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from cli.main import weir
-from pipeline import ingest_batch
+from pipeline import tables
 from pipeline.ingest_batch import Batches
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def die() -> NoReturn:
 def arrange(point: str, number: int, seed: int) -> None:
     """Have the process die there."""
     begun = 0
-    write, enter, replace = Batches._write, Batches._enter, ingest_batch.tables.replace
+    write, enter, replace = Batches._write, Batches._enter, tables.replace
 
     def counting_write(self: Batches, rows: DataFrame, before: DataFrame, batch: int) -> Row:
         nonlocal begun
@@ -53,7 +53,7 @@ def arrange(point: str, number: int, seed: int) -> None:
 
     Batches._write = counting_write  # type: ignore[method-assign]  # only this process does
     Batches._enter = dying_enter  # type: ignore[method-assign]  # as above
-    ingest_batch.tables.replace = dying_replace
+    tables.replace = dying_replace
 
 
 if __name__ == "__main__":
