@@ -239,3 +239,15 @@ def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
     (budget,) = session.quotas.topics.produce.budgets()
     assert budget.throttle_ms_total > 0
     assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
+
+
+def test_bytes_are_those_of_frames_on_whatever_transport(new_rig: Callable[..., Rig]) -> None:
+    """TLS too."""
+    taken = Taken(UsageBooks())
+    rig = new_rig(session=recorded(new_session(), taken.books), pair=tcp_pair)
+    asked_, answered = produce(length=50_000), produced()
+    assert rig.pass_on(asked_, rig.client, rig.broker) == asked_
+    assert rig.pass_on(answered, rig.broker, rig.client) == answered
+    taken.drain()
+    sums = total(taken.records)
+    assert (sums["bytes_in"], sums["bytes_out"], sums["requests"]) == (len(asked_), len(answered), 1)
