@@ -11,8 +11,9 @@ Who waits, and when a request is charged, is as in a session:
 * Produce is charged when it is taken. The first of a connection waits while the budget is throttled.
 * A fetch is charged when its response begins. One of a connection is under way at a time, and each waits
   while the budget is throttled, whoever caused it.
-* Request time is charged when the response begins. Near the limit one request of a connection is under way at
-  a time. (That the first of a connection waits once, a second at most, is not replayed.)
+* Request time is charged when the response begins. Near the limit, and of those that had to wait, one request
+  of a connection is under way at a time. (That the first of a connection waits once, a second at most, is
+  not replayed.)
 * Mutations are charged when they are taken. Where a topic is refused (error 89), the client asks again after
   the throttle time, as Java's does.
 
@@ -335,6 +336,8 @@ class Replay:
                 continue
             connection.known = True
             self._kind.begin(self, connection, asked, now_ms)
+            if asked[0] < now_ms:  # nobody sends a backlog all at once
+                connection.alone = connection.under_way > 0
 
     def _shut_until_ms(self, now_ms: int) -> int:
         """Until when the budget is throttled, by what was charged before this ms: who was taken in the same

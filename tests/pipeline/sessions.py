@@ -35,7 +35,6 @@ OFFSET_MS = 1_763_686_800_000
 FROM_MS = 3_500_000
 """When everything begins; an hour ends 100 s later."""
 INTERVAL_MS = 1000
-INSTANCE = "weir-1"
 
 
 @dataclass
@@ -72,7 +71,8 @@ class Connected:
 class World:
     """Connections, one broker, one Weir, and the time."""
 
-    def __init__(self, table: QuotaTable, seed: int = 1) -> None:
+    def __init__(self, table: QuotaTable, seed: int = 1, instance: str = "weir-1") -> None:
+        self._instance = instance
         self._random = random.Random(seed)
         self._quotas = BrokerQuotas.create(table)
         self._plans = Plans(Counters(), costs=costs())
@@ -112,8 +112,8 @@ class World:
         return self
 
     def _drain(self, from_ms: int) -> None:
-        self.usage += self._books.drain(OFFSET_MS + from_ms, INTERVAL_MS, INSTANCE)
-        self.traces += self._books.take_traces(OFFSET_MS, INSTANCE)
+        self.usage += self._books.drain(OFFSET_MS + from_ms, INTERVAL_MS, self._instance)
+        self.traces += self._books.take_traces(OFFSET_MS, self._instance)
 
     def _happen(self, one: Connected, sent: bytes, said: bytes, now_ms: int, until_ms: int) -> None:
         wire, session = one.wire, one.wire.session

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quotas.budgets import Budget
 from quotas.entities import Tags
-from quotas.replay import Asked, Replay
+from quotas.replay import Asked, Replay, _Time
 from quotas.replay_hours import HOUR_MS, Hour, Hours
 from quotas.table import QuotaKey
 
@@ -88,6 +88,19 @@ def test_requests_that_are_under_way_are_charged_though_their_connection_waits()
     """
     hour = of(Replay(TIME, 12.5), (0, 130, 1, 100), (10, 5, 1, 100))
     assert (hour.charges, hour.throttle_ms) == (2, 400 + 790)
+
+
+def test_a_backlog_is_not_sent_all_at_once() -> None:
+    """300 % at 12.5 % make 1 s of waiting, from 100 on, and so does each request that follows, 1100 ms apart.
+    The tenth, at 11.1 s, finds that counted no more. From there the other five are far from the limit, and
+    could be under way together: they are answered at 11.2, 11.3, ..., 11.6 s.
+    """
+    replay = Replay(TIME, 12.5)
+    feed(replay, [(0, 100, 300.0, 1, 0, 0), *((200 + i, 100, 0.001, 1, 0, 0) for i in range(15))])
+    (hour,) = replay.finish()
+    assert (hour.charges, hour.violations, hour.throttle_ms) == (16, 10, 10_000)
+    assert isinstance(replay._kind, _Time)
+    assert replay._kind._budget.charged_ms == 11_600
 
 
 def test_nobody_waits_for_request_time_for_longer_than_one_window() -> None:
