@@ -10,13 +10,16 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from bench.pipeline.generator import QUOTAS
 
 if TYPE_CHECKING:
     import pandas as pd
     from pandas.core.groupby import DataFrameGroupBy, SeriesGroupBy
+
+    Groups: TypeAlias = DataFrameGroupBy[tuple[object, ...], Literal[True]]
+    Values: TypeAlias = SeriesGroupBy[float, tuple[object, ...]]
 
 WINDOW_MS: Final = 10_000
 PERIODS: Final = {"hour": 3600, "day": 86_400}
@@ -146,7 +149,7 @@ def with_pandas(usage: Path, result: Path) -> None:
         for name in THROTTLES:
             anywhere[f"throttled_s.{name.partition('.')[2]}"] = (anywhere[name] > 0) * float(WINDOW_S)
         grouped = _grouped(anywhere, keys)
-        flags = [name for name in anywhere if name.startswith("throttled_s.")]
+        flags = [name for name in anywhere if str(name).startswith("throttled_s.")]
         parts = [grouped[[*SUMS, *flags]].sum(), grouped["sessions"].max().rename("sessions_max")]
         parts.append((grouped.size() * float(WINDOW_S)).rename("active_s"))
         parts += _spread(grouped["mutations"], MUTATIONS, 1.0)
@@ -170,11 +173,11 @@ def with_pandas(usage: Path, result: Path) -> None:
         done.to_parquet(result / f"{period}.parquet")
 
 
-def _grouped(rows: pd.DataFrame, by: list[str]) -> DataFrameGroupBy:
+def _grouped(rows: pd.DataFrame, by: list[str]) -> Groups:
     return rows.groupby(by, observed=True, dropna=False, sort=False)
 
 
-def _spread(values: SeriesGroupBy, rate: str, unit: float) -> list[pd.Series]:
+def _spread(values: Values, rate: str, unit: float) -> list[pd.Series]:
     per_s = unit / WINDOW_S
     found = [(values.quantile(at) * per_s).rename(f"{rate}.{name}") for name, at in SHARES.items()]
     return [*found, (values.max() * per_s).rename(f"{rate}.max")]
