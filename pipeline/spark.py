@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.resources import as_file, files
@@ -35,12 +37,34 @@ def session(
     Raises PipelineError if Spark or Java is missing, or Spark does not start.
     """
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # logs what it also raises
-    spark = _start(name, master, settings or {})
-    spark.sparkContext.setLogLevel("ERROR")
+    is_main = threading.current_thread() is threading.main_thread()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
+        spark = _start(name, master, settings or {})
+        if is_main:  # PySpark's talks to the JVM in the middle of other talk, and both get wrong answers
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        spark.sparkContext.setLogLevel("ERROR")
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        raise
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         yield spark
-    finally:
+    except KeyboardInterrupt:
+        _end_java(spark)
+        raise
+    except BaseException:
         spark.stop()
+        raise
+    spark.stop()
+
+
+def _end_java(spark: SparkSession) -> None:
+    """After an interrupt the connection to the JVM may be in the middle of an answer: say nothing more."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    if process is not None:
+        process.terminate()
+        process.wait()
 
 
 def submitted() -> bool:
