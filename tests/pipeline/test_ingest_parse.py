@@ -72,7 +72,10 @@ def judge(spark: SparkSession, lines: list[str | bytes | None], kind: str = "usa
         for number, line in enumerate(lines)
     ]
     frame = spark.createDataFrame(rows, "source string, value binary").select(
-        fn.col("value").cast("string"), "source", fn.lit("").alias("channel"), fn.lit(TAKEN_MS).alias("taken_ms")
+        fn.col("value").cast("string"),
+        "source",
+        fn.lit("").alias("channel"),
+        fn.lit(TAKEN_MS).alias("taken_ms"),
     )
     return parsed(frame, KINDS[kind]).collect()
 
