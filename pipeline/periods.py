@@ -34,8 +34,9 @@ def periods(windows: DataFrame, seconds: int, window_s: int) -> DataFrame:
     """`tables.ROLLUP` of the windows (`pipeline.windows`) of whole periods."""
     start = sql.col("window_ms") - sql.pmod("window_ms", sql.lit(seconds * 1000))
     within = windows.withColumn("start_ms", start)
+    # Merged, not broadcast: equal keys are in the same task already, and nothing passes through the driver.
     parts = (_whole(within), _rates(within), _brokers(within))
-    joined = reduce(lambda left, right: left.join(right, list(_KEYS)), parts)
+    joined = reduce(lambda left, right: left.join(right.hint("merge"), list(_KEYS)), parts)
     return _shaped(joined, seconds, window_s)
 
 
