@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from proxy.session.receipts import ClientUsage, Receipt, Slate
+from proxy.session.receipts import ClientUsage, Receipt, Slate, Traced
 from quotas.remembered import OTHERS, shortened
 
 if TYPE_CHECKING:
@@ -88,8 +88,12 @@ class UsageBook:
             if receipt.client is not self._shared:
                 self._forget(receipt.client)
 
-    def take_traces(self, offset_ms: int, instance: str) -> list[TraceRecord]:
+    def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
         """See `UsageBooks.take_traces`."""
-        traces = self.slate.traces
-        self.slate.traces = [traced for traced in traces if not traced.is_over]
-        return [traced.trace(self.broker, offset_ms, instance) for traced in traces if traced.is_over]
+        over: list[Traced] = []
+        under_way: list[Traced] = []
+        for traced in self.slate.traces:
+            (over if traced.is_over else under_way).append(traced)
+        self.slate.traces = under_way
+        for traced in over:
+            yield traced.trace(self.broker, offset_ms, instance)

@@ -55,11 +55,9 @@ class UsageBooks:
         for book in list(self._books.values()):
             yield from book.drain(time_ms, interval_ms, instance)
 
-    def take_traces(self, offset_ms: int, instance: str) -> list[TraceRecord]:
-        """Take the traced requests that are over; `offset_ms` turns the sessions' time into that since
-        1970.
+    def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
+        """Take the traced requests that are over, one by one; `offset_ms` turns the sessions' time into that
+        since 1970. To be gone through to its end, as `drain`.
         """
-        taken: list[TraceRecord] = []
-        for book in self._books.values():
-            taken += book.take_traces(offset_ms, instance)
-        return taken
+        for book in list(self._books.values()):
+            yield from book.take_traces(offset_ms, instance)

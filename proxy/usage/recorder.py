@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
@@ -32,7 +32,7 @@ class Books(Protocol):
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
         """Take what was used since the last drain."""
 
-    def take_traces(self, offset_ms: int, instance: str) -> Iterable[TraceRecord]:
+    def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
         """Take the requests traced since the last time."""
 
 

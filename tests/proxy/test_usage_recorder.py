@@ -50,11 +50,11 @@ class FakeBooks:
         taken, self.records = self.records, []
         yield from taken
 
-    def take_traces(self, offset_ms: int, instance: str) -> list[TraceRecord]:
+    def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
         self.offsets.append(offset_ms)
         self.instances.add(instance)
         taken, self.traces = self.traces, []
-        return taken
+        yield from taken
 
 
 @dataclass
