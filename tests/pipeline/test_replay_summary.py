@@ -17,8 +17,10 @@ def test_sources_are_compared_where_anybody_is_throttled() -> None:
     of_traces = [total("a", 10.0, 8.0), total("b", 0.0, 0.0), total("c", 1.0, 1.0)]
     of_usage = [total("a", 9.0, 10.0), total("b", 0.0, 0.0)]
     assert differences(of_traces, of_usage) == [
-        f"a, {KEY}: throttle times 9.0 s of usage, 10.0 s of traces (-10.0 %),"
-        " throttled time 10.0 s of usage, 8.0 s of traces (+25.0 %)"
+        (
+            f"a, {KEY}: throttle times 9.0 s of usage, 10.0 s of traces (-10.0 %),"
+            " throttled time 10.0 s of usage, 8.0 s of traces (+25.0 %)"
+        )
     ]
 
 
