@@ -188,7 +188,7 @@ records = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=records)
 def test_hours_and_days_are_what_their_definition_says(spark: SparkSession, records: list[Record]) -> None:
     usage = spark.createDataFrame([dict(each) for each in records], tables.USAGE)
