@@ -17,7 +17,7 @@ from pipeline.spark import submitted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.ingest_sources import Source
+    from pipeline.ingest.sources import Source
     from pipeline.outcome import Outcome
 
 EXAMPLES: Final = """\b
@@ -118,9 +118,9 @@ def ingest(
     settings = {} if topic is None else _connector(brought)
 
     def job(spark: SparkSession) -> Outcome:
-        from pipeline.ingest import Pace
-        from pipeline.ingest import ingest as take
-        from pipeline.ingest_sources import Directory, Topic
+        from pipeline.ingest.job import Pace
+        from pipeline.ingest.job import ingest as take
+        from pipeline.ingest.sources import Directory, Topic
         from pipeline.lake import Lake
 
         source: Source

@@ -15,7 +15,7 @@ from cli.pipeline_run import job_options, run_job
 from cli.quotas_entity import RATES_HELP, parse_assignments, parse_key
 from pipeline.lake import Lake
 from pipeline.outcome import Outcome, PipelineError
-from pipeline.recommend_plan import AUTO, FLOORS, LEVELS, PERCENTILES, Plan
+from pipeline.recommend.plan import AUTO, FLOORS, LEVELS, PERCENTILES, Plan
 from quotas import QuotaFileError, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def recommend(
 
 
 def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Outcome:
-    from pipeline.recommend import recommend as job  # needs Spark: not for --help
+    from pipeline.recommend.job import recommend as job  # needs Spark: not for --help
 
     return job(spark, Lake(root), plan, write)
 

@@ -112,8 +112,8 @@ def replay(
 
     def job(spark: SparkSession) -> Outcome:
         from pipeline.lake import Lake
-        from pipeline.replay import Options, replay
-        from pipeline.replay_run import Rules
+        from pipeline.replay.job import Options, replay
+        from pipeline.replay.run import Rules
         from quotas.remembered import EMPTY
 
         rules = Rules(

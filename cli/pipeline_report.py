@@ -93,11 +93,11 @@ def report(
     check_free(output, force=force)
 
     def job(spark: SparkSession) -> Outcome:
-        from pipeline import report as room  # needs Spark and plotly, which --help does not
         from pipeline.lake import Lake
-        from pipeline.report_data import Wanted
+        from pipeline.report.data import Wanted
+        from pipeline.report.job import report as run  # needs Spark and plotly, which --help does not
 
-        return room.report(
+        return run(
             spark,
             Lake(root),
             str(output),

@@ -46,7 +46,7 @@ def rollup(
 
     def job(spark: SparkSession) -> Outcome:
         from pipeline.lake import Lake
-        from pipeline.rollup import rollup as roll
+        from pipeline.rollup.job import rollup as roll
 
         return roll(spark, Lake(root), window_s=window_s, days=days, again=again)
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from demo.cast import CAST, quota_table
-from pipeline.ingest import Pace, ingest
-from pipeline.ingest_sources import Directory
+from pipeline.ingest.job import Pace, ingest
+from pipeline.ingest.sources import Directory
 from pipeline.lake import Lake
-from pipeline.recommend import recommend
-from pipeline.recommend_plan import Plan
-from pipeline.replay import Options, replay
-from pipeline.report import report
-from pipeline.report_data import Wanted
-from pipeline.rollup import rollup
+from pipeline.recommend.job import recommend
+from pipeline.recommend.plan import Plan
+from pipeline.replay.job import Options, replay
+from pipeline.report.data import Wanted
+from pipeline.report.job import report
+from pipeline.rollup.job import rollup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from pipeline.lake import Lake
-from pipeline.replay_candidates import RECORDED
+from pipeline.replay.candidates import RECORDED
 from pipeline.tables import REPLAY, read
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ ROLLUP: Final = StructType(
         StructField("fetched_bytes", LongType()),  # as charged
         StructField("request_time_us", DoubleType()),
         StructField("mutations", LongType()),
-        StructField("sessions_max", LongType()),  # at one broker, `pipeline.windows` says how it is counted
+        StructField("sessions_max", LongType()),  # at one broker: see `pipeline.rollup.windows`
         StructField("errors", LongType()),
         *(StructField(name, RATE) for name in RATES),
         StructField("active_s", DoubleType()),  # windows in which it was active, at any broker

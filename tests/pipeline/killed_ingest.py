@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cli.main import weir
 from pipeline import tables
-from pipeline.ingest_batch import Batches
+from pipeline.ingest.batch import Batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

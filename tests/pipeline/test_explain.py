@@ -14,10 +14,10 @@ from pyspark.sql import functions as sql
 
 from pipeline import tables
 from pipeline.lake import Lake
-from pipeline.periods import PERIODS, periods
-from pipeline.rollup import usage_of
-from pipeline.rollup_days import files
-from pipeline.windows import by_time, windows
+from pipeline.rollup.days import files
+from pipeline.rollup.job import usage_of
+from pipeline.rollup.periods import PERIODS, periods
+from pipeline.rollup.windows import by_time, windows
 from tests.pipeline.test_rollup import DAY_MS, FIRST_MS, ingest, record
 
 if TYPE_CHECKING:

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 from pyspark.sql import functions as fn
 
-from pipeline import ingest_checkpoint, tables
-from pipeline.ingest import Pace, ingest
-from pipeline.ingest_batch import Batches, judged
-from pipeline.ingest_files import Files
-from pipeline.ingest_ledger import LEDGER, NEWEST, newest_after
-from pipeline.ingest_parse import USAGE, parsed
-from pipeline.ingest_sources import Directory
+from pipeline import tables
+from pipeline.ingest import checkpoint as ingest_checkpoint
+from pipeline.ingest.batch import Batches, judged
+from pipeline.ingest.files import Files
+from pipeline.ingest.job import Pace, ingest
+from pipeline.ingest.ledger import LEDGER, NEWEST, newest_after
+from pipeline.ingest.parse import USAGE, parsed
+from pipeline.ingest.sources import Directory
 from pipeline.lake import Lake
 from pipeline.outcome import PipelineError
 from usage.records import TraceRecord, UsageRecord

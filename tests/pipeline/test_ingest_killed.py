@@ -19,9 +19,9 @@ import msgspec
 import pytest
 
 from pipeline import tables
-from pipeline.ingest import ingest
-from pipeline.ingest_ledger import LEDGER
-from pipeline.ingest_sources import Directory
+from pipeline.ingest.job import ingest
+from pipeline.ingest.ledger import LEDGER
+from pipeline.ingest.sources import Directory
 from pipeline.lake import Lake
 from usage.records import UsageRecord
 

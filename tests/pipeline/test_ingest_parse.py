@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from pyspark.sql import functions as fn
 
-from pipeline.ingest_parse import COUNT_MAX, KINDS, LINE_MAX, USAGE, parsed
+from pipeline.ingest.parse import COUNT_MAX, KINDS, LINE_MAX, USAGE, parsed
 from usage.records import ByQuota, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from cli.main import weir
 from pipeline import tables
 from pipeline.lake import Lake
 from pipeline.outcome import Outcome, PipelineError
-from pipeline.recommend import recommend
-from pipeline.recommend_capacity import factors, proposed, wanted
-from pipeline.recommend_flags import CUT, MOSTLY_THROTTLED, NEVER_NEAR, NEW, ONE_OFF, THROTTLED_AT_PEAK
-from pipeline.recommend_need import by_quota, hours, needs, unresolved
-from pipeline.recommend_plan import ANONYMOUS, Plan
+from pipeline.recommend.capacity import factors, proposed, wanted
+from pipeline.recommend.flags import CUT, MOSTLY_THROTTLED, NEVER_NEAR, NEW, ONE_OFF, THROTTLED_AT_PEAK
+from pipeline.recommend.job import recommend
+from pipeline.recommend.need import by_quota, hours, needs, unresolved
+from pipeline.recommend.plan import ANONYMOUS, Plan
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import recommend_capacity, recommend_plan
 from pipeline.outcome import PipelineError
-from pipeline.recommend_capacity import fit
-from pipeline.recommend_current import Kept, Now, candidates, kept, now
-from pipeline.recommend_file import Proposed, lines
-from pipeline.recommend_plan import LEVELS, Plan, everybody, is_of_level
+from pipeline.recommend import capacity as recommend_capacity
+from pipeline.recommend import plan as recommend_plan
+from pipeline.recommend.capacity import fit
+from pipeline.recommend.current import Kept, Now, candidates, kept, now
+from pipeline.recommend.file import Proposed, lines
+from pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
 from quotas.quota_entry import Entry, comment, entry_lines
 from quotas.quota_file import header_lines, read

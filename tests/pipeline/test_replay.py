@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from pipeline.lake import Lake
 from pipeline.outcome import Outcome
-from pipeline.replay import Options, replay
-from pipeline.replay_candidates import RECORDED
+from pipeline.replay.candidates import RECORDED
+from pipeline.replay.job import Options, replay
 from pipeline.tables import REPLAY, TRACE_RECORD, USAGE_RECORD, read, replace
 from quotas import Entity, QuotaTable, parse
 from quotas.replay_hours import HOUR_MS

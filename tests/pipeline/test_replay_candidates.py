@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cli.pipeline_replay import replay
 from pipeline.outcome import PipelineError
-from pipeline.replay_candidates import Candidate, _draws, not_replayed, read_candidates
+from pipeline.replay.candidates import Candidate, _draws, not_replayed, read_candidates
 from quotas import BrokerQuotas, parse
 from quotas.remembered import NAME_CHARS_MAX, shortened
 

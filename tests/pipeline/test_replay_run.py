@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.replay_run import BUDGET, CHARGE, Rules, replayed
+from pipeline.replay.run import BUDGET, CHARGE, Rules, replayed
 
 Row = tuple[object, ...]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline import tables
-from pipeline.ingest_ledger import LEDGER
+from pipeline.ingest.ledger import LEDGER
 from pipeline.lake import Lake
-from pipeline.report import report
-from pipeline.report_data import Wanted, find
-from pipeline.report_model import (
+from pipeline.report.data import Wanted, find
+from pipeline.report.job import report
+from pipeline.report.model import (
     DAY_MS,
     HOUR_MS,
     Broker,
@@ -22,9 +22,9 @@ from pipeline.report_model import (
     Span,
     ThrottledEntity,
 )
-from pipeline.report_names import Entity
-from pipeline.report_plans import recommendations, replay
-from pipeline.report_sections import RUN
+from pipeline.report.names import Entity
+from pipeline.report.plans import recommendations, replay
+from pipeline.report.sections import RUN
 from tests.pipeline.report_examples import DAY, START_MS, Values, frame, rolled, write_rollup
 from tests.pipeline.report_pages import HOSTILE, Page
 

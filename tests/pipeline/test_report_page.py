@@ -13,8 +13,8 @@ import pytest
 from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
-from pipeline.report_figures import Series, bars, heat, points
-from pipeline.report_model import (
+from pipeline.report.figures import Series, bars, heat, points
+from pipeline.report.model import (
     DAY_MS,
     HOUR_MS,
     MEASURES,
@@ -37,10 +37,10 @@ from pipeline.report_model import (
     ThrottledEntity,
     Uneven,
 )
-from pipeline.report_names import Entity, named, visible
-from pipeline.report_page import render
-from pipeline.report_sections import RUN, missing, page
-from pipeline.report_units import BYTES, BYTES_PER_S, SECONDS
+from pipeline.report.names import Entity, named, visible
+from pipeline.report.page import render
+from pipeline.report.sections import RUN, missing, page
+from pipeline.report.units import BYTES, BYTES_PER_S, SECONDS
 from tests.pipeline.report_pages import HOSTILE, Page
 
 MADE: Final = datetime(2026, 11, 27, 12, 30, tzinfo=UTC)

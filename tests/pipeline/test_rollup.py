@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pipeline import tables
 from pipeline.lake import Lake
 from pipeline.outcome import PipelineError
-from pipeline.periods import periods
-from pipeline.rollup import rollup
-from pipeline.windows import windows
+from pipeline.rollup.job import rollup
+from pipeline.rollup.periods import periods
+from pipeline.rollup.windows import windows
 from usage.records import ByQuota
 
 if TYPE_CHECKING:

@@ -1,0 +1,154 @@
+"""One micro-batch into the tables, each of its partitions written as a whole.
+
+The order, and what a kill leaves at each point; the batch is done again, with the same lines, until Spark has
+noted that it is done:
+
+1. What an earlier try has left of the batch is deleted (only the first batch of a run can be one done again):
+   options may have changed since, and what is late now may have been good then.
+2. Good, late, malformed records are written: some partitions may be there, others not. Each is replaced.
+3. The ledger's row: all is there. Whoever reads tables between 2 and 3 sees a part of a batch.
+4. Spark notes the batch in its checkpoint; until then it is done again from 1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as fn
+
+from pipeline import tables
+from pipeline.ingest.files import Files
+from pipeline.ingest.ledger import LEDGER, newest_after, newest_before, stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+    from pipeline.ingest.parse import Kind
+    from pipeline.lake import Lake
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of lines."""
+
+    read: int = 0
+    good: int = 0
+    late: int = 0
+    malformed: int = 0
+
+    def add(self, row: Row) -> None:
+        """Add what a batch has counted."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + int(row[each.name]))
+
+    def __str__(self) -> str:
+        return f"{self.read:,} read, {self.good:,} good, {self.late:,} late, {self.malformed:,} malformed"
+
+
+class Batches:
+    """Takes the batches of one kind, and counts."""
+
+    def __init__(self, lake: Lake, kind: Kind, late_after_ms: int, say: Callable[[str], None]) -> None:
+        self._lake, self._kind, self._late_after_ms, self._say = lake, kind, late_after_ms, say
+        self._is_first = True
+        self.counts = Counts()
+        self.failure: Exception | None = None
+        """What has ended it: Spark only tells its text."""
+
+    def take(self, rows: DataFrame, batch: int) -> None:
+        """Write a batch: `foreachBatch` calls this."""
+        try:
+            self._take(rows, batch)
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def _take(self, parsed: DataFrame, batch: int) -> None:
+        began_s = time.monotonic()
+        spark = parsed.sparkSession
+        spark.conf.set("spark.sql.adaptive.enabled", "true")  # Spark turns it off for streams; no state here
+        if self._is_first:
+            clear(Files(spark), self._lake, self._kind, batch)
+            self._is_first = False
+        before = newest_before(spark, self._lake, self._kind.name, batch)
+        rows = judged(parsed, before, self._late_after_ms).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            row = self._write(rows, before, batch)
+        finally:
+            rows.unpersist()
+        self.counts.add(row)
+        seen = Counts()
+        seen.add(row)
+        self._say(f"{self._kind.name} batch {batch}: {seen} in {time.monotonic() - began_s:.1f} s")
+
+    def _write(self, rows: DataFrame, before: DataFrame, batch: int) -> Row:
+        """Write all tables and return the counts."""
+        counted = count(rows).collect()[0]
+        numbered = rows.withColumn("batch", fn.lit(batch).cast("long"))
+        lake, kind = self._lake, self._kind
+        columns = [*kind.columns.names, "day", "batch"]
+        table = lake.usage if kind.name == "usage" else lake.trace
+        if counted.good:
+            good = numbered.where("reason is null and not late").select(*columns)
+            tables.replace(good.hint("rebalance", "day"), table, "day", "batch")
+        if counted.late:
+            late = numbered.where("reason is null and late").select(*columns)
+            tables.replace(late.hint("rebalance"), lake.late(kind.name), "batch")
+        if counted.malformed:
+            malformed = numbered.where("reason is not null").select(*tables.MALFORMED.names)
+            tables.replace(malformed.hint("rebalance"), lake.malformed(kind.name), "batch")
+        self._enter(rows, before, counted, batch)
+        return counted
+
+    def _enter(self, rows: DataFrame, before: DataFrame, counted: Row, batch: int) -> None:
+        """Write the ledger's row."""
+        known = {**counted.asDict(), "late_after_ms": self._late_after_ms, "batch": batch}
+        row = newest_after(before, rows).select(
+            *(
+                fn.lit(known[each.name]).cast(each.dataType).alias(each.name)
+                if each.name in known
+                else each.name
+                for each in LEDGER.fields
+            )
+        )
+        tables.replace(row.coalesce(1), self._lake.ledger(self._kind.name), "batch")
+
+
+def judged(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
+    """Parsed lines (`ingest_parse`) with `stream`, and whether they are `late`."""
+    joined = parsed.withColumn("stream", stream()).join(fn.broadcast(before), "stream", "left")
+    late = fn.col("time_ms") < fn.col("newest_ms") - late_after_ms
+    return joined.withColumn("late", fn.coalesce(late, fn.lit(False))).drop("newest_ms")
+
+
+def count(rows: DataFrame) -> DataFrame:
+    """One row: how many there are of what, and when."""
+    is_good = fn.col("reason").isNull()
+    in_table = is_good & ~fn.col("late")
+    return rows.agg(
+        fn.count("*").alias("read"),
+        fn.count_if(in_table).alias("good"),
+        fn.count_if(is_good & fn.col("late")).alias("late"),
+        fn.count_if(~is_good).alias("malformed"),
+        fn.min(fn.when(in_table, fn.col("time_ms"))).alias("first_ms"),
+        fn.max(fn.when(in_table, fn.col("time_ms"))).alias("last_ms"),
+        fn.max("taken_ms").alias("taken_ms"),
+    )
+
+
+_LEFT_BY_A_KILL: Final = ".spark-staging-*"
+
+
+def clear(files: Files, lake: Lake, kind: Kind, batch: int) -> None:
+    """Delete what there is of a batch, and what killed writers have left."""
+    table = lake.usage if kind.name == "usage" else lake.trace
+    by_batch = [lake.late(kind.name), lake.malformed(kind.name), lake.ledger(kind.name)]
+    patterns = [f"{table}/day=*/batch={batch}", *(f"{path}/batch={batch}" for path in by_batch)]
+    patterns += [f"{path}/{_LEFT_BY_A_KILL}" for path in (table, *by_batch)]
+    for pattern in patterns:
+        for path in files.matching(pattern):
+            files.delete(path)

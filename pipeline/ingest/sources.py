@@ -1,0 +1,131 @@
+"""Where records come from: a directory that Weir writes files to, or its topics.
+
+A stream has a row for each line: `value`, `source` (where the line is), `channel` (what its order is kept
+in: a partition of a topic) and `taken_ms`. That is when Spark began the batch: it notes that before the
+batch, so doing the batch again gives the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as fn
+
+from pipeline.ingest.files import Files
+from pipeline.jars import CONNECTOR
+from pipeline.outcome import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+BATCH_BYTES: Final = 512 * 1024 * 1024
+BATCH_RECORDS: Final = 1_000_000
+_PATTERN: Final = r"[*?\[\]{}\\]"
+FILE_AGE_MAX: Final = "365d"
+"""Spark forgets files that are so much older than the newest: such a file is then not taken any more."""
+
+
+class Source(Protocol):
+    """What ingest takes records from."""
+
+    def name(self, kind: str) -> str:
+        """What must stay the same for batches to go on where they ended."""
+
+    def check(self, spark: SparkSession) -> None:
+        """Raise PipelineError if nothing can be taken from here."""
+
+    def stream(self, spark: SparkSession, kind: str) -> DataFrame:
+        """The lines of a kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Finished files: names that begin with a dot or an underscore are not seen."""
+
+    path: str
+    batch_bytes: int = BATCH_BYTES
+    """About how much a batch takes; a file is taken as a whole."""
+    skip_lost: bool = False
+    """Go on without files that were deleted before they were read."""
+
+    def name(self, kind: str) -> str:
+        return f"files {self.path.rstrip('/')}/{kind}-*.jsonl"
+
+    def check(self, spark: SparkSession) -> None:
+        if not Files(spark).is_directory(self.path):
+            raise PipelineError(f"{self.path}: no such directory; does Weir write usage there yet?")
+        if re.search(_PATTERN, self.path):
+            raise PipelineError(
+                f"{self.path}: Spark takes such a name for a pattern and reads files twice: use a directory "
+                "without any of * ? [ ] { } \\ in its path"
+            )
+
+    def stream(self, spark: SparkSession, kind: str) -> DataFrame:
+        options = {
+            "pathGlobFilter": f"{kind}-*.jsonl",
+            "maxBytesPerTrigger": str(self.batch_bytes),
+            "maxFileAge": FILE_AGE_MAX,
+            "lineSep": "\n",
+            "ignoreMissingFiles": str(self.skip_lost).lower(),
+        }
+        lines = spark.readStream.format("text").options(**options).load(self.path)
+        return lines.select("value", fn.col("_metadata.file_path").alias("source"), _no_channel(), _taken())
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of usage, and `<topic>-trace` beside it, which may be missing."""
+
+    topic: str
+    bootstrap_servers: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Of Kafka's consumer and admin client."""
+    batch_records: int = BATCH_RECORDS
+    skip_lost: bool = False
+    """Go on where Kafka has deleted records before they were read."""
+
+    def name(self, kind: str) -> str:
+        return f"topic {self._topic(kind)}"
+
+    def check(self, spark: SparkSession) -> None:
+        """Whether there is a topic shows when it is read."""
+
+    def stream(self, spark: SparkSession, kind: str) -> DataFrame:
+        options = {f"kafka.{key}": value for key, value in self.properties.items()} | {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(self.batch_records),
+            "failOnDataLoss": str(not self.skip_lost).lower(),
+        }
+        # A topic that is subscribed to by its name must be there.
+        how = "subscribe" if kind == "usage" else "subscribePattern"
+        topic = self._topic(kind) if kind == "usage" else re.escape(self._topic(kind))
+        try:
+            lines = spark.readStream.format("kafka").options(**options).option(how, topic).load()
+        except AnalysisException as error:
+            if "kafka" not in str(error).lower():
+                raise
+            raise PipelineError(
+                f"Spark has no Kafka connector here: spark-submit --packages {CONNECTOR}"
+            ) from None
+        return lines.select(
+            fn.col("value").cast("string"),
+            fn.concat_ws("/", "topic", "partition", "offset").alias("source"),
+            fn.col("partition").cast("string").alias("channel"),
+            _taken(),
+        )
+
+    def _topic(self, kind: str) -> str:
+        return self.topic if kind == "usage" else f"{self.topic}-{kind}"
+
+
+def _no_channel() -> Column:
+    return fn.lit("").alias("channel")
+
+
+def _taken() -> Column:
+    return fn.unix_millis(fn.current_timestamp()).alias("taken_ms")

@@ -1,0 +1,1 @@
+"""Recommend: a quota file from what was used, each value with its reason."""

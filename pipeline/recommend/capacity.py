@@ -1,0 +1,94 @@
+"""Making proposals fit what there is: what is above the floor is scaled, by one factor for all.
+
+So nobody falls below the floor, who needs more still gets more, and the largest factor that fits is found
+from three sums: room = floors + factor · (proposed - floors).
+
+>>> fit(proposed=300.0, floors=100.0, room=150.0)
+0.25
+>>> fit(proposed=300.0, floors=100.0, room=300.0)
+1.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql import functions as sql
+
+from pipeline.outcome import PipelineError
+from pipeline.recommend.plan import BYTES, STEPS_PER_UNIT, Plan
+from quotas import QuotaKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    Rounding: TypeAlias = Callable[[Column], Column]
+
+
+def fit(*, proposed: float, floors: float, room: float) -> float:
+    """The largest factor, at most 1, of what is above the floors, that fits. Raises ValueError if there is
+    none: the floors alone are more than the room.
+    """
+    if proposed <= room:
+        return 1.0
+    if floors > room:
+        raise ValueError(f"the floors alone are {floors:.10g}, and there is room for {room:.10g}")
+    return (room - floors) / (proposed - floors)
+
+
+def factors(proposals: DataFrame, plan: Plan, kept: Mapping[QuotaKey, float]) -> dict[QuotaKey, float]:
+    """The factor of each quota with a capacity; `kept` is what entries that stay have of it.
+
+    `proposals` has a `quota` and what is `wanted`. Raises PipelineError if even the floors do not fit.
+    """
+    if not plan.capacity:
+        return {}
+    rows = proposals.groupBy("quota").agg(
+        sql.sum("wanted").alias("wanted"), sql.count(sql.lit(1)).alias("entities")
+    )
+    sums = {row["quota"]: (row["wanted"], row["entities"]) for row in rows.collect()}  # one row per quota
+    found = {}
+    for quota, capacity in plan.capacity.items():
+        wanted, entities = sums.get(quota.value, (0.0, 0))
+        room = capacity * plan.over_commitment - kept.get(quota, 0.0)
+        try:
+            found[quota] = fit(proposed=wanted, floors=entities * plan.floor(quota), room=room)
+        except ValueError as error:
+            raise PipelineError(
+                f"{quota.value}: {error} ({entities} entities x {plan.floor(quota):g}; capacity {capacity:g} "
+                f"x {plan.over_commitment:g} over-commitment, less what is kept): lower --floor, or raise "
+                "--over-commitment"
+            ) from None
+    return found
+
+
+def wanted(plan: Plan) -> Column:
+    """What an entity needs, at least the floor: `used` · (1 + growth) · headroom, rounded up."""
+    need = sql.when(sql.col("is_one_off"), 0.0).otherwise(sql.col("used") * sql.lit(plan.factor))
+    return sql.greatest(floor(plan), _rounded(need, sql.ceil))
+
+
+def proposed(plan: Plan, by: Mapping[QuotaKey, float]) -> Column:
+    """What is `wanted`, cut by the factor of its quota, rounded down."""
+    kept = sql.col("wanted")
+    for quota, factor in by.items():
+        if factor < 1:
+            above = (sql.col("wanted") - floor(plan)) * sql.lit(factor)
+            cut = sql.greatest(floor(plan), _rounded(floor(plan) + above, sql.floor))
+            kept = sql.when(sql.col("quota") == quota.value, cut).otherwise(kept)
+    return kept
+
+
+def floor(plan: Plan) -> Column:
+    floors = [item for quota in plan.quotas for item in (sql.lit(quota.value), sql.lit(plan.floor(quota)))]
+    return sql.create_map(*floors)[sql.col("quota")]
+
+
+def _rounded(value: Column, to: Rounding) -> Column:
+    """To whole bytes, or to hundredths; the sixth decimal of these is noise of the doubles."""
+    steps = sql.when(sql.col("quota").isin([key.value for key in BYTES]), 1.0).otherwise(
+        float(STEPS_PER_UNIT)
+    )
+    largest = sql.lit(9e16)  # a hundred times as much is still a long
+    return to(sql.round(sql.least(value, largest) * steps, 6)).cast("double") / steps

@@ -1,0 +1,157 @@
+"""The quotas in force: what limits each entity now, and which of their entries stay as they are.
+
+What limits whom is asked of `quotas` itself: levels, defaults and prefixes are its rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql import functions as sql
+from pyspark.sql.types import BooleanType, DoubleType, StringType, StructField, StructType
+
+from pipeline.recommend.need import NAMES
+from pipeline.recommend.plan import ANONYMOUS, AUTO, Plan, everybody, is_of_level
+from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from quotas.quota_entry import Entry
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    Resolve = Callable[[Iterable[pd.DataFrame]], Iterable[pd.DataFrame]]
+
+RESOLVED: Final = StructType(
+    [
+        StructField("user", StringType()),
+        StructField("client_id", StringType()),
+        StructField("quota", StringType()),
+        StructField("current", DoubleType()),
+        StructField("alone", BooleanType()),
+        StructField("named", BooleanType()),
+        StructField("client_id_prefix", StringType()),
+    ]
+)
+
+
+class Now(NamedTuple):
+    """What limits an entity now, by one quota."""
+
+    current: float | None
+    alone: bool = False
+    """Nobody else has a share in it."""
+    named: bool = False
+    """The entry that says so names the entity; in a table, one of any quota."""
+    prefix: str | None = None
+    """All client-ids that begin so share it."""
+
+
+def now(table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_id: str | None) -> Now:
+    """Look up an entity of a level; a part that the level lacks is None."""
+    limits = table.limits(key)
+    names = user or "", client_id or ""
+    limit = limits.resolve(*names)
+    if limit is None:
+        return Now(None)
+    tags, named = limit.tags, limits.named(*names)
+    per_user, per_client_id = "user" in level, "client-id" in level
+    return Now(
+        limit.value,
+        (tags.user != "" or not per_user)
+        and (tags.client_id != "" or tags.client_id_prefix != "" or not per_client_id),
+        (named.user != "" or not per_user) and (named.client_id != "" or not per_client_id),
+        tags.client_id_prefix or None,
+    )
+
+
+def resolved(rows: DataFrame, spark: SparkSession, table: QuotaTable, plan: Plan, level: str) -> DataFrame:
+    """Rows by entity and quota, each with what limits it now."""
+    stand_in = ANONYMOUS if plan.level == AUTO and level == "client-id" else None
+    shared = spark.sparkContext.broadcast(table)
+    resolve = _resolver(lambda: shared.value, plan.quotas, level, stand_in)
+    limits = rows.select(*NAMES).distinct().mapInPandas(resolve, RESOLVED).alias("limits")
+    same = (
+        rows["user"].eqNullSafe(sql.col("limits.user"))
+        & rows["client_id"].eqNullSafe(sql.col("limits.client_id"))
+        & (rows["quota"] == sql.col("limits.quota"))
+    )
+    return rows.join(limits, same).select(
+        *(rows[name] for name in rows.columns),
+        *(f"limits.{name}" for name in ("current", "alone", "named", "client_id_prefix")),
+        sql.lit(1).cast("long").alias("members"),
+    )
+
+
+def _resolver(
+    table: Callable[[], QuotaTable], keys: tuple[QuotaKey, ...], level: str, stand_in: str | None
+) -> Resolve:
+    """`stand_in` is the user of all, at a level that has none."""
+
+    def resolve(frames: Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
+        import pandas as pd
+
+        for frame in frames:
+            found: list[tuple[object, ...]] = []
+            for user, client_id in frame.itertuples(index=False):
+                limits = {key: now(table(), key, level, user or stand_in, client_id) for key in keys}
+                named = any(limit.named for limit in limits.values())
+                found += [
+                    (user, client_id, key.value, *limit._replace(named=named))
+                    for key, limit in limits.items()
+                ]
+            yield pd.DataFrame(found, columns=RESOLVED.names).astype({"current": "float64"})
+
+    return resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Entries of the current file that stay, and what was left of it."""
+
+    rates: dict[Entity, dict[QuotaKey, float]] = field(default_factory=dict)
+    shadow: list[Entry] = field(default_factory=list)
+    sums: dict[QuotaKey, float] = field(default_factory=dict)
+    """Of what stays of the quotas that are recommended, for names that were not active."""
+    dropped: int = 0
+    """Values of other levels, or defaults, which the recommendation is in place of."""
+
+
+def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
+    """What stays unless the entity was active."""
+    return [
+        (entity, key) for entity, key in table.values if key in plan.quotas and is_of_level(entity, level)
+    ]
+
+
+def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entity, QuotaKey]]) -> Kept:
+    """What of the current table goes into the new file as it is: everything that is not about the quotas and
+    the level of the plan, and names that were not `seen`.
+    """
+    found = Kept(shadow=[Entry(entity, True, rates) for entity, rates in table.shadow_entities()])
+    dropped = 0
+    for (entity, key), value in table.values.items():
+        home = _home(entity, key, plan, level)
+        if home is None:
+            dropped += 1
+        elif home != entity and (home, key) in table.values:
+            dropped += 1  # that outranks it
+        elif (entity, key) not in seen:
+            found.rates.setdefault(home, {})[key] = value
+            if key in plan.quotas and is_of_level(entity, level):
+                found.sums[key] = found.sums.get(key, 0.0) + value
+    return Kept(found.rates, found.shadow, found.sums, dropped)
+
+
+def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:
+    """Whose entry a value is in from now on; None for one that is replaced by others."""
+    if key not in plan.quotas or entity.ip is not None or entity.topic is not None:
+        return entity
+    if is_of_level(entity, level):
+        return entity
+    if isinstance(entity.client_id, Prefix) and level == "user-client-id":
+        return Entity(DEFAULT, entity.client_id)  # the default pair would outrank a prefix without a user
+    if entity == everybody(level) and not plan.with_default:
+        return entity
+    return None

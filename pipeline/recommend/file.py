@@ -1,0 +1,82 @@
+"""The recommendation as a quota file: lines, one entry after another, with the reasons as comments.
+
+Names are those of clients, who choose them as they like: `quotas.quota_entry` escapes them, in strings and in
+comments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from pipeline.recommend.current import Kept
+from pipeline.recommend.plan import QUOTAS, Plan, everybody
+from quotas import Entity, Prefix, QuotaKey
+from quotas.quota_entry import Entry, comment, entry_lines
+
+
+class Proposed(NamedTuple):
+    """One value of an entry."""
+
+    user: str | None
+    client_id: str | None
+    client_id_prefix: str | None
+    quota: str
+    proposed: float
+    reason: str
+    flags: Sequence[str]
+
+    @property
+    def entity(self) -> Entity:
+        """Whose value it is."""
+        prefix = self.client_id_prefix
+        return Entity(self.user, self.client_id if prefix is None else Prefix(prefix))
+
+
+def lines(
+    header: Iterable[str], proposals: Iterable[Proposed], plan: Plan, level: str, kept: Kept
+) -> Iterator[str]:
+    """The file's lines, each with its end. Those of one entity follow each other in `proposals`.
+
+    Raises QuotaFileError for a name that a quota file cannot say.
+    """
+    yield from _ended(map(comment, header))
+    rest = dict(kept.rates)
+    if plan.with_default:
+        default = everybody(level)
+        floors: dict[QuotaKey, float] = {key: plan.floor(key) for key in QUOTAS if key in plan.quotas}
+        told: dict[QuotaKey, list[str]] = {
+            next(iter(floors)): ["the floor: for everybody who has no entry of his own, for each his own"]
+        }
+        yield from _block(Entry(default, False, {**floors, **rest.pop(default, {})}), told)
+    for entity, rows in groupby(proposals, key=lambda row: row.entity):
+        yield from _entry(entity, list(rows), rest.pop(entity, {}), plan)
+    was = f"as in {plan.current_name}"
+    for entity, rates in rest.items():
+        yield from _block(Entry(entity, False, rates), {next(iter(rates)): [was]})
+    for entry in kept.shadow:
+        yield from _block(entry, {next(iter(entry.rates)): [was]})
+
+
+def _entry(
+    entity: Entity, rows: Sequence[Proposed], others: dict[QuotaKey, float], plan: Plan
+) -> Iterator[str]:
+    """An entity's proposals; and what it had of quotas that are not recommended."""
+    rates = {QuotaKey(row.quota): row.proposed for row in rows}
+    comments = {QuotaKey(row.quota): _comments(row) for row in rows}
+    was = {key: [f"as in {plan.current_name}"] for key in others}
+    yield from _block(Entry(entity, False, {**rates, **others}), {**was, **comments})
+
+
+def _comments(row: Proposed) -> list[str]:
+    return [row.reason, *([f"! {', '.join(row.flags)}"] if row.flags else [])]
+
+
+def _block(entry: Entry, comments: dict[QuotaKey, list[str]]) -> Iterator[str]:
+    yield "\n"
+    yield from _ended(entry_lines(entry, comments))
+
+
+def _ended(lines: Iterable[str]) -> Iterator[str]:
+    return (f"{line}\n" for line in lines)

@@ -1,0 +1,165 @@
+"""From the hours of the roll-up to a quota file: for each entity and quota what it needs, if it can be given.
+
+Need is a percentile of what was used, times growth and headroom, at least the floor (`recommend_need`); what
+does not fit the brokers' capacity is cut (`recommend_capacity`); what deserves a look is flagged
+(`recommend_flags`); each value comes with its reason (`recommend_reasons`). The result is a table, and from
+that the quota file (`recommend_file`), written line by line: neither is ever in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
+
+from pipeline import tables
+from pipeline.lake import Lake
+from pipeline.outcome import Outcome, PipelineError
+from pipeline.recommend.capacity import factors, floor, proposed, wanted
+from pipeline.recommend.current import Kept, candidates, kept, resolved
+from pipeline.recommend.file import Proposed, lines
+from pipeline.recommend.flags import flags
+from pipeline.recommend.names import left_out
+from pipeline.recommend.need import ENTITY, NAMES, Span, by_quota, hours, looked_at, needs, shared, unresolved
+from pipeline.recommend.plan import QUOTAS, Plan
+from pipeline.recommend.reasons import reason
+from pipeline.recommend.summary import counted, header, listings, notes, notes_of_run
+from quotas import Entity, Prefix, QuotaFileError, QuotaKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Write = Callable[[Iterable[str]], None]
+"""Takes the lines of a file, once."""
+
+ONE_OFF: str = "active in too few hours"
+_KEY = (*ENTITY, "quota")
+
+
+def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outcome:
+    """Write the table of the recommendation, and with `write` the quota file. Raises PipelineError.
+
+    Where nothing was used, the table is emptied and no file is written: one that gives everybody the floor
+    because of a wrong path is no recommendation.
+    """
+    plan.check()
+    rows = hours(spark, lake, plan)
+    level, span = looked_at(rows, plan)
+    if not span.hours:
+        return _nothing(spark, lake, plan)
+    rows = rows.where(sql.col("level") == level)
+    needed = _needs(spark, rows.where(left_out(level).isNull()), plan, level)
+    needed = needed.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        entities, missing = _people(rows, needed, plan, level)
+        given = needed if plan.with_default else needed.where(~sql.col("is_one_off"))
+        rest = _kept(given, spark, plan, level)
+        cuts = factors(given, plan, rest.sums)
+        _save(_proposals(given, plan, span, cuts), lake)
+    finally:
+        needed.unpersist()
+    table = tables.read(spark, lake.recommendation, tables.RECOMMENDATION)
+    counts = counted(table, missing, entities)
+    about = [*header(plan, level, span, counts, cuts), *notes_of_run(plan, level, rest)]
+    try:
+        write(lines(about, _entries(table), plan, level, rest))
+    except QuotaFileError as error:
+        raise PipelineError(f"{plan.output}: cannot write it: {error}") from None
+    return Outcome(
+        "recommend",
+        read={"hours": span.hours, "entities": entities},
+        wrote={"entries": counts.entries, "proposals": counts.proposals},
+        where={"hours": lake.rollup("hour"), "entries": plan.output, "proposals": lake.recommendation},
+        notes=(*notes(counts, cuts), *notes_of_run(plan, level, rest)),
+        listings=tuple(listings(table, plan, counts)),
+    )
+
+
+def _nothing(spark: SparkSession, lake: Lake, plan: Plan) -> Outcome:
+    _save(spark.createDataFrame([], tables.RECOMMENDATION), lake)
+    days = f" from {plan.days[0]} to {plan.days[1]}" if plan.days else ""
+    return Outcome(
+        "recommend",
+        read={"hours": 0},
+        wrote={"entries": 0, "proposals": 0},
+        where={"hours": lake.rollup("hour"), "proposals": lake.recommendation},
+        notes=(f"nothing was used{days}: {plan.output} is not written; was `weir pipeline rollup` run?",),
+    )
+
+
+def _people(rows: DataFrame, needed: DataFrame, plan: Plan, level: str) -> tuple[int, dict[str, int]]:
+    """How many entities there are; of those that are left out, how many for which reason."""
+    each = rows.select(*NAMES).distinct().groupBy(left_out(level).alias("why")).agg(sql.count(sql.lit(1)))
+    by_reason = {row[0]: row[1] for row in each.collect()}  # a row per reason
+    missing = {why: count for why, count in by_reason.items() if why is not None}
+    if not plan.with_default and plan.min_active_hours > 1:
+        few = needed.where(sql.col("is_one_off")).select(*NAMES).distinct().count()
+        missing.update({ONE_OFF: few} if few else {})
+    return sum(by_reason.values()), dict(sorted(missing.items()))
+
+
+def _needs(spark: SparkSession, rows: DataFrame, plan: Plan, level: str) -> DataFrame:
+    """One row for each entity and quota, with what is `wanted` for it."""
+    used = by_quota(rows, plan)
+    if plan.current is None:
+        used = unresolved(used)
+    else:
+        used = shared(resolved(used, spark, plan.current, plan, level), level)
+    return needs(used, plan).withColumn("wanted", wanted(plan))
+
+
+def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept:
+    """What stays of the current file."""
+    if plan.current is None:
+        return Kept()
+    seen: set[tuple[Entity, QuotaKey]] = set()
+    named = candidates(plan.current, plan, level)
+    if named:
+        columns = StructType([tables.RECOMMENDATION[name] for name in _KEY])
+        asked = sql.broadcast(spark.createDataFrame([_row(*quota) for quota in named], columns))
+        same = [given[name].eqNullSafe(asked[name]) for name in _KEY]
+        for row in given.join(asked, same, "left_semi").select(*_KEY).collect():  # as many as the file has
+            seen.add((_entity(*row[:3]), QuotaKey(row[3])))
+    return kept(plan.current, plan, level, seen)
+
+
+def _row(entity: Entity, key: QuotaKey) -> tuple[str | None, str | None, str | None, str]:
+    user, client_id = entity.user, entity.client_id
+    return (
+        user if isinstance(user, str) else None,
+        client_id if isinstance(client_id, str) else None,
+        client_id.start if isinstance(client_id, Prefix) else None,
+        key.value,
+    )
+
+
+def _entity(user: str | None, client_id: str | None, prefix: str | None) -> Entity:
+    return Entity(user, client_id if prefix is None else Prefix(prefix))
+
+
+def _proposals(given: DataFrame, plan: Plan, span: Span, cuts: Mapping[QuotaKey, float]) -> DataFrame:
+    """The recommendation, in the columns of its table."""
+    may_default = sql.lit(plan.with_default) & sql.col("client_id_prefix").isNull()
+    rows = given.withColumn("proposed", proposed(plan, cuts))
+    return rows.withColumns(
+        {
+            "in_default": may_default & (sql.col("proposed") <= floor(plan)),
+            "flags": flags(plan, span.first_ms, span.end_ms),
+            "reason": reason(plan, cuts),
+        }
+    ).select(*tables.RECOMMENDATION.names)
+
+
+def _save(proposals: DataFrame, lake: Lake) -> None:
+    proposals.write.mode("overwrite").parquet(lake.recommendation)
+
+
+def _entries(table: DataFrame) -> Iterator[Proposed]:
+    """The proposals with entries of their own, by name; a partition at a time is in memory."""
+    order = sql.array_position(sql.array(*(sql.lit(quota.value) for quota in QUOTAS)), sql.col("quota"))
+    rows = table.where(~sql.col("in_default")).orderBy(*ENTITY, order)
+    for row in rows.select(*Proposed._fields).toLocalIterator():
+        yield Proposed(*row)

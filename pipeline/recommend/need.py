@@ -1,0 +1,137 @@
+"""What each entity has used, by quota, from the hours of the roll-up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql import functions as sql
+
+from pipeline import tables
+from pipeline.lake import Lake
+from pipeline.recommend.plan import ANONYMOUS, AUTO, PERCENTILES, Plan, moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+NAMES: Final = ("user", "client_id")
+ENTITY: Final = (*NAMES, "client_id_prefix")
+
+
+def hours(spark: SparkSession, lake: Lake, plan: Plan) -> DataFrame:
+    """The hours of the chosen days, at all levels."""
+    rows = tables.read(spark, lake.rollup("hour"), tables.ROLLUP)
+    if plan.days is None:
+        return rows
+    first, last = plan.days
+    return rows.where(sql.col("day").between(sql.lit(first), sql.lit(last)))
+
+
+class Span(NamedTuple):
+    """The hours of a level that were read."""
+
+    hours: int = 0
+    first_ms: int = 0
+    end_ms: int = 0
+
+    def __str__(self) -> str:
+        """From when to when."""
+        return f"{moment(self.first_ms)} to {moment(self.end_ms)}"
+
+
+def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
+    """The level of the plan, and its hours. Where nobody logs in, a client is told from another by its
+    client-id alone.
+    """
+    each = rows.groupBy("level").agg(
+        sql.count(sql.lit(1)),
+        sql.min("start_ms"),
+        sql.max(sql.col("start_ms") + sql.col("seconds") * 1000),
+        sql.min("user"),
+        sql.max("user"),
+    )
+    found = {level: others for level, *others in each.collect()}  # a row per level
+    level = plan.level
+    if level == AUTO:
+        users = {*found["user"][3:]} if "user" in found else set()
+        level = "client-id" if users == {ANONYMOUS} else "user-client-id"
+    return level, Span(*found[level][:3]) if level in found else Span()
+
+
+def by_quota(rows: DataFrame, plan: Plan) -> DataFrame:
+    """A row for each entity, hour and quota: what was `used`, its `peak`, and how long it was throttled."""
+    statistic = PERCENTILES[plan.percentile]
+    quotas = sql.array(*[_of_quota(quota.value, statistic) for quota in plan.quotas])
+    return rows.select(*NAMES, "start_ms", "busiest_broker", "active_s", sql.inline(quotas))
+
+
+def _of_quota(quota: str, statistic: str) -> Column:
+    return sql.struct(
+        sql.lit(quota).alias("quota"),
+        sql.nullif(sql.col(f"{quota}.{statistic}"), sql.lit(0.0)).alias("used"),
+        sql.coalesce(f"{quota}.max", sql.lit(0.0)).alias("peak"),
+        sql.coalesce(f"throttled_s.{quota}", sql.lit(0.0)).alias("throttled_s"),
+    )
+
+
+def unresolved(rows: DataFrame) -> DataFrame:
+    """The same rows where no quotas are in force: nobody has a limit, and nobody shares one."""
+    return rows.select(
+        "*",
+        sql.lit(None).cast("double").alias("current"),
+        sql.lit(False).alias("alone"),
+        sql.lit(False).alias("named"),
+        sql.lit(None).cast("string").alias("client_id_prefix"),
+        sql.lit(1).cast("long").alias("members"),
+    )
+
+
+def shared(rows: DataFrame, level: str) -> DataFrame:
+    """Those who share a prefix's budget as one, hour by hour: their statistics are added up, which is what
+    they use at most.
+    """
+    own = rows.where(sql.col("client_id_prefix").isNull())
+    pots = rows.where(sql.col("client_id_prefix").isNotNull())
+    user = sql.col("user") if "user" in level else sql.lit(None).cast("string")
+    summed = pots.groupBy(user.alias("user"), "client_id_prefix", "quota", "start_ms").agg(
+        sql.lit(None).cast("string").alias("client_id"),
+        sql.max(sql.struct("used", "busiest_broker"))["busiest_broker"].alias("busiest_broker"),
+        *(sql.sum(name).alias(name) for name in ("active_s", "used", "peak", "throttled_s")),
+        sql.max("current").alias("current"),
+        *(sql.bool_and(name).alias(name) for name in ("alone", "named")),
+        sql.count(sql.lit(1)).alias("members"),
+    )
+    return own.unionByName(summed)
+
+
+def needs(rows: DataFrame, plan: Plan) -> DataFrame:
+    """One row for each entity and quota: what it `used`, when and where, and what the flags need."""
+    busiest = sql.max(sql.struct("used", "start_ms", "busiest_broker", "throttled_s"))
+    used = (
+        sql.max("used")
+        if plan.hours_percentile == 100
+        else sql.percentile("used", plan.hours_percentile / 100)
+    )
+    found = rows.groupBy(*ENTITY, "quota").agg(
+        sql.coalesce(used, sql.lit(0.0)).alias("used"),
+        busiest.alias("busiest"),
+        sql.max("peak").alias("peak"),
+        sql.count(sql.lit(1)).alias("hours"),
+        sql.count("used").alias("hours_used"),
+        sql.min("start_ms").alias("first_ms"),
+        sql.sum("active_s").alias("active_s"),
+        sql.sum("throttled_s").alias("throttled_s"),
+        sql.max("current").alias("current"),
+        *(sql.bool_and(name).alias(name) for name in ("alone", "named")),
+        sql.max("members").alias("members"),
+    )
+    return found.select(
+        "*",
+        sql.col("busiest.start_ms").alias("at_ms"),
+        sql.col("busiest.busiest_broker").alias("broker"),
+        sql.col("busiest.throttled_s").alias("throttled_at_peak_s"),
+        (
+            (sql.col("hours") < plan.min_active_hours)
+            & ~sql.col("named")
+            & sql.col("client_id_prefix").isNull()
+        ).alias("is_one_off"),
+    ).drop("busiest")

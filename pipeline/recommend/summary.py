@@ -1,0 +1,133 @@
+"""What a recommendation comes to: counts, notes, and the first lines of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from pyspark.sql import functions as sql
+
+from pipeline.outcome import Listing
+from pipeline.recommend.current import Kept
+from pipeline.recommend.flags import MEANINGS
+from pipeline.recommend.need import ENTITY, NAMES, Span
+from pipeline.recommend.plan import AUTO, PERCENTILES, Plan
+from quotas import QuotaKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LARGEST: Final = 5
+"""How many proposals of each quota are shown."""
+NAME_CHARS_MAX: Final = 60
+"""Of a name that is shown; the table and the file have all of it."""
+Cells: TypeAlias = tuple[str | int | float | None, ...]
+
+
+class Counts(NamedTuple):
+    """Of entities."""
+
+    entities: int
+    left_out: Mapping[str, int]
+    """By the reason why they have no entry, and no default."""
+    entries: int
+    covered: int
+    """By the default entry alone."""
+    proposals: int
+    flags: Mapping[str, int]
+    """Of proposals."""
+
+
+def counted(table: DataFrame, left_out: Mapping[str, int], entities: int) -> Counts:
+    """Count what the table of a recommendation says."""
+    each = table.groupBy(*ENTITY).agg(
+        sql.bool_and("in_default").alias("covered"),
+        sql.count(sql.lit(1)).alias("proposals"),
+        *(sql.count_if(sql.array_contains("flags", flag)).alias(flag) for flag in MEANINGS),
+    )
+    sums = each.agg(
+        sql.count_if(~sql.col("covered")),
+        sql.count_if("covered"),
+        *(sql.coalesce(sql.sum(f"`{name}`"), sql.lit(0)) for name in ("proposals", *MEANINGS)),
+    ).first()
+    assert sums is not None  # no grouping: always one row
+    entries, covered, proposals, *flags = sums
+    found = {flag: count for flag, count in zip(MEANINGS, flags, strict=True) if count}
+    return Counts(entities, left_out, entries, covered, proposals, found)
+
+
+def listings(table: DataFrame, plan: Plan, counts: Counts) -> Iterator[Listing]:
+    """The largest proposals of each quota, and how many have which flag."""
+    rows = tuple(row for quota in plan.quotas for row in _largest(table, quota))
+    yield Listing(
+        f"the {LARGEST} largest of each quota", (*NAMES, "quota", "used", "now", "proposed", "flags"), rows
+    )
+    if counts.flags:
+        flags = tuple((flag, count, MEANINGS[flag]) for flag, count in counts.flags.items())
+        yield Listing("flags", ("flag", "proposals", "meaning"), flags)
+
+
+def _largest(table: DataFrame, quota: QuotaKey) -> Iterator[Cells]:
+    rows = table.where(sql.col("quota") == quota.value).orderBy(sql.desc("proposed"), *ENTITY).limit(LARGEST)
+    for row in rows.collect():
+        prefix = row["client_id_prefix"]
+        client_id = row["client_id"] if prefix is None else f"{prefix}*"
+        rates = [value and round(value, 2) for value in (row["used"], row["current"], row["proposed"])]
+        yield (_short(row["user"]), _short(client_id), quota.value, *rates, ", ".join(row["flags"]))
+
+
+def _short(name: str | None) -> str | None:
+    return name if name is None or len(name) <= NAME_CHARS_MAX else f"{name[: NAME_CHARS_MAX - 3]}..."
+
+
+def header(
+    plan: Plan, level: str, span: Span, counts: Counts, cuts: Mapping[QuotaKey, float]
+) -> Iterator[str]:
+    """The file's first lines."""
+    yield f"Recommended by `weir pipeline recommend`, {plan.now:%Y-%m-%d %H:%M} UTC."
+    yield f"Use: {span}; {counts.entities} entities, each {level}."
+    hours = (
+        "busiest hour" if plan.hours_percentile == 100 else f"{plan.hours_percentile:g}th percentile of hours"
+    )
+    yield (
+        f"Need: {PERCENTILES[plan.percentile]} of the {hours} at any broker, x {1 + plan.growth:g} growth "
+        f"x {plan.headroom:g} headroom, at least the floor."
+    )
+    yield from _values("Floor", {key: plan.floor(key) for key in plan.quotas})
+    yield from _values("Capacity", plan.capacity, f", x {plan.over_commitment:g} over-commitment")
+    yield f"Entries: {counts.entries} of entities; {counts.covered} more are left to the default entry."
+    for flag, count in counts.flags.items():
+        yield f"Flag: {flag} ({MEANINGS[flag]}): {count} values."
+    yield from notes(counts, cuts)
+
+
+def notes(counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterator[str]:
+    """What an operator should know before he uses the file."""
+    for quota, factor in cuts.items():
+        if factor < 1:
+            yield (
+                f"{quota.value}: cut to {factor:.1%} of what is above the floor, to fit the capacity "
+                "and over-commitment"
+            )
+    for why, count in counts.left_out.items():
+        yield f"{count} entities {why}: no entry can be for them, and none is"
+
+
+def notes_of_run(plan: Plan, level: str, kept: Kept) -> Iterator[str]:
+    """What the choice of level and of what is kept has come to."""
+    if plan.level == AUTO:
+        why = "every user is ANONYMOUS" if level == "client-id" else "there are users with names"
+        yield f"entries are by {level}: {why} (choose with --level)"
+    stay = sum(map(len, kept.rates.values())) + sum(len(entry.rates) for entry in kept.shadow)
+    if stay:
+        yield f"{stay} values stay as they are in {plan.current_name}"
+    if kept.dropped:
+        yield (
+            f"{kept.dropped} values of {plan.current_name} are left out: defaults or of another level "
+            f"than {level}; the new entries are instead of them"
+        )
+
+
+def _values(what: str, values: Mapping[QuotaKey, float], more: str = "") -> Iterator[str]:
+    if values:
+        yield f"{what}: {', '.join(f'{key.value} {value:.15g}' for key, value in values.items())}{more}."

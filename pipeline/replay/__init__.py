@@ -1,0 +1,1 @@
+"""Replay: what quota files would have made of recorded use, by the code that enforces quotas."""

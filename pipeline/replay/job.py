@@ -1,0 +1,146 @@
+"""Replay: under these quota files, who would have been throttled, when, and for how long.
+
+Reads traces of requests, or usage records, and runs the classes that enforce quotas (`quotas.replay`) over
+them, for each candidate. The hours of all budgets, and of what was recorded, become the table `replay`. What
+the model of clients is and how good it is: docs/pipeline/replay.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
+
+from pipeline.outcome import Outcome, PipelineError
+from pipeline.replay import charges as replay_charges
+from pipeline.replay import recorded as replay_recorded
+from pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed, read_candidates
+from pipeline.replay.run import Rules, hours
+from pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
+from pipeline.tables import REPLAY, TRACE, USAGE, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.lake import Lake
+
+Source: TypeAlias = Literal["usage", "trace"]
+TOP: Final = 10
+_BUDGET: Final = ("candidate", "quota", "user", "client_id", "broker", "start_ms", "limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to replay, and how."""
+
+    source: Source = "usage"
+    first: date | None = None
+    """The first day, in UTC; None for all that there are."""
+    last: date | None = None
+    """The last day, included."""
+    rules: Rules = field(default_factory=Rules)
+    unnamed: str = ""
+    """What clients without a client-id are treated as."""
+    charges_per_record: int = replay_charges.CHARGES_PER_RECORD
+    compare_sources: bool = False
+    """Replay the other source too, of the clients that are traced, and tell how far they are apart."""
+    top: int = TOP
+
+
+def replay(
+    spark: SparkSession, lake: Lake, candidates: Sequence[Path], options: Options | None = None
+) -> Outcome:
+    """Replay what was recorded under each candidate, and put it side by side.
+
+    Raises PipelineError if there is no candidate, or one cannot be read.
+    """
+    options = options or Options()
+    if not candidates:
+        raise PipelineError("nothing to try out: name a quota file")
+    files = read_candidates(candidates)
+    rows = _source(spark, lake, options.source, options)
+    count, span_s = _extent(rows)
+    of_all = _replayed(rows, files, options) if count else spark.createDataFrame([], REPLAY)
+    of_all.write.mode("overwrite").parquet(lake.replay)
+    written = read(spark, lake.replay, REPLAY)
+    names = [RECORDED, *(file.name for file in files)]
+    found = totals(written, names)
+    notes = [line for file in files for line in not_replayed(file)] + held_back(found, span_s)
+    if options.source == "trace" and count:
+        notes += _coverage(spark, lake, count, options)
+    if options.compare_sources and count:
+        notes += _compared(spark, lake, files, options, found)
+    what = "records" if options.source == "usage" else "requests"
+    if not count:
+        notes.append(f"nothing to replay: there are no {what} of these days; was `weir pipeline ingest` run?")
+    return Outcome(
+        "replay",
+        read={what: count},
+        wrote={"hours": sum(total.hours for total in found)},
+        where={what: lake.usage if options.source == "usage" else lake.trace, "hours": lake.replay},
+        notes=tuple(notes),
+        listings=(listed(found), top(written, names, options.top)),
+    )
+
+
+def _extent(rows: DataFrame) -> tuple[int, float]:
+    """How many rows there are, and how much time they cover, in s."""
+    first, last = F.min("time_ms"), F.max("time_ms")
+    found = rows.agg(F.count("*").alias("rows"), ((last - first) / 1000 + 1).alias("span_s")).first()
+    return (0, 0.0) if found is None else (int(found["rows"]), float(found["span_s"] or 0.0))
+
+
+def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -> DataFrame:
+    """The records of the days that are wanted; other days' files are not opened."""
+    rows = read(spark, lake.usage, USAGE) if source == "usage" else read(spark, lake.trace, TRACE)
+    if options.first is not None:
+        rows = rows.where(F.col("day") >= F.lit(options.first))
+    if options.last is not None:
+        rows = rows.where(F.col("day") <= F.lit(options.last))
+    return rows
+
+
+def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> DataFrame:
+    """The hours of all budgets under each candidate, and of what was recorded."""
+    drawn = draws(rows, files, options.unnamed)
+    of_first = drawn.where(F.col("candidate") == files[0].name)
+    if "interval_ms" in rows.columns:
+        charges = replay_charges.of_usage(rows, options.charges_per_record)
+        recorded = replay_recorded.of_usage(rows, of_first)
+    else:
+        charges = replay_charges.of_traces(rows)
+        recorded = replay_recorded.of_charges(charges, of_first)
+    of_instances = hours(charges, drawn, options.rules)
+    counted = ("charged", "charges", "violations", "throttle_ms", "throttled_s", "given_up")
+    summed = of_instances.groupBy(*_BUDGET).agg(
+        *(F.sum(name).alias(name) for name in counted),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+    )
+    return summed.select(*REPLAY.fieldNames()).unionByName(recorded)
+
+
+def _coverage(spark: SparkSession, lake: Lake, traced: int, options: Options) -> list[str]:
+    """How much of what was used is traced, if that is known."""
+    used = _source(spark, lake, "usage", options).agg(F.sum("requests")).first()
+    if used is None or not used[0]:
+        return []
+    return [f"traces have {share(traced, used[0])} of the requests in the usage records of these days"]
+
+
+def _compared(
+    spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options, found: Sequence[Total]
+) -> list[str]:
+    """How far the replays of both sources are apart; `found` is that of the one that was asked for."""
+    names = [RECORDED, *(file.name for file in files)]
+    traces = _source(spark, lake, "trace", options)
+    clients = traces.select(*replay_charges.WHO).distinct()
+    usage = _source(spark, lake, "usage", options).join(clients, [*replay_charges.WHO], "left_semi")
+    is_trace = options.source == "trace"
+    of_traces = found if is_trace else totals(_replayed(traces, files, options), names)
+    lines = differences(of_traces, totals(_replayed(usage, files, options), names))
+    return lines or ["nobody is throttled who is both in traces and in usage records: nothing to compare"]

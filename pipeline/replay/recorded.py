@@ -1,0 +1,156 @@
+"""What was: the throttle times in the records, in the same columns as a replay's.
+
+It is told of the budgets of one quota file, so that both can be put side by side; of clients whom that does
+not limit, by their own names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
+
+from pipeline.replay.candidates import KEYS, RECORDED
+from pipeline.replay.charges import MUTATIONS, who
+from pipeline.tables import REPLAY
+from quotas.replay_hours import HOUR_MS
+from quotas.request_time import US_PER_PERCENT
+from usage.groups import Group
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+WAITS_PER_RECORD: Final = 100
+"""More waits than these within one interval overlap anyway."""
+CLIENT: Final = ("quota", "user", "client_id", "broker")
+
+
+def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
+    """From the charges of traces (`replay_charges.of_traces`), by the budgets that clients draw on."""
+    waits = charges.select(
+        *CLIENT,
+        "instance",
+        (F.col("at_ms") + F.col("service_ms")).alias("from_ms"),
+        F.lit(1).cast("long").alias("charges"),
+        F.col("value").alias("charged"),
+        (F.col("recorded_ms") > 0).cast("long").alias("violations"),
+        F.col("recorded_ms").alias("throttle_ms"),
+    )
+    return _hours(_by_budget(waits, draws))
+
+
+def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
+    """From usage records, which do not say when within its interval a wait began, and how long each was: they
+    are taken to be spread evenly, and as long as each other.
+    """
+    size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
+    charged = {
+        "producer_byte_rate": F.when(F.col("api") == Group.PRODUCE, size),
+        "consumer_byte_rate": F.when(F.col("api") == Group.FETCH, size),
+        "request_percentage": F.coalesce("request_time_us", F.lit(0.0)) / US_PER_PERCENT,
+        MUTATIONS: mutations,
+    }
+    of_each = [_of_quota(key.value, charged[key.value]) for key in KEYS]
+    told = F.filter(F.array(*of_each), lambda one: one.isNotNull())
+    spread = records.select(*who(), "interval_ms", F.col("time_ms").alias("from_ms"), F.inline(told))
+    in_place = spread.withColumn("broker", F.when(F.col("quota") != MUTATIONS, F.col("on_broker")))
+    return _hours(_by_budget(in_place, draws))
+
+
+def _by_budget(waits: DataFrame, draws: DataFrame) -> DataFrame:
+    """Have `user` and `client_id` say whose budget it is, as in `tables.REPLAY`."""
+    joined = waits.join(draws.drop("candidate"), ["quota", "user", "client_id"], "left")
+    limited = F.col("limit").isNotNull()
+    prefix = F.when(F.col("of_prefix") != "", F.concat("of_prefix", F.lit("*")))
+    return joined.withColumns(
+        {
+            "user": F.when(limited, F.nullif("of_user", F.lit(""))).otherwise(F.col("user")),
+            "client_id": F.when(limited, F.coalesce(prefix, F.nullif("of_client_id", F.lit("")))).otherwise(
+                F.col("client_id")
+            ),
+        }
+    )
+
+
+def _of_quota(quota: str, charged: Column) -> Column:
+    throttle = F.coalesce(F.col("throttle_ms")[quota], F.lit(0)).cast("long")
+    violations = F.coalesce(F.col("violations")[quota], F.lit(0)).cast("long")
+    fields = F.struct(
+        F.lit(quota).alias("quota"),
+        F.coalesce("requests", F.lit(0)).cast("long").alias("charges"),
+        F.coalesce(charged, F.lit(0)).cast("double").alias("charged"),
+        violations.alias("violations"),
+        throttle.alias("throttle_ms"),
+    )
+    return F.when((charged > 0) | (throttle > 0) | (violations > 0), fields)
+
+
+def _hours(waits: DataFrame) -> DataFrame:
+    """As `tables.REPLAY`, from rows that have their `violations`, and the sum of their throttle times."""
+    hour, violated = _hour(F.col("from_ms")), F.when(F.col("violations") > 0, F.col("from_ms"))
+    counts = waits.groupBy(*CLIENT, hour.alias("start_ms")).agg(
+        F.sum("charged").alias("charged"),
+        F.sum("charges").alias("charges"),
+        F.sum("violations").alias("violations"),
+        F.sum("throttle_ms").alias("throttle_ms"),
+        F.min(violated).alias("first_ms"),
+        F.max(violated).alias("last_ms"),
+        F.lit(0.0).alias("throttled_s"),
+    )
+    both = counts.unionByName(_throttled(waits), allowMissingColumns=True)
+    summed = both.groupBy(*CLIENT, "start_ms").agg(
+        *(
+            F.coalesce(F.sum(name), F.lit(0)).alias(name)
+            for name in ("charged", "charges", "violations", "throttle_ms", "throttled_s")
+        ),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+    )
+    return summed.select(
+        *(
+            {
+                "candidate": F.lit(RECORDED),
+                "limit": F.lit(None),
+                "given_up": F.lit(0),
+            }.get(field.name, F.col(field.name))
+            .cast(field.dataType)
+            .alias(field.name)
+            for field in REPLAY.fields
+        )
+    )
+
+
+def _throttled(waits: DataFrame) -> DataFrame:
+    """The time in each hour during which somebody waited; where waits overlap, it counts once."""
+    stop = F.col("from_ms") + F.col("wait_ms")
+    earlier = (
+        Window.partitionBy("instance", *CLIENT)
+        .orderBy("from_ms")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow - 1)
+    )
+    spans = _single(waits).select(
+        *CLIENT,
+        F.greatest("from_ms", F.coalesce(F.max(stop).over(earlier), F.lit(0))).alias("begin"),
+        stop.alias("end"),
+    )
+    hours = F.explode(F.sequence(_hour(F.col("begin")), _hour(F.col("end") - 1), F.lit(HOUR_MS)))
+    of_hours = spans.where(F.col("end") > F.col("begin")).withColumn("start_ms", hours)
+    part = F.least("end", F.col("start_ms") + HOUR_MS) - F.greatest("begin", "start_ms")
+    return of_hours.groupBy(*CLIENT, "start_ms").agg((F.sum(part) / 1000).alias("throttled_s"))
+
+
+def _single(waits: DataFrame) -> DataFrame:
+    """The waits one by one: each `wait_ms` long, from `from_ms` on."""
+    violated = waits.where((F.col("throttle_ms") > 0) & (F.col("violations") > 0))
+    wait_ms = F.ceil(F.col("throttle_ms") / F.col("violations"))
+    if "interval_ms" not in waits.columns:
+        return violated.withColumn("wait_ms", wait_ms)
+    number = F.least("violations", F.lit(WAITS_PER_RECORD))
+    from_ms = F.col("from_ms") + F.floor((F.col("one") + 0.5) * F.col("interval_ms") / number)
+    each = violated.withColumn("one", F.explode(F.sequence(F.lit(0), number - 1)))
+    return each.withColumns({"from_ms": from_ms, "wait_ms": wait_ms})
+
+
+def _hour(when_ms: Column) -> Column:
+    return when_ms - F.pmod(when_ms, F.lit(HOUR_MS).cast("long"))

@@ -1,0 +1,1 @@
+"""Report: what the tables say, as one HTML page that needs no network."""

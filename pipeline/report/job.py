@@ -1,0 +1,55 @@
+"""The last job: what the tables say, as one HTML page that needs no network.
+
+Spark sums up (`report_data`); what is shown is a bounded number of plain values (`report_model`), of which
+`report_sections` makes a page without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from plotly.offline import get_plotlyjs
+
+from pipeline.outcome import Outcome
+from pipeline.report.data import Wanted, find
+from pipeline.report.model import Findings
+from pipeline.report.page import render
+from pipeline.report.sections import RUN, missing, page
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.lake import Lake
+
+
+def report(
+    spark: SparkSession,
+    lake: Lake,
+    output: str,
+    *,
+    wanted: Wanted,
+    made: datetime,
+    version: str,
+    write: Callable[[str], None],
+) -> Outcome:
+    """Hand the page to `write`, which puts it into `output`; `made` and `version` are told in it."""
+    found = find(spark, lake, wanted)
+    made_of = page(found, made=made, version=version)
+    write(render(made_of, get_plotlyjs()))
+    return Outcome(
+        "report",
+        read=_read(found),
+        wrote={"sections": len(made_of.sections)},
+        where={"records": lake.usage, "entities": lake.rollup("hour"), "sections": output},
+        notes=tuple(RUN[job] for job in missing(found)),
+    )
+
+
+def _read(found: Findings) -> dict[str, int]:
+    read = {"entities": found.overview.entities if found.overview else 0}
+    if found.spread:
+        rest = found.spread.rest.records if found.spread.rest else 0
+        read = {"records": sum(each.records for each in found.spread.brokers) + rest, **read}
+    return read
