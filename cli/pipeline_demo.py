@@ -95,6 +95,7 @@ def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_jso
         say = Said(quiet=is_json)
         say(f"Everything is put into {root}, and stays there.")
         _record(files, upstream, seconds, say)
+        say("All requests are recorded; now Spark's jobs.")
         outcomes = []
         with session("demo", master=MASTER, settings=SETTINGS) as spark:
             for name, job in jobs(files, version("kafka-weir")).items():

@@ -18,9 +18,9 @@ from tests.demo.test_end_to_end import stats
 
 DEMO = [sys.executable, "-m", "cli", "pipeline", "demo", "--seconds", "15"]
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 240.0
+PATIENCE_S = 500.0
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def start(*options: str, tmp_path: Path) -> subprocess.Popen[str]:
@@ -51,8 +51,14 @@ def test_all_jobs_are_run_and_the_replay_is_what_was(tmp_path: Path) -> None:
     assert "<html" in Path(found["report"]).read_text()[:1000].lower()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("when", ["real clients for", "ingest: done", "rollup: done"])
+@pytest.mark.parametrize(
+    ("when", "number"),
+    [
+        ("real clients for", signal.SIGTERM),
+        ("now Spark", signal.SIGTERM),
+        ("ingest: done", signal.SIGINT),
+    ],
+)
 def test_interrupted_it_leaves_nothing(when: str, number: signal.Signals, tmp_path: Path) -> None:
     demo = start(tmp_path=tmp_path)
     assert demo.stdout is not None

@@ -1,0 +1,75 @@
+"""`weir pipeline …`, one command after the other, as an operator runs them: over records, over nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from cli.main import weir
+from demo.cast import CAST
+from demo.pipeline_record import Files, record
+from quotas import QuotaKey, parse
+from tests.integration.pipeline_jobs import commands, outcome, rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # five times Java, on a busy machine
+
+SECONDS = 4.0
+LOCAL = ("--master", "local[2]")
+
+
+def test_one_after_the_other(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    record(None, SECONDS, files, lambda _cluster, _elapsed_s: None)
+    lines = sum(len(path.read_text().splitlines()) for path in files.records.glob("usage-*.jsonl"))
+
+    lake = files.lake
+    ingested = outcome("ingest", lake, "--files", str(files.records), "--once")
+    assert ingested["wrote"]["usage records"] == lines == len(rows(lake, "usage"))
+    assert outcome("rollup", lake)["read"]["records"] == lines
+    outcome("recommend", lake, "--output", str(files.recommended), "--current", str(files.quotas))
+    replayed = outcome("replay", lake, str(files.quotas), str(files.recommended))
+    assert replayed["read"]["records"] == lines
+    outcome("report", lake, "--output", str(files.report))
+    assert all(actor.client_id in files.report.read_text() for actor in CAST)
+
+    proposed = parse(files.recommended.read_text())
+    assert {key for _entity, key in proposed.values} >= {
+        QuotaKey.PRODUCER_BYTE_RATE,
+        QuotaKey.CONSUMER_BYTE_RATE,
+    }
+    listed = CliRunner().invoke(weir, ["quotas", "list", "--quotas", str(files.recommended)])
+    assert listed.exit_code == 0
+    assert "producer_byte_rate" in listed.output
+
+
+NOTHING = {
+    ("ingest", "--files", "empty", "--once"): "nothing new",
+    ("rollup",): "no usage",
+    ("recommend", "--output", "new.toml"): "nothing was used: new.toml is not written",
+    ("replay", "quotas.toml"): "nothing to replay",
+    ("report", "--output", "report.html"): "weir pipeline ingest",
+}
+"""Jobs, and what they say where there is nothing."""
+
+
+def test_over_nothing_and_over_lines_that_are_no_records(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "usage-a-00000001.jsonl").write_text('no json\n{"version":1}\n{"version":99}\n[]\n')
+    (tmp_path / "quotas.toml").write_text('[[quota]]\nclient_id = "a"\nproducer_byte_rate = 1\n')
+    over_nothing = [("pipeline", *job, *LOCAL, "--lake", "lake") for job in NOTHING]
+    over_bad = [
+        ("pipeline", "ingest", "--files", "bad", "--once", "--json", *LOCAL, "--lake", "lake-of-bad"),
+        ("pipeline", "rollup", "--json", *LOCAL, "--lake", "lake-of-bad"),
+    ]
+    ended = commands(*over_nothing, *over_bad, directory=tmp_path)
+    assert [(done.exit_code, done.errors) for done in ended] == [(0, "")] * 7
+    for done, line in zip(ended, NOTHING.values(), strict=False):
+        assert line in done.output
+    assert not (tmp_path / "new.toml").exists()
+    ingested, rolled_up = (msgspec.json.decode(done.output) for done in ended[len(NOTHING) :])
+    assert ingested["read"]["usage lines"] == ingested["wrote"]["malformed usage"] == 4
+    assert ingested["wrote"]["usage records"] == rolled_up["read"]["records"] == 0
