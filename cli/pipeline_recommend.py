@@ -11,6 +11,7 @@ import click
 
 from cli.exits import CommandError
 from cli.output_file import check_free, write_lines
+from cli.pipeline_days import Days
 from cli.pipeline_run import job_options, run_job
 from cli.quotas_entity import RATES_HELP, parse_assignments, parse_key
 from pipeline.lake import Lake
@@ -59,7 +60,7 @@ Then look at it, try it, use it:
     show_default=True,
     help="Who gets an entry. auto: by client-id if every user is ANONYMOUS, else by user and client-id.",
 )
-@click.option("--days", metavar="FROM..TO", help="Both included, in UTC, such as 2026-11-01..2026-11-20.")
+@click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
 @click.option(
     "--quotas",
     "keys",
@@ -147,7 +148,7 @@ def recommend(
     force: bool,
     current: Path | None,
     level: str,
-    days: str | None,
+    days: tuple[date, date] | None,
     keys: str,
     percentile: str,
     hours_percentile: float,
@@ -170,7 +171,7 @@ def recommend(
         now=datetime.now(UTC),
         output=str(output),
         level=level,
-        days=None if days is None else parse_days(days),
+        days=days,
         quotas=parse_keys(keys),
         percentile=int(percentile),
         hours_percentile=hours_percentile,
@@ -199,19 +200,6 @@ def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Ou
     from pipeline.recommend.job import recommend as job  # needs Spark: not for --help
 
     return job(spark, Lake(root), plan, write)
-
-
-def parse_days(text: str) -> tuple[date, date]:
-    """The two days of FROM..TO. Raises click.UsageError."""
-    first, dots, last = text.partition("..")
-    try:
-        if not dots:
-            raise ValueError
-        return date.fromisoformat(first), date.fromisoformat(last)
-    except ValueError:
-        raise click.UsageError(
-            f"--days is {text!r}, must be FROM..TO, such as 2026-11-01..2026-11-20"
-        ) from None
 
 
 def parse_keys(text: str) -> tuple[QuotaKey, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from cli.pipeline_report import Days
+from cli.pipeline_days import Days
 from cli.pipeline_run import job_options, run_job
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cli.output_file import check_free, write_lines
+from cli.pipeline_days import Days
 from cli.pipeline_run import job_options, run_job
 
 if TYPE_CHECKING:
@@ -24,29 +25,8 @@ Examples:
   weir pipeline report --lake /var/lib/weir/usage --output users.html --level user --top 50 --force
 """
 LEVELS: Final = ("user-client-id", "user", "client-id")
-SETTINGS: Final = {"spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true"}
-"""Sums by entity are kept and asked again and again: in as few partitions as they need, not in 200."""
 TOP_MAX: Final = 200
 """More rows make no chart."""
-
-
-class Days(click.ParamType[tuple[date, date]]):
-    """First and last day in UTC, as `2026-11-01..2026-11-07`, or one day."""
-
-    name = "days"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[date, date]:
-        """Read them; click asks for it."""
-        first, _, last = str(value).partition("..")
-        try:
-            days = date.fromisoformat(first), date.fromisoformat(last or first)
-        except ValueError:
-            self.fail(f"{value!r} is not FROM..TO, such as 2026-11-01..2026-11-07", param, ctx)
-        if days[0] > days[1]:
-            self.fail(f"{value!r} ends before it begins: exchange the two", param, ctx)
-        return days
 
 
 @click.command(epilog=EXAMPLES)
@@ -107,4 +87,4 @@ def report(
             write=lambda text: write_lines(output, [text], force=force),
         )
 
-    run_job("report", job, master=master, as_json=as_json, settings=SETTINGS)
+    run_job("report", job, master=master, as_json=as_json)

@@ -67,6 +67,9 @@ def run_job(
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
         raise CommandError(f"the pipeline needs {', '.join(missing)}: pip install 'kafka-weir[pipeline]'")
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     from pipeline.spark import session
 
     try:
@@ -74,9 +77,16 @@ def run_job(
             outcome = in_session(name, spark, job)
     except PipelineError as error:
         raise CommandError(str(error)) from None
+    except (PySparkException, Py4JError) as error:
+        raise CommandError(f"{name}: Spark failed: {_first_line(error)}") from None
     except KeyboardInterrupt:
         raise StoppedError(f"{name}: interrupted") from None
     show(outcome, as_json=as_json)
+
+
+def _first_line(error: Exception) -> str:
+    """What Spark says went wrong, without the stack traces of its Java."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def in_session(name: str, spark: SparkSession, job: Callable[[SparkSession], Outcome]) -> Outcome:

@@ -22,6 +22,7 @@ SETTINGS: Final = {
     "spark.sql.adaptive.skewJoin.enabled": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",  # what is shuffled by entity can meet by more
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # what is kept is asked again
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
@@ -92,6 +93,6 @@ def _start(name: str, master: str | None, settings: Mapping[str, str]) -> SparkS
         try:
             return builder.getOrCreate()
         except PySparkRuntimeError as error:
-            if error.getErrorClass() != "JAVA_GATEWAY_EXITED":
+            if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
             raise PipelineError("Spark's Java ended while it started: see what it printed above") from None

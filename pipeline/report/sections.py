@@ -46,9 +46,8 @@ _WAITS: Final = (
     "they can be more than the time that has passed."
 )
 _SIDE_BY_SIDE: Final = (
-    "Time during which somebody waited, added up over brokers and quotas. What was recorded is told by "
-    "client, what a candidate would have done by the budget that is charged: one that clients share has a "
-    "row of its own."
+    "Time during which somebody waited, added up over brokers and quotas. By budget: what was recorded is "
+    "told by those of the first candidate; one under which other clients share a budget has other rows."
 )
 
 

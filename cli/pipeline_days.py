@@ -1,0 +1,26 @@
+"""`--days FROM..TO`, as all jobs of `weir pipeline` take it."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import click
+
+
+class Days(click.ParamType[tuple[date, date]]):
+    """First and last day in UTC, as `2026-11-01..2026-11-07`, or one day."""
+
+    name = "days"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[date, date]:
+        """Read them; click asks for it."""
+        first, _, last = str(value).partition("..")
+        try:
+            days = date.fromisoformat(first), date.fromisoformat(last or first)
+        except ValueError:
+            self.fail(f"{value!r} is not FROM..TO, such as 2026-11-01..2026-11-07", param, ctx)
+        if days[0] > days[1]:
+            self.fail(f"{value!r} ends before it begins: exchange the two", param, ctx)
+        return days
