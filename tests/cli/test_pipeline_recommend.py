@@ -30,7 +30,10 @@ def misused(tmp_path: Path, *arguments: str) -> str:
     ("arguments", "said"),
     [
         (["--days", "yesterday"], "'yesterday' is not FROM..TO, such as 2026-11-01..2026-11-07"),
-        (["--days", "2026-11-02..2026-11-01"], "'2026-11-02..2026-11-01' ends before it begins: exchange the two"),
+        (
+            ["--days", "2026-11-02..2026-11-01"],
+            "'2026-11-02..2026-11-01' ends before it begins: exchange the two",
+        ),
         (["--quotas", "producer"], "unknown key 'producer'; did you mean producer_byte_rate?"),
         (["--quotas", "connection_creation_rate"], "quota is connection_creation_rate, must be one of"),
         (["--capacity", "producer_byte_rate=fast"], "producer_byte_rate is 'fast', must be a number such as"),
