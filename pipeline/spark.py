@@ -38,6 +38,7 @@ def session(
     Raises PipelineError if Spark or Java is missing, or Spark does not start.
     """
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # logs what it also raises
+    logging.getLogger().addFilter(_is_no_interrupt)
     is_main = threading.current_thread() is threading.main_thread()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -58,6 +59,11 @@ def session(
         spark.stop()
         raise
     spark.stop()
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Py4J logs a traceback of Ctrl-C, which it also raises."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def _end_java(spark: SparkSession) -> None:

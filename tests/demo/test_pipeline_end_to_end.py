@@ -64,8 +64,8 @@ def test_interrupted_it_leaves_nothing(when: str, number: signal.Signals, tmp_pa
     assert demo.stdout is not None
     while when not in (line := demo.stdout.readline()):
         assert line, demo.communicate()
-    children = descendants_of(demo.pid)
-    assert children
+    while not (children := descendants_of(demo.pid)):
+        time.sleep(0.01)  # until Java begins to start
     demo.send_signal(number)
     _shown, errors = demo.communicate(timeout=60)
     assert (demo.returncode, errors) == (130, "stopped; nothing is left running\n")
