@@ -82,7 +82,7 @@ def finish_for_the_dead(path: Path, name: str) -> int:
     """Cut a file that nobody writes any more after its last whole line, and give it its name. Return how many
     bytes were cut off; -1 if somebody does write it, or has just finished it. Raises OSError.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)  # a link may lead to any file
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

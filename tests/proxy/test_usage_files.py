@@ -279,6 +279,21 @@ def test_a_leftover_that_cannot_be_finished_is_no_reason_not_to_write(
     assert desk.names() == sorted([left, FIRST])
 
 
+def test_a_link_that_is_called_like_a_leftover_leads_nowhere(tmp_path: Path) -> None:
+    """Who may make names in the directory may not cut off files elsewhere with Weir's rights."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("whole line\nand the end")
+    directory = tmp_path / "usage"
+    directory.mkdir()
+    left = unfinished_name("usage-other-1.jsonl")
+    (directory / left).symlink_to(elsewhere)
+    desk = Desk(directory)
+    desk.files().open()
+    assert elsewhere.read_text() == "whole line\nand the end"
+    assert desk.names() == [left]
+    assert desk.tally.recovered_files == 0
+
+
 # Disks that fail
 
 
