@@ -16,9 +16,9 @@ class Days(click.ParamType[tuple[date, date]]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[date, date]:
         """Read them; click asks for it."""
-        first, _, last = str(value).partition("..")
+        first, dots, last = str(value).partition("..")
         try:
-            days = date.fromisoformat(first), date.fromisoformat(last or first)
+            days = date.fromisoformat(first), date.fromisoformat(last if dots else first)
         except ValueError:
             self.fail(f"{value!r} is not FROM..TO, such as 2026-11-01..2026-11-07", param, ctx)
         if days[0] > days[1]:

@@ -110,7 +110,7 @@ RECOMMENDATION: Final = StructType(
         StructField("current", DoubleType()),  # the limit of the current quota file, null for none
         StructField("proposed", DoubleType()),
         StructField("in_default", BooleanType()),  # covered by the default entry, so it has none of its own
-        StructField("flags", ArrayType(StringType())),  # `recommend_flags.MEANINGS`
+        StructField("flags", ArrayType(StringType())),  # `pipeline.recommend.flags.MEANINGS`
         StructField("reason", StringType()),
     ]
 )

@@ -119,7 +119,7 @@ class Batches:
 
 
 def judged(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
-    """Parsed lines (`ingest_parse`) with `stream`, and whether they are `late`."""
+    """Parsed lines (`pipeline.ingest.parse`) with `stream`, and whether they are `late`."""
     joined = parsed.withColumn("stream", stream()).join(fn.broadcast(before), "stream", "left")
     late = fn.col("time_ms") < fn.col("newest_ms") - late_after_ms
     return joined.withColumn("late", fn.coalesce(late, fn.lit(False))).drop("newest_ms")

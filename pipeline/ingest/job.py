@@ -1,7 +1,7 @@
 """Records into the lake's tables, each exactly once: from files or topics, by Structured Streaming.
 
-`ingest_sources` says where from, `ingest_parse` what a record is, `ingest_ledger` what is late,
-`ingest_batch` how a batch is written, `ingest_checkpoint` when not to begin. This is the loop around them.
+`sources` says where from, `parse` what a record is, `ledger` what is late,
+`batch` how a batch is written, `checkpoint` when not to begin. This is the loop around them.
 """
 
 from __future__ import annotations

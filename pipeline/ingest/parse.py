@@ -34,6 +34,10 @@ AHEAD_MS_MAX: Final = 24 * 3600 * 1000
 COUNT_MAX: Final = 10**15
 """More of anything in one record than there can be: sums of such records would not fit into 64 bits."""
 INTERVAL_MS_MAX: Final = 24 * 3600 * 1000
+TEXT_MAX: Final = 1_000
+"""So many characters has the longest name: Weir shortens its own to fewer. A single name of megabytes would
+take all memory of whoever sums up.
+"""
 LINE_MAX: Final = 10_000
 """So many characters of a malformed line are kept."""
 _OPTIONS: Final = {
@@ -63,7 +67,7 @@ KINDS: Final = {kind.name: kind for kind in (USAGE, TRACE)}
 
 
 def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
-    """Of the lines of a source (`ingest_sources`): the record's columns, what was left out filled in, `day`,
+    """Of the lines of a source (`sources`): the record's columns, what was left out filled in, `day`,
     `channel`, `taken_ms`, `line`, `source`, and `reason`, which is null if the record is good.
     """
     as_json = fn.concat(fn.lit('{"r":'), fn.col("value"), fn.lit(',"end":1}'))
@@ -150,6 +154,11 @@ def _out_of_bounds(kind: Kind) -> list[tuple[Column, Column]]:
         bounds.append(
             (outside, _says("interval_ms ", interval_ms, f" is not within 1 and {INTERVAL_MS_MAX}"))
         )
+    for field in kind.columns.fields:
+        if isinstance(field.dataType, StringType):
+            length = fn.length(field.name)
+            too_long = _says(f"{field.name} has ", length, f" characters, more than {TEXT_MAX}")
+            bounds.append((length > TEXT_MAX, too_long))
     for name, least in _counts(kind.columns):
         value = fn.col(name)
         outside = ~value.between(least, COUNT_MAX)  # NaN and infinity are outside

@@ -1,9 +1,9 @@
 """From the hours of the roll-up to a quota file: for each entity and quota what it needs, if it can be given.
 
-Need is a percentile of what was used, times growth and headroom, at least the floor (`recommend_need`); what
-does not fit the brokers' capacity is cut (`recommend_capacity`); what deserves a look is flagged
-(`recommend_flags`); each value comes with its reason (`recommend_reasons`). The result is a table, and from
-that the quota file (`recommend_file`), written line by line: neither is ever in memory as a whole.
+Need is a percentile of what was used, times growth and headroom, at least the floor (`need`); what
+does not fit the brokers' capacity is cut (`capacity`); what deserves a look is flagged
+(`flags`); each value comes with its reason (`reasons`). The result is a table, and from
+that the quota file (`file`), written line by line: neither is ever in memory as a whole.
 """
 
 from __future__ import annotations

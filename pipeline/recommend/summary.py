@@ -29,7 +29,7 @@ class Counts(NamedTuple):
 
     entities: int
     left_out: Mapping[str, int]
-    """By the reason why they have no entry, and no default."""
+    """By the reason why they have no entry. A default entry may mean them all the same."""
     entries: int
     covered: int
     """By the default entry alone."""

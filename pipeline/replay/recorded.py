@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 WAITS_PER_RECORD: Final = 100
 """More waits than these within one interval overlap anyway."""
+WAIT_MS_MAX: Final = 2**31 - 1
+"""No throttle time is longer: Kafka's field for it has 32 bits."""
 CLIENT: Final = ("quota", "user", "client_id", "broker")
 
 
 def of_charges(charges: DataFrame, draws: DataFrame) -> DataFrame:
-    """From the charges of traces (`replay_charges.of_traces`), by the budgets that clients draw on."""
+    """From the charges of traces (`charges.of_traces`), by the budgets that clients draw on."""
     waits = charges.select(
         *CLIENT,
         "instance",
@@ -143,7 +145,7 @@ def _throttled(waits: DataFrame) -> DataFrame:
 def _single(waits: DataFrame) -> DataFrame:
     """The waits one by one: each `wait_ms` long, from `from_ms` on."""
     violated = waits.where((F.col("throttle_ms") > 0) & (F.col("violations") > 0))
-    wait_ms = F.ceil(F.col("throttle_ms") / F.col("violations"))
+    wait_ms = F.least(F.ceil(F.col("throttle_ms") / F.col("violations")), F.lit(WAIT_MS_MAX))
     if "interval_ms" not in waits.columns:
         return violated.withColumn("wait_ms", wait_ms)
     number = F.least("violations", F.lit(WAITS_PER_RECORD))

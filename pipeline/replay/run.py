@@ -68,7 +68,7 @@ class Rules:
 
 
 def hours(charges: DataFrame, draws: DataFrame, rules: Rules) -> DataFrame:
-    """Replay charges (`replay_charges`) against whatever budgets they draw on: `HOURS`."""
+    """Replay charges (`pipeline.replay.charges`) against whatever budgets they draw on: `HOURS`."""
     joined = charges.join(draws, ["quota", "user", "client_id"])
     budget = F.xxhash64(*BUDGET)
     wanted = joined.select(budget.alias("budget"), *BUDGET, *CHARGE)

@@ -1,7 +1,7 @@
 """The last job: what the tables say, as one HTML page that needs no network.
 
-Spark sums up (`report_data`); what is shown is a bounded number of plain values (`report_model`), of which
-`report_sections` makes a page without Spark.
+Spark sums up (`data`); what is shown is a bounded number of plain values (`model`), of which
+`sections` makes a page without Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the report shows, as plain values: `report_data` asks Spark for it, the charts draw it."""
+"""What the report shows, as plain values: `pipeline.report.data` asks Spark for it, the charts draw it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`weir pipeline ingest` is killed (-9, with its JVM) again and again: nothing is lost, nothing doubled.
 
-Each file is a batch. What is late is computed here by the rule of `ingest_ledger`, from the files alone.
+Each file is a batch. What is late is computed here by the rule of `pipeline.ingest.ledger`, from the files
+alone.
 """
 
 from __future__ import annotations

@@ -1,0 +1,31 @@
+"""`--days` of the pipeline's jobs."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import click
+import pytest
+
+from cli.pipeline_days import Days
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("2026-11-01..2026-11-07", date(2026, 11, 1), date(2026, 11, 7)),
+        ("2026-11-01..2026-11-01", date(2026, 11, 1), date(2026, 11, 1)),
+        ("2026-11-01", date(2026, 11, 1), date(2026, 11, 1)),
+    ],
+)
+def test_days(text: str, first: date, last: date) -> None:
+    assert Days()(text) == (first, last)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "..", "2026-11-01..", "..2026-11-01", "2026-11-31", "2026-11-02..2026-11-01", "today"]
+)
+def test_what_is_not_both_days_is_refused(text: str) -> None:
+    """Above all a range without an end, which would else be its first day alone."""
+    with pytest.raises(click.BadParameter):
+        Days()(text)
