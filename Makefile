@@ -48,7 +48,7 @@ fast: install ## fast tests only
 	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle and not spark'
 
 spark: install ## only the tests of the pipeline, with Spark
-	$(BIN)/python -m pytest -q -m 'spark and not broker'
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'spark and not broker'
 
 brokers: install ## only the tests with real brokers, or with other releases of clients
 	$(BIN)/python -m pytest -m 'broker or oracle'
