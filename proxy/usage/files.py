@@ -74,17 +74,23 @@ class Files:
             raise self._told(error) from None
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Write all, or none and raise OutletError: then the file has whole lines, as before."""
+        """Write all, or none and raise OutletError: then the file has whole lines, as before. Or some, if the
+        others could be neither written nor taken back.
+        """
         try:
             writing = self._writing.get(kind) or self._begin(kind)
             content = lines(records)
             writing.part.append(content, len(records))
+        except UnevenError as error:
+            self._writing.pop(kind).part.leave()
+            if not error.whole:
+                raise self._told(error) from None
+            content = error.whole
         except OSError as error:
-            if isinstance(error, UnevenError):
-                self._writing.pop(kind).part.leave()
             raise self._told(error) from None
-        self._tally.note_written(kind, len(records), len(content), self._clocks.wall_s())
-        return len(records)
+        taken = content.count(b"\n")
+        self._tally.note_written(kind, taken, len(content), self._clocks.wall_s())
+        return taken
 
     def tend(self) -> None:
         """Finish the files whose time has come, or that are large enough. Raises OutletError."""

@@ -20,6 +20,9 @@ TAIL_BYTES: Final = 64 * 1024
 class UnevenError(OSError):
     """A write failed, and could not be taken back."""
 
+    whole: bytes = b""
+    """The whole lines that were written: whoever finishes the file keeps them."""
+
 
 class PartFile:
     """Nobody reads it before it is renamed; who finds it unlocked knows that its writer is dead."""
@@ -42,8 +45,8 @@ class PartFile:
             raise
 
     def append(self, lines: bytes, records: int) -> None:
-        """Write all of these whole lines, or none. Raises OSError; UnevenError if there is part of a line at
-        the end now: leave it then.
+        """Write all of these whole lines, or none. Raises OSError; UnevenError if some of them, and part of a
+        line at the end, are there now: leave it then.
         """
         rest = memoryview(lines)
         try:
@@ -53,7 +56,9 @@ class PartFile:
             try:
                 os.ftruncate(self._fd, self.length)
             except OSError:
-                raise UnevenError(error.errno, error.strerror) from None
+                uneven = UnevenError(error.errno, error.strerror)
+                uneven.whole = lines[: lines.rfind(b"\n", 0, len(lines) - len(rest)) + 1]
+                raise uneven from None
             raise
         self.length += len(lines)
         self.records += records

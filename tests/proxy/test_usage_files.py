@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.usage import encoding
 from proxy.usage.directory import finished_name, make, unfinished_name
 from proxy.usage.files import FileRules
 from proxy.usage.lines import PartFile, finish_for_the_dead
@@ -343,6 +344,30 @@ def test_what_could_not_be_cut_back_is_left_and_cut_later(
     files.write(Kind.USAGE, [usage_record(2)])
     files.close(1)
     assert [requests_in(tmp_path / name) for name in desk.names()] == [[1], [2]]
+
+
+def test_whole_lines_that_could_not_be_cut_back_are_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path)
+    files = desk.files()
+    records = [usage_record(number) for number in (1, 2, 3)]
+    desk.disk.room = len(encoding.lines(records[:2])) + 30
+
+    def fails(_fd: int, _length: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", fails)
+        taken = files.write(Kind.USAGE, records)
+    assert taken == 2
+    desk.disk.room = None
+    files.write(Kind.USAGE, records[taken:])
+    files.close(1)
+    files.open()
+    assert [requests_in(tmp_path / name) for name in desk.names()] == [[1, 2], [3]]
+    assert desk.tally.written[Kind.USAGE] == 3
+    assert desk.tally.written_bytes == sum((tmp_path / name).stat().st_size for name in desk.names())
 
 
 def test_a_file_whose_end_does_not_reach_the_disk_is_finished_later(
