@@ -91,7 +91,7 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
         responses.judge(response, response_view, response_end, now_ms)
         session.to_client.clear()
     if books is not None:
-        books.take_traces(0, "")
+        list(books.take_traces(0, ""))
         list(books.drain(0, 1000, ""))
     took_ns = time.process_time_ns() - begun_ns
     if session.violation is not None or session.in_flight:
