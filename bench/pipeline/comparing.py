@@ -10,7 +10,9 @@ import polars as pl
 from bench.pipeline.plain import ENTITY, PERIODS
 
 _TOLERANCE: Final = 1e-9
-"""Relative, of figures that are no whole numbers: sums and products are made in another order."""
+"""Relative, of figures that are no whole numbers (those are compared exactly): sums and products are made in
+another order.
+"""
 
 
 def differences(lake: Path, result: Path) -> list[str]:
@@ -39,19 +41,22 @@ def _flat(rows: pl.LazyFrame) -> pl.LazyFrame:
 def _between(ours: pl.LazyFrame, theirs: pl.LazyFrame) -> list[str]:
     keys = [*ENTITY, "start_ms"]
     theirs = theirs.with_columns(pl.col(ENTITY).cast(pl.String))
-    ours_names, theirs_names = (set(each.collect_schema().names()) for each in (ours, theirs))
+    kinds = ours.collect_schema()
+    ours_names, theirs_names = set(kinds.names()), set(theirs.collect_schema().names())
     names = sorted((ours_names & theirs_names) - set(keys))
     if missing := ours_names - theirs_names - {"seconds", "day"}:
         return [f"no {', '.join(sorted(missing))}"]
     joined = ours.join(theirs, on=keys, how="full", nulls_equal=True, suffix=" of theirs").select(
         alone=(pl.col("requests").is_null() | pl.col("requests of theirs").is_null()).sum(),
-        **{name: (~_alike(pl.col(name), pl.col(f"{name} of theirs"))).sum() for name in names},
+        **{
+            name: (~_alike(pl.col(name), pl.col(f"{name} of theirs"), exactly=kinds[name].is_integer())).sum()
+            for name in names
+        },
     )
     counts = joined.collect(engine="streaming").row(0, named=True)
     return [f"{name} differs in {count} rows" for name, count in counts.items() if count]
 
 
-def _alike(one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    return ((one - other).abs() <= _TOLERANCE * pl.max_horizontal(one.abs(), other.abs())).fill_null(
-        value=False
-    )
+def _alike(one: pl.Expr, other: pl.Expr, *, exactly: bool) -> pl.Expr:
+    tolerance = 0.0 if exactly else _TOLERANCE * pl.max_horizontal(one.abs(), other.abs())
+    return ((one - other).abs() <= tolerance).fill_null(value=False)

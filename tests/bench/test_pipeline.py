@@ -113,6 +113,17 @@ def test_engines_are_compared(tmp_path: Path) -> None:
     assert "day: alone differs in 1 rows" in differences(lake, other)
 
 
+def test_whole_numbers_are_compared_exactly(tmp_path: Path) -> None:
+    row = {"level": "user", "user": "u", "client_id": "c", "start_ms": 0, "requests": 10**12, "skew": 1.5}
+    for period in ("hour", "day"):
+        directory = tmp_path / "lake" / "rollup" / period
+        directory.mkdir(parents=True)
+        pl.DataFrame([row]).write_parquet(directory / "part.parquet")
+        other = row | {"requests": 10**12 + (period == "day"), "skew": 1.5 + 1e-12}
+        pl.DataFrame([other]).write_parquet(tmp_path / f"{period}.parquet")
+    assert differences(tmp_path / "lake", tmp_path) == ["day: requests differs in 1 rows"]
+
+
 def test_a_job_that_is_none_is_refused() -> None:
     result = CliRunner().invoke(main, ["--jobs", "rollup,sleep"])
     assert result.exit_code == 2
