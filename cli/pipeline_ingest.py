@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -114,6 +115,8 @@ def ingest(
     """
     if (directory is None) == (topic is None) or (topic is None) != (bootstrap_servers is None):
         raise CommandError("say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers")
+    if not (isfinite(every_s) and isfinite(late_after_s)):
+        raise CommandError("--every and --late-after are numbers of seconds: neither nan nor inf")
     properties = {} if kafka_config is None else _properties(kafka_config)
     settings = {} if topic is None else _connector(brought)
 

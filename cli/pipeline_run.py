@@ -27,6 +27,7 @@ C = TypeVar("C", bound=Callable[..., object])
 
 LOOK_S: Final = 0.5
 """How often Spark is asked how far it is."""
+PATTERN: Final = "*?[]{}\\"
 NEEDED: Final = ("pyspark", "pandas", "pyarrow")
 
 
@@ -39,6 +40,7 @@ def job_options(command: C) -> C:
             metavar="PATH",
             required=True,
             envvar="WEIR_LAKE",
+            callback=_root,
             show_envvar=True,
             help="The root of the pipeline's tables: a directory, or any URL that Spark can write to.",
         ),
@@ -53,6 +55,18 @@ def job_options(command: C) -> C:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _root(_context: click.Context, _option: click.Parameter, root: str) -> str:
+    """Refuse what would be read from elsewhere than it is written to."""
+    if not root:
+        raise CommandError("--lake is empty: name a directory")
+    if set(root) & set(PATTERN):
+        raise CommandError(
+            f"{clean(root)}: Spark takes such a name for a pattern, and reads other directories: use a lake "
+            f"without any of {' '.join(PATTERN)} in its path"
+        )
+    return root
 
 
 def run_job(

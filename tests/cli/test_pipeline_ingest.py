@@ -47,3 +47,11 @@ def test_a_line_that_is_none_is_named_and_not_shown(tmp_path: Path) -> None:
 def test_a_file_of_properties_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"none: .*No such file"):
         _properties(tmp_path / "none")
+
+
+@pytest.mark.parametrize("option", ["--every", "--late-after"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_what_is_no_number_of_seconds_is_refused(option: str, value: str) -> None:
+    done = CliRunner().invoke(ingest, ["--lake", "lake", "--files", "d", option, value])
+    assert done.exit_code == 2
+    assert "--every and --late-after are numbers of seconds: neither nan nor inf" in done.output

@@ -1,0 +1,33 @@
+"""What all jobs of `weir pipeline` share. No Spark."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import weir
+
+JOBS = (
+    ("ingest", "--files", "d"),
+    ("rollup",),
+    ("recommend", "--output", "q.toml"),
+    ("replay", "q.toml"),
+    ("report", "--output", "r.html"),
+)
+
+
+@pytest.mark.parametrize("arguments", JOBS, ids=lambda arguments: arguments[0])
+@pytest.mark.parametrize("root", ["/l[a]ke", "/la?e", "/*", "/{a,b}", "a\\ke"])
+def test_a_lake_that_would_be_read_elsewhere_than_it_is_written_is_refused(
+    arguments: tuple[str, ...], root: str
+) -> None:
+    """Ingest writes to the directory of that name; Spark reads the directories that match it."""
+    done = CliRunner().invoke(weir, ["pipeline", *arguments, "--lake", root])
+    assert done.exit_code == 2
+    assert f"{root}: Spark takes such a name for a pattern" in done.stderr
+
+
+def test_a_lake_without_a_name_is_not_the_root_of_the_file_system() -> None:
+    done = CliRunner().invoke(weir, ["pipeline", "rollup", "--lake", ""])
+    assert done.exit_code == 2
+    assert done.stderr == "weir: --lake is empty: name a directory\n"
