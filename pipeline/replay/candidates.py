@@ -61,10 +61,15 @@ def read_candidates(paths: Sequence[Path]) -> list[Candidate]:
     twice = {path.name for path in paths if sum(other.name == path.name for other in paths) > 1}
     found = []
     for path in paths:
-        name = str(path) if path.name in twice else path.name
+        name = _said(str(path) if path.name in twice else path.name)
         names[name] = names.get(name, 0) + 1
         found.append(Candidate(name if names[name] == 1 else f"{name} #{names[name]}", _text(path)))
     return found
+
+
+def _said(name: str) -> str:
+    """With question marks for bytes that are no UTF-8, which neither Spark nor JSON can say."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _text(path: Path) -> str:

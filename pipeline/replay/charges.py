@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CHARGES_PER_RECORD: Final = 10
 """Of usage: with more it takes longer, and is hardly nearer to what happened (docs/pipeline/replay.md)."""
+SESSIONS_MAX: Final = 10_000
+"""More connections of one client than these are replayed as so many: each is at least a row."""
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """Versions of mutating APIs that know error 89."""
@@ -50,7 +52,7 @@ def of_traces(traces: DataFrame) -> DataFrame:
 
 def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> DataFrame:
     """The charges that usage records may have been made of."""
-    sessions = F.greatest(F.coalesce("sessions", F.lit(0)), F.lit(1))
+    sessions = F.least(F.greatest(F.coalesce("sessions", F.lit(0)), F.lit(1)), F.lit(SESSIONS_MAX))
     most = F.greatest(sessions, F.lit(charges_per_record))
     number = F.least(F.greatest(F.coalesce("requests", F.lit(0)), F.lit(1)), most)
     size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))

@@ -72,8 +72,14 @@ def listed(found: Sequence[Total]) -> Listing:
 
 def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
     """Those who wait longest under any candidate, or did, side by side."""
-    wide = hours.groupBy(*BUDGET).pivot("candidate", list(names)).agg(F.sum("throttled_s"))
-    columns = [F.coalesce(F.col(f"`{name.replace('`', '``')}`"), F.lit(0.0)) for name in names]
+    # Not by pivot: files may be called as a column is, or differ by case, which Spark's columns do not.
+    under = [f"under_{number}" for number in range(len(names))]
+    sums = (
+        F.sum(F.when(F.col("candidate") == name, F.col("throttled_s"))).alias(column)
+        for name, column in zip(names, under, strict=True)
+    )
+    wide = hours.groupBy(*BUDGET).agg(*sums)
+    columns = [F.coalesce(F.col(column), F.lit(0.0)) for column in under]
     longest = columns[0] if len(columns) == 1 else F.greatest(*columns)
     ranked = wide.where(longest > 0).orderBy(longest.desc(), *BUDGET).limit(most)
     rows = tuple(
@@ -82,7 +88,7 @@ def top(hours: DataFrame, names: Sequence[str], most: int) -> Listing:
             row["user"],
             row["client_id"],
             None if row["broker"] is None else str(row["broker"]),
-            *(None if row[name] is None else round(row[name], 1) for name in names),
+            *(None if row[column] is None else round(row[column], 1) for column in under),
         )
         for row in ranked.collect()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -273,3 +274,31 @@ def test_nothing_recorded_makes_an_empty_table(spark: SparkSession, tmp_path: Pa
     assert (outcome.read, outcome.wrote) == ({"records": 0}, {"hours": 0})
     assert read(spark, lake.replay, REPLAY).collect() == []
     assert [listing.rows for listing in outcome.listings] == [(), ()]
+
+
+def test_files_may_be_called_as_columns_are_and_differ_by_case(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    put(spark, lake, [used(SUNDAY_MS, charged_bytes=20_000)])
+    one_byte = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1\n'
+    names = ("broker", "Recorded", "q.toml", "Q.toml", os.fsdecode(b"\xff`.toml"))
+    outcome = replay(spark, lake, [file(tmp_path, name, one_byte) for name in names])
+    budgets = outcome.listings[1]
+    assert budgets.columns[-5:] == ("broker", "Recorded", "q.toml", "Q.toml", "?`.toml")
+    (row,) = budgets.rows
+    assert len(set(row[-5:])) == 1, "the files say the same"
+
+
+def test_numbers_that_no_client_has_reached_make_no_more_rows_than_there_can_be(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As many as ingest takes: a record of a million million connections, and of a wait of 31,000 years."""
+    lake = Lake(str(tmp_path / "lake"))
+    most: dict[str, object] = {"requests": 10**15, "sessions": 10**15, "charged_bytes": 10**15}
+    waits = {"throttle_ms": ByQuota(producer_byte_rate=10**15), "violations": ByQuota(producer_byte_rate=1)}
+    put(spark, lake, [used(SUNDAY_MS, **most), used(SUNDAY_MS, user="bob", **waits)])
+    quotas = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
+    replay(spark, lake, [file(tmp_path, "q.toml", quotas)])
+    hours = read(spark, lake.replay, REPLAY).collect()
+    (charged,) = {row.charged for row in hours if row.candidate == RECORDED and row.user == "alice"}
+    assert charged == 10**15
+    assert sum(row.throttled_s for row in hours if row.user == "bob") == (2**31 - 1) / 1000
