@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from pyspark.sql import functions as fn
 
-from pipeline.ingest.parse import COUNT_MAX, KINDS, LINE_MAX, USAGE, parsed
+from pipeline.ingest.parse import COUNT_MAX, KINDS, LINE_MAX, TEXT_MAX, USAGE, parsed
 from usage.records import ByQuota, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ BAD: list[tuple[str | bytes | None, str]] = [
     ),
     (having(interval_ms=0), f"interval_ms 0 is not within 1 and {DAY_MS}"),
     (having(interval_ms=DAY_MS + 1), f"interval_ms {DAY_MS + 1} is not within 1 and {DAY_MS}"),
+    (having(user="x" * (TEXT_MAX + 1)), f"user has {TEXT_MAX + 1} characters, more than {TEXT_MAX}"),
+    (having(api="x" * 2_000_000), f"api has 2000000 characters, more than {TEXT_MAX}"),
     (having(time_ms=0), "time_ms 0 is before 2015"),
     (having(time_ms=-(2**63)), f"time_ms {-(2**63)} is before 2015"),
     (
