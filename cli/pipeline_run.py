@@ -93,6 +93,8 @@ def run_job(
         raise CommandError(str(error)) from None
     except (PySparkException, Py4JError) as error:
         raise CommandError(f"{name}: Spark failed: {_first_line(error)}") from None
+    except ConnectionError:
+        raise CommandError(f"{name}: Spark's Java has died: see what it printed above") from None
     except KeyboardInterrupt:
         raise StoppedError(f"{name}: interrupted") from None
     show(outcome, as_json=as_json)
@@ -100,7 +102,11 @@ def run_job(
 
 def _first_line(error: Exception) -> str:
     """What Spark says went wrong, without the stack traces of its Java."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # says nothing
+        causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+        return [lines[1], *causes][-1]
+    return lines[0] if lines else type(error).__name__
 
 
 def in_session(name: str, spark: SparkSession, job: Callable[[SparkSession], Outcome]) -> Outcome:

@@ -50,6 +50,10 @@ class Lake:
         """Which batches of usage the roll-ups are made of."""
         return self.path("rollup", "source")
 
+    def lock(self, job: str) -> str:
+        """What a job holds while it writes, so that two of them do not write one table."""
+        return self.path(f".weir-{job}-lock")
+
     @property
     def recommendation(self) -> str:
         """The latest recommendation (`tables.RECOMMENDATION`)."""

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Final
 
@@ -56,7 +56,10 @@ def session(
         _end_java(spark)
         raise
     except BaseException:
-        spark.stop()
+        from py4j.protocol import Py4JError
+
+        with suppress(OSError, Py4JError):  # if its Java has died, that is what is raised already
+            spark.stop()
         raise
     spark.stop()
 

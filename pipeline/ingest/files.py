@@ -1,4 +1,4 @@
-"""What ingest does with single files of a lake: look, delete, note, lock.
+"""What ingest, and other jobs, do with single files of a lake: look, delete, note, lock.
 
 By Hadoop's file systems, so wherever Spark can write.
 """
@@ -68,7 +68,7 @@ class Files:
             stream.close()
 
     @contextmanager
-    def locked(self, path: str) -> Iterator[None]:
+    def locked(self, path: str, job: str = "ingest") -> Iterator[None]:
         """Be the only one in the block. Raises PipelineError if another is.
 
         The lock is held by the JVM, which does the writing and may outlive this process for a moment. Only
@@ -82,7 +82,7 @@ class Files:
         file = self._jvm.java.io.RandomAccessFile(place.toUri().getPath(), "rw")
         try:
             if not self._take(file):
-                raise PipelineError(f"{path}: another ingest is at work here; wait for its end, or end it")
+                raise PipelineError(f"{path}: another {job} is at work here; wait for its end, or end it")
             yield
         finally:
             file.close()

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from pipeline import tables
+from pipeline.ingest.files import Files
 from pipeline.lake import Lake
 from pipeline.outcome import Outcome, PipelineError
 from pipeline.recommend.capacity import factors, floor, proposed, wanted
@@ -46,6 +47,11 @@ def recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outc
     because of a wrong path is no recommendation.
     """
     plan.check()
+    with Files(spark).locked(lake.lock("recommend"), "recommend"):
+        return _recommend(spark, lake, plan, write)
+
+
+def _recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Outcome:
     rows = hours(spark, lake, plan)
     level, span = looked_at(rows, plan)
     if not span.hours:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
+from pipeline.ingest.files import Files
 from pipeline.outcome import Outcome, PipelineError
 from pipeline.replay import charges as replay_charges
 from pipeline.replay import recorded as replay_recorded
@@ -56,12 +57,17 @@ def replay(
 ) -> Outcome:
     """Replay what was recorded under each candidate, and put it side by side.
 
-    Raises PipelineError if there is no candidate, or one cannot be read.
+    Raises PipelineError if there is no candidate, one cannot be read, or another replay is at work here.
     """
     options = options or Options()
     if not candidates:
         raise PipelineError("nothing to try out: name a quota file")
     files = read_candidates(candidates)
+    with Files(spark).locked(lake.lock("replay"), "replay"):
+        return _replay(spark, lake, files, options)
+
+
+def _replay(spark: SparkSession, lake: Lake, files: Sequence[Candidate], options: Options) -> Outcome:
     rows = _source(spark, lake, options.source, options)
     count, span_s = _extent(rows)
     of_all = _replayed(rows, files, options) if count else spark.createDataFrame([], REPLAY)

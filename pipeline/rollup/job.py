@@ -7,7 +7,7 @@ and gives the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import date
 from math import ceil
@@ -17,6 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
 from pipeline import tables
+from pipeline.ingest.files import Files
 from pipeline.outcome import Outcome, PipelineError
 from pipeline.rollup.days import Source, sources
 from pipeline.rollup.periods import HOUR_S, PERIODS, periods
@@ -58,15 +59,16 @@ def rollup(
 ) -> Outcome:
     """Roll up the days, of those from the first to the last of `days`, whose files of usage have changed
     since they were; with `again` all of them. Raises PipelineError if an hour is not a whole number of
-    windows.
+    windows, or another roll-up is at work here.
     """
     if window_s < 1 or HOUR_S % window_s:
         raise PipelineError(f"windows of {window_s} s do not fill an hour: take 1, 5, 10, 30 or 60 s")
     found = sources(spark, lake, window_s, days)
     chosen = [source for source in found if again or source.changed]
     done = _Done()
-    for some in _passes(chosen):
-        _roll(spark, lake, some, window_s, done)
+    with Files(spark).locked(lake.lock("rollup"), "rollup") if chosen else nullcontext():
+        for some in _passes(chosen):
+            _roll(spark, lake, some, window_s, done)
     return Outcome(
         "rollup",
         read={"records": done.records, "files": sum(source.files for source in chosen)},

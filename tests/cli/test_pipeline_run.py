@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from py4j.protocol import Py4JError
 
 from cli.main import weir
+from cli.pipeline_run import _first_line
 
 JOBS = (
     ("ingest", "--files", "d"),
@@ -31,3 +33,14 @@ def test_a_lake_without_a_name_is_not_the_root_of_the_file_system() -> None:
     done = CliRunner().invoke(weir, ["pipeline", "rollup", "--lake", ""])
     assert done.exit_code == 2
     assert done.stderr == "weir: --lake is empty: name a directory\n"
+
+
+def test_what_java_says_is_told_and_not_where_python_called_it() -> None:
+    error = Py4JError(
+        "An error occurred while calling o5.parquet.\n: org.apache.spark.SparkException: Job aborted.\n"
+        "\tat some.where(Some.scala:1)\nCaused by: java.io.IOException: No space left on device\n"
+        "\t... 5 more\n"
+    )
+    assert _first_line(error) == "java.io.IOException: No space left on device"
+    assert _first_line(Py4JError("\n An answer\nand more")) == "An answer"
+    assert _first_line(Py4JError("")) == "Py4JError"

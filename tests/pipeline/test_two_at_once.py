@@ -1,0 +1,58 @@
+"""Two of one job on one lake: both would write the same table, which then has all rows twice, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline import tables
+from pipeline.ingest.files import Files
+from pipeline.lake import Lake
+from pipeline.outcome import Outcome, PipelineError
+from pipeline.recommend.job import recommend
+from pipeline.recommend.plan import Plan
+from pipeline.replay.job import replay
+from pipeline.rollup.job import rollup
+from tests.pipeline.test_replay import SUNDAY_MS, file, put, used
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def _nothing(_lines: object) -> None:
+    """Writes no file."""
+
+
+JOBS: dict[str, Callable[[SparkSession, Lake, Path], Outcome]] = {
+    "rollup": lambda spark, lake, _quotas: rollup(spark, lake),
+    "recommend": lambda spark, lake, _quotas: recommend(spark, lake, Plan(now=datetime.now(UTC)), _nothing),
+    "replay": lambda spark, lake, quotas: replay(spark, lake, [quotas]),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_second_is_refused_and_writes_nothing(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    put(spark, lake, [used(SUNDAY_MS, charged_bytes=10)])
+    quotas = file(tmp_path, "q.toml", "")
+    before = {path.name for path in Path(lake.root).iterdir()}
+    with (
+        Files(spark).locked(lake.lock(name), name),
+        pytest.raises(PipelineError, match=f"another {name} is at work here"),
+    ):
+        JOBS[name](spark, lake, quotas)
+    assert {path.name for path in Path(lake.root).iterdir()} == before | {f".weir-{name}-lock"}
+
+
+def test_a_lock_is_no_part_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    put(spark, lake, [used(SUNDAY_MS, charged_bytes=10)])
+    for _twice in range(2):
+        rollup(spark, lake, again=True)
+    assert tables.read(spark, lake.rollup("hour"), tables.ROLLUP).count() == 3
