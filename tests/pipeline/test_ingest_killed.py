@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FILES = 4
-ROWS = 600
-PADDING = "x" * 2000
+ROWS = 1200
+PADDING = "x" * 1000
 """Files are larger than the 1 MB that a batch may have, so each is one."""
 DAY_MS = 86_400_000
 LATE_AFTER_MS = 600_000
