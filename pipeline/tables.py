@@ -56,7 +56,7 @@ RATES: Final = (
 """What rolls up to a rate and may have a quota, in the quotas' own units."""
 RATE: Final = StructType([StructField(name, DoubleType()) for name in ("mean", "p50", "p95", "p99", "max")])
 """Of one entity at one broker (mutations: in the cluster): `mean` over the whole period at the busiest one,
-the others over the windows in which it was active, at any broker.
+the others over the windows in which there was any of it, at any broker.
 """
 SECONDS_BY_QUOTA: Final = StructType([StructField(field.name, DoubleType()) for field in BY_QUOTA.fields])
 LEVELS: Final = ("user-client-id", "user", "client-id")

@@ -54,9 +54,11 @@ def with_polars(usage: Path, result: Path) -> None:
         return pl.when(pl.col("api") == api).then("charged_bytes").otherwise(0)
 
     def spread(rate: str, amount: str, unit: float) -> list[pl.Expr]:
-        per_s = pl.col(amount) * (unit / WINDOW_S)
-        shares = [per_s.quantile(at, "linear").alias(f"{rate}.{name}") for name, at in SHARES.items()]
-        return [*shares, per_s.max().alias(f"{rate}.max")]
+        per_s = (pl.col(amount) * (unit / WINDOW_S)).filter(pl.col(amount) > 0)
+        shares = {name: per_s.quantile(at, "linear") for name, at in SHARES.items()}
+        return [
+            e.fill_null(0.0).alias(f"{rate}.{name}") for name, e in {**shares, "max": per_s.max()}.items()
+        ]
 
     rows = pl.scan_parquet(usage / "**/*.parquet", hive_partitioning=True).select(
         *("user", "client_id", "broker", "sessions"),
@@ -152,10 +154,9 @@ def with_pandas(usage: Path, result: Path) -> None:
         flags = [name for name in anywhere if str(name).startswith("throttled_s.")]
         parts = [grouped[[*SUMS, *flags]].sum(), grouped["sessions"].max().rename("sessions_max")]
         parts.append((grouped.size() * float(WINDOW_S)).rename("active_s"))
-        parts += _spread(grouped["mutations"], MUTATIONS, 1.0)
-        at_brokers = _grouped(within, keys)
+        parts += _spread(_above(anywhere, keys, "mutations"), MUTATIONS, 1.0)
         for rate, (amount, unit) in RATES.items():
-            parts += _spread(at_brokers[amount], rate, unit)
+            parts += _spread(_above(within, keys, amount), rate, unit)
         within["bytes"] = within["bytes_in"] + within["bytes_out"]
         amounts = ["bytes", "requests", *(amount for amount, _unit in RATES.values())]
         at_each = _grouped(within, [*keys, "broker"])[amounts].sum().reset_index()
@@ -177,10 +178,15 @@ def _grouped(rows: pd.DataFrame, by: list[str]) -> Groups:
     return rows.groupby(by, observed=True, dropna=False, sort=False)
 
 
+def _above(rows: pd.DataFrame, keys: list[str], amount: str) -> Values:
+    """Values above 0; the others count as missing."""
+    return _grouped(rows[keys].assign(**{amount: rows[amount].where(rows[amount] > 0)}), keys)[amount]
+
+
 def _spread(values: Values, rate: str, unit: float) -> list[pd.Series]:
     per_s = unit / WINDOW_S
-    found = [(values.quantile(at) * per_s).rename(f"{rate}.{name}") for name, at in SHARES.items()]
-    return [*found, (values.max() * per_s).rename(f"{rate}.max")]
+    found = {**{name: values.quantile(at) for name, at in SHARES.items()}, "max": values.max()}
+    return [(value.fillna(0.0) * per_s).rename(f"{rate}.{name}") for name, value in found.items()]
 
 
 ENGINES: Final = {"polars": with_polars, "pandas": with_pandas}

@@ -57,14 +57,13 @@ def _whole(within: DataFrame) -> DataFrame:
 def _rates(within: DataFrame) -> DataFrame:
     """What was used of each rate at brokers, window by window."""
     return within.groupBy(*_KEYS).agg(
-        sql.count(sql.lit(1)).alias("values"),
-        *(_values(name, amount) for name, (amount, _unit) in _AT_BROKERS.items()),
+        *(_values(name, amount) for name, (amount, _unit) in _AT_BROKERS.items())
     )
 
 
 def _values(rate: str, amount: str) -> Column:
-    """Those above 0: a producer fetches nothing in all of its windows. An entity has at most as many in a day
-    as the day has windows, times its brokers.
+    """Those above 0: how much it is when there is any is what a quota must allow. An entity has at most as
+    many in a day as the day has windows, times its brokers.
     """
     above = sql.collect_list(sql.when(sql.col(amount) > 0, sql.col(amount)))
     return sql.sort_array(above).alias(f"{rate}_values")
@@ -94,11 +93,11 @@ def _shaped(joined: DataFrame, seconds: int, window_s: int) -> DataFrame:
         "seconds": sql.lit(seconds),
         **{name: sql.col(name) for name in ("start_ms", "sessions_max", "brokers", *AMOUNTS)},
         **{
-            name: _rate(name, sql.col(f"busiest.{amount}") * (unit / seconds), unit / window_s, "values")
+            name: _rate(name, sql.col(f"busiest.{amount}") * (unit / seconds), unit / window_s)
             for name, (amount, unit) in _AT_BROKERS.items()
         },
         "controller_mutation_rate": _rate(
-            "controller_mutation_rate", sql.col("mutations") / seconds, 1 / window_s, "windows"
+            "controller_mutation_rate", sql.col("mutations") / seconds, 1 / window_s
         ),
         "active_s": sql.col("windows") * window_s,
         "throttle_ms": _by_quota(*map(sql.col, THROTTLES)),
@@ -115,28 +114,23 @@ def _shaped(joined: DataFrame, seconds: int, window_s: int) -> DataFrame:
     )
 
 
-def _rate(rate: str, mean: Column, unit: float, count: str) -> Column:
+def _rate(rate: str, mean: Column, unit: float) -> Column:
     values = sql.col(f"{rate}_values")
-    shares = (
-        (_percentile(values, sql.col(count), share) * unit).alias(name) for name, share in _SHARES.items()
-    )
-    most = _value(values, sql.col(count), sql.col(count) - 1) * unit
+    shares = ((_percentile(values, share) * unit).alias(name) for name, share in _SHARES.items())
+    most = _value(values, sql.size(values) - 1) * unit
     return sql.struct(mean.alias("mean"), *shares, most.alias("max"))
 
 
-def _percentile(values: Column, count: Column, share: float) -> Column:
-    """Exact, between the two nearest as far as it is between them; of as many values as `count`, of which
-    only those above 0 are in `values`.
-    """
-    at = (count - 1) * share
+def _percentile(values: Column, share: float) -> Column:
+    """Exact, between the two nearest as far as it is between them; 0 if there are no values."""
+    at = (sql.size(values) - 1) * share
     below = sql.floor(at)
     part = at - below
-    return _value(values, count, below) * (1 - part) + _value(values, count, sql.ceil(at)) * part
+    return _value(values, below) * (1 - part) + _value(values, sql.ceil(at)) * part
 
 
-def _value(values: Column, count: Column, at: Column) -> Column:
-    left_out = count - sql.size(values)
-    return sql.coalesce(sql.get(values, (at - left_out).cast("int")), sql.lit(0))
+def _value(values: Column, at: Column) -> Column:
+    return sql.coalesce(sql.get(values, at.cast("int")), sql.lit(0))
 
 
 def _by_quota(*columns: Column) -> Column:
