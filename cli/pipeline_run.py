@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -162,7 +161,9 @@ def _shown(cell: str | float | None) -> str:
 
 def _master() -> str | None:
     """Within spark-submit that decides."""
-    return None if os.environ.get("SPARK_ENV_LOADED") else "local[*]"
+    from pipeline.spark import submitted
+
+    return None if submitted() else "local[*]"
 
 
 @contextmanager
@@ -180,6 +181,15 @@ def _progress(name: str, spark: SparkSession) -> Iterator[None]:
 
 
 def _watch(name: str, spark: SparkSession, bar: Bar, over: threading.Event) -> None:
+    from py4j.protocol import Py4JError
+
+    try:
+        _look(name, spark, bar, over)
+    except (Py4JError, OSError):
+        return  # its Java has ended: the job says so
+
+
+def _look(name: str, spark: SparkSession, bar: Bar, over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     while not over.wait(LOOK_S):
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]

@@ -21,7 +21,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
 from pipeline import tables
-from pipeline.ingest.files import Files
+from pipeline.files import Files
 from pipeline.ingest.ledger import LEDGER, newest_after, newest_before, stream
 
 if TYPE_CHECKING:

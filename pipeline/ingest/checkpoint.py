@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pipeline.outcome import PipelineError
 
 if TYPE_CHECKING:
-    from pipeline.ingest.files import Files
+    from pipeline.files import Files
     from pipeline.lake import Lake
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import StreamingQueryException
 
+from pipeline.files import Files
 from pipeline.ingest.batch import Batches
 from pipeline.ingest.checkpoint import check
 from pipeline.ingest.errors import explained
-from pipeline.ingest.files import Files
 from pipeline.ingest.parse import KINDS, parsed
 from pipeline.outcome import Outcome
 

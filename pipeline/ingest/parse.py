@@ -31,7 +31,7 @@ OLDEST_MS: Final = 1_420_070_400_000
 """2015 began; Weir did not exist."""
 AHEAD_MS_MAX: Final = 24 * 3600 * 1000
 """No clock is further ahead than a day: what says so is malformed."""
-COUNT_MAX: Final = 10**15
+COUNT_MAX: Final = 10**13
 """More of anything in one record than there can be: sums of such records would not fit into 64 bits."""
 INTERVAL_MS_MAX: Final = 24 * 3600 * 1000
 TEXT_MAX: Final = 1_000

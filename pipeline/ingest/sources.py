@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
 
-from pipeline.ingest.files import Files
+from pipeline.files import Files
 from pipeline.jars import CONNECTOR
 from pipeline.outcome import PipelineError
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from pipeline import tables
-from pipeline.ingest.files import Files
+from pipeline.files import Files
 from pipeline.lake import Lake
 from pipeline.outcome import Outcome, PipelineError
 from pipeline.recommend.capacity import factors, floor, proposed, wanted
@@ -79,7 +79,7 @@ def _recommend(spark: SparkSession, lake: Lake, plan: Plan, write: Write) -> Out
         read={"hours": span.hours, "entities": entities},
         wrote={"entries": counts.entries, "proposals": counts.proposals},
         where={"hours": lake.rollup("hour"), "entries": plan.output, "proposals": lake.recommendation},
-        notes=(*notes(counts, cuts), *notes_of_run(plan, level, rest)),
+        notes=(*notes(plan, counts, cuts), *notes_of_run(plan, level, rest)),
         listings=tuple(listings(table, plan, counts)),
     )
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as sql
 from pipeline import tables
 from pipeline.lake import Lake
 from pipeline.recommend.plan import ANONYMOUS, AUTO, PERCENTILES, Plan, moment
+from quotas.remembered import OTHERS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,12 +43,13 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
     """The level of the plan, and its hours. Where nobody logs in, a client is told from another by its
     client-id alone.
     """
+    named = sql.when(sql.col("user") != OTHERS, sql.col("user"))  # these are of any user
     each = rows.groupBy("level").agg(
         sql.count(sql.lit(1)),
         sql.min("start_ms"),
         sql.max(sql.col("start_ms") + sql.col("seconds") * 1000),
-        sql.min("user"),
-        sql.max("user"),
+        sql.min(named),
+        sql.max(named),
     )
     found = {level: others for level, *others in each.collect()}  # a row per level
     level = plan.level

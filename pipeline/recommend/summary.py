@@ -10,6 +10,7 @@ from pyspark.sql import functions as sql
 from pipeline.outcome import Listing
 from pipeline.recommend.current import Kept
 from pipeline.recommend.flags import MEANINGS
+from pipeline.recommend.names import WITHOUT
 from pipeline.recommend.need import ENTITY, NAMES, Span
 from pipeline.recommend.plan import AUTO, PERCENTILES, Plan
 from quotas import QuotaKey
@@ -98,10 +99,10 @@ def header(
     yield f"Entries: {counts.entries} of entities; {counts.covered} more are left to the default entry."
     for flag, count in counts.flags.items():
         yield f"Flag: {flag} ({MEANINGS[flag]}): {count} values."
-    yield from notes(counts, cuts)
+    yield from notes(plan, counts, cuts)
 
 
-def notes(counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterator[str]:
+def notes(plan: Plan, counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterator[str]:
     """What an operator should know before he uses the file."""
     for quota, factor in cuts.items():
         if factor < 1:
@@ -111,6 +112,8 @@ def notes(counts: Counts, cuts: Mapping[QuotaKey, float]) -> Iterator[str]:
             )
     for why, count in counts.left_out.items():
         yield f"{count} entities {why}: no entry can be for them, and none is"
+    if plan.with_default and any(why != WITHOUT for why in counts.left_out):
+        yield "the default entry holds these to the floor, but for those without a name"
 
 
 def notes_of_run(plan: Plan, level: str, kept: Kept) -> Iterator[str]:

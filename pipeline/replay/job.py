@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
-from pipeline.ingest.files import Files
+from pipeline.files import Files
 from pipeline.outcome import Outcome, PipelineError
 from pipeline.replay import charges as replay_charges
 from pipeline.replay import recorded as replay_recorded

@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
 from pipeline import tables
-from pipeline.ingest.files import Files
+from pipeline.files import Files
 from pipeline.outcome import Outcome, PipelineError
 from pipeline.rollup.days import Source, sources
 from pipeline.rollup.periods import HOUR_S, PERIODS, periods

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import functions as fn
 
 from pipeline import tables
+from pipeline.files import Files
 from pipeline.ingest import checkpoint as ingest_checkpoint
 from pipeline.ingest.batch import Batches, judged
-from pipeline.ingest.files import Files
 from pipeline.ingest.job import Pace, ingest
 from pipeline.ingest.ledger import LEDGER, NEWEST, newest_after
 from pipeline.ingest.parse import USAGE, parsed

@@ -21,6 +21,7 @@ from pipeline.recommend.job import recommend
 from pipeline.recommend.need import by_quota, hours, needs, unresolved
 from pipeline.recommend.plan import ANONYMOUS, Plan
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
+from quotas.remembered import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -385,6 +386,8 @@ def test_where_nobody_logs_in_entries_are_by_client_id(run: Run) -> None:
         }
     )
     assert "; now 5.00 MB/s\n" in text
+    crowd = [hour(OTHERS, None, produce=MB), hour(OTHERS, OTHERS, produce=MB)]
+    assert any(note.startswith("entries are by client-id: ") for note in run([*rows, *crowd])[0].notes)
     rows.append(hour("bob", None, produce=MB))
     assert any(note.startswith("entries are by user-client-id: ") for note in run(rows)[0].notes)
     _outcome, text = run(rows, level="user", percentile=100)

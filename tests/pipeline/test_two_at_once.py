@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline import tables
-from pipeline.ingest.files import Files
+from pipeline.files import Files
 from pipeline.lake import Lake
 from pipeline.outcome import Outcome, PipelineError
 from pipeline.recommend.job import recommend
