@@ -6,6 +6,7 @@ import signal
 import sys
 from importlib.util import find_spec
 from types import FrameType
+from typing import Final
 
 import click
 
@@ -20,12 +21,19 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES)
-@click.option(
+upstream_option: Final = click.option(
     "--upstream",
     metavar="HOST:PORT",
     help="Use this cluster, with topics of our own that are deleted in the end. [default: a mock cluster]",
 )
+json_option: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object in the end, and nothing else."
+)
+"""Of both demonstrations."""
+
+
+@click.command(epilog=EXAMPLES)
+@upstream_option
 @click.option(
     "--seconds",
     type=click.FloatRange(5, 3600),
@@ -33,7 +41,7 @@ Examples:
     show_default=True,
     help="How long to measure, after ten seconds of warming up.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object in the end, and nothing else.")
+@json_option
 def demo(upstream: str | None, seconds: float, as_json: bool) -> None:
     """Run producers and consumers through Weir and compare their rates with their quotas.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from cli.demo import json_option, upstream_option
 from cli.exits import DONE, FAILED, USAGE
 from cli.pipeline_run import NEEDED, in_session, show
 from cli.progress import Bar
@@ -38,11 +39,7 @@ MASTER: Final = "local[*]"
 
 
 @click.command(epilog=EXAMPLES)
-@click.option(
-    "--upstream",
-    metavar="HOST:PORT",
-    help="Use this cluster, with topics of our own that are deleted in the end. [default: a mock cluster]",
-)
+@upstream_option
 @click.option(
     "--seconds",
     type=click.FloatRange(15, 3600),
@@ -57,8 +54,8 @@ MASTER: Final = "local[*]"
     help="Where everything is put, and stays: one that is not there, or is empty. [default: a new one in the "
     "system's directory for temporary files]",
 )
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object in the end, and nothing else.")
-def demo(upstream: str | None, seconds: float, directory: Path | None, is_json: bool) -> None:
+@json_option
+def demo(upstream: str | None, seconds: float, directory: Path | None, as_json: bool) -> None:
     """Record real clients behind Weir, and run all jobs over the records, from ingest to report.
 
     Exit code 0 if the replay of what was recorded, under the quotas in force, comes to the recorded throttle
@@ -66,7 +63,7 @@ def demo(upstream: str | None, seconds: float, directory: Path | None, is_json: 
     """
     before = signal.signal(signal.SIGTERM, _interrupted)
     try:
-        passed = _run(upstream, seconds, directory, is_json=is_json)
+        passed = _run(upstream, seconds, directory, is_json=as_json)
     except (DemoError, PipelineError) as error:
         click.echo(f"weir: {error}", err=True)
         sys.exit(USAGE)
