@@ -8,16 +8,42 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
+from tests.properties import register_profiles
+from tests.selection import check_marks, order_by_cluster, parse_part, select_part
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+register_profiles()
 
-def pytest_configure() -> None:
-    """A shell starts what is in the background with SIGINT ignored, and processes pass that on: those that
-    tests interrupt would not end.
+LANE_MARKS = ("broker", "oracle", "spark", "core", "measured", "alone")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--part`."""
+    parser.addoption("--part", metavar="K/N", help="run only the K-th of N parts of the selected tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a bad `--part`; take interrupts.
+
+    A shell starts what is in the background with SIGINT ignored, and processes pass that on: those that tests
+    interrupt would not end.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--part"):
+        parse_part(config.getoption("--part"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Check the marks of all tests; of those that `-m` and `-k` leave, select a part and order it."""
+    check_marks(items, LANE_MARKS)
+    yield
+    if config.getoption("--part"):
+        select_part(config, items, *parse_part(config.getoption("--part")))
+    order_by_cluster(items)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Hypothesis is deterministic here; relays are made on either poll set."""
+"""Relays are made on either poll set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import trio
-from hypothesis import HealthCheck, settings
 
 from proxy.run import _single
 from proxy.transport.drivers import monotonic_us, run_hosting_trio
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CLOSE_S: Final = 5.0
-
-settings.register_profile(
-    "proxy",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of ours
-)
-settings.load_profile("proxy")
 
 
 @pytest.fixture(params=["best", "selectors", "tls"])

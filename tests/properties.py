@@ -1,0 +1,46 @@
+"""Hypothesis, set up once for all tests: the same examples on every run, or new ones on each.
+
+`repeatable` is the default: a failure is a failure for everyone. `exploring` (`make test-all`) draws new
+examples, more of them, from a seed that is printed, and keeps those that failed in `.hypothesis`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis import HealthCheck, settings
+
+REPEATABLE: Final = "repeatable"
+EXPLORING: Final = "exploring"
+EXAMPLES: Final = 150
+"""Examples of a property that states no number."""
+EXPLORING_FACTOR: Final = 4
+"""Number of examples in `exploring` for one in `repeatable`."""
+
+
+def register_profiles() -> None:
+    """Register both profiles and load `repeatable`; `--hypothesis-profile` loads the other one."""
+    # Properties differ by a factor of 1,000 in what an example costs, and machines are busy: no deadline.
+    slow = [HealthCheck.too_slow]
+    settings.register_profile(
+        REPEATABLE,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        max_examples=EXAMPLES,
+        suppress_health_check=slow,
+    )
+    settings.register_profile(
+        EXPLORING,
+        deadline=None,
+        max_examples=EXPLORING_FACTOR * EXAMPLES,
+        print_blob=True,
+        suppress_health_check=slow,
+    )
+    settings.load_profile(REPEATABLE)
+
+
+def examples(count: int) -> settings:
+    """Return settings of the loaded profile for `count` examples, or `EXPLORING_FACTOR` times as many."""
+    exploring = settings.get_current_profile_name() == EXPLORING
+    return settings(max_examples=EXPLORING_FACTOR * count if exploring else count)

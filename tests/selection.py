@@ -1,0 +1,97 @@
+"""Which of the collected tests run, and in which order.
+
+`--part=K/N` runs the K-th of N parts: CI goes through the parts in turn. Tests with real brokers are ordered
+by the release that they need, so that pytest-xdist's workers start each cluster once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import zlib
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.kafka.jars import locked_versions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PART: Final = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
+_OWN_CLUSTER: Final = "fresh_cluster"
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """Return K and N of "K/N". Raises pytest.UsageError unless 1 <= K <= N."""
+    found = _PART.fullmatch(text)
+    part, parts = (int(number) for number in found.groups()) if found else (0, 0)
+    if not 1 <= part <= parts:
+        raise pytest.UsageError(f"--part={text}: expected K/N with 1 <= K <= N, for example --part=2/3")
+    return part, parts
+
+
+def is_in_part(node_id: str, part: int, parts: int) -> bool:
+    """Return whether a test belongs to this part: a hash of its name decides, so that new tests move none."""
+    return zlib.crc32(node_id.encode()) % parts == part - 1
+
+
+def select_part(config: pytest.Config, items: list[pytest.Item], part: int, parts: int) -> None:
+    """Deselect the tests of all other parts."""
+    others = [item for item in items if not is_in_part(item.nodeid, part, parts)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if is_in_part(item.nodeid, part, parts)]
+
+
+def order_by_cluster(items: list[pytest.Item]) -> None:
+    """Put tests without a broker first, then those with a cluster of their own, which take longest, then the
+    others by release and module.
+    """
+    releases = {release: number for number, release in enumerate(locked_versions())}
+    items.sort(key=lambda item: _cluster_rank(item, releases))
+
+
+def _cluster_rank(item: pytest.Item, releases: dict[str, int]) -> tuple[int, int]:
+    if item.get_closest_marker("broker") is None:
+        return 0, 0
+    if _OWN_CLUSTER in getattr(item, "fixturenames", ()):
+        return 1, 0
+    return 2, releases.get(_release(item), len(releases))
+
+
+def _release(item: pytest.Item) -> str:
+    """Return the Kafka release that a test names: in its parameters, else in its source. A guess, which
+    only the order depends on.
+    """
+    callspec = getattr(item, "callspec", None)
+    named = (
+        [] if callspec is None else [value for value in callspec.params.values() if isinstance(value, str)]
+    )
+    found = [name for name in named if re.fullmatch(r"\d+(\.\d+)+", name)]
+    if found:
+        return found[0]
+    function = getattr(item, "function", None)
+    in_source = re.findall(r'"(\d+\.\d+\.\d+(?:\.\d+)?)"', inspect.getsource(function)) if function else []
+    return in_source[0] if in_source else ""
+
+
+def check_marks(items: list[pytest.Item], marks: tuple[str, ...]) -> None:
+    """Raise pytest.UsageError for a test that has one of the marks while its module's text does not name it.
+
+    Lanes collect only the modules that name their marks (`tools.lanes.modules`): such a test would run in no
+    lane.
+    """
+    for item in items:
+        for mark in marks:
+            if item.get_closest_marker(mark) is not None and f"mark.{mark}" not in _text(item.path):
+                raise pytest.UsageError(
+                    f"{item.nodeid} has the mark {mark!r}, which {item.path.name} does not name: "
+                    f"write pytest.mark.{mark} in that module, so that its lane finds the test"
+                )
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text("utf-8")
