@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo check test fast spark brokers compiled check-compiled bench format clean
+.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled bench format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -37,24 +37,25 @@ demo: $(VENV)/installed-demo ## half a minute of real producers and consumers un
 pipeline-demo: $(VENV)/installed-pipeline-demo ## half a minute of clients, recorded, then all Spark jobs up to a report
 	$(BIN)/weir pipeline demo
 
-check: install ## ruff, mypy --strict, import-linter, fast tests
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle and not spark'
+LANES := $(BIN)/python -m tools.lanes
+
+test: install ## what every change must pass: checks, all fast tests, the core of those with brokers and Spark
+	$(LANES) test
+
+test-all: install ## every test there is, and new examples for every property
+	$(LANES) all
+
+check: install ## ruff, mypy --strict, import-linter, fast tests: before each commit
+	$(LANES) run checks fast
 
 fast: install ## fast tests only
-	$(BIN)/python -m pytest -q -n auto -m 'not broker and not oracle and not spark'
+	$(LANES) run fast
 
 spark: install ## only the tests of the pipeline, with Spark
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'spark and not broker'
+	$(LANES) run spark
 
 brokers: install ## only the tests with real brokers, or with other releases of clients
-	$(BIN)/python -m pytest -m 'broker or oracle'
-
-test: install ## every test; fetches and starts real brokers by itself
-	$(BIN)/python -m pytest
+	$(LANES) run brokers measured alone
 
 COMPILED := build/compiled
 ROOMS := protocol quotas usage proxy pipeline demo cli
@@ -69,9 +70,9 @@ $(COMPILED)/made: $(VENV)/made setup.py pyproject.toml $(shell find $(ROOMS) -na
 	@touch $@
 
 # The rooms are imported from build/compiled, the tests from here; the plugin refuses to test sources.
-check-compiled: install compiled ## the tests of what is compiled
+check-compiled: install compiled ## only the tests of the compiled data path
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR) $(BIN)/python -m pytest -q -n auto -o pythonpath= \
-		-p tests.tools.compiled_only -m 'not broker and not oracle and not spark' \
+		-p tests.tools.compiled_only $(PYTEST_OPTIONS) -m 'not broker and not oracle and not spark' \
 		tests/quotas tests/proxy tests/protocol/test_heads.py tests/protocol/test_places.py tests/cli
 
 bench: install ## CPU per request beside other proxies (docs/performance.md)

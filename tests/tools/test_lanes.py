@@ -1,0 +1,175 @@
+"""Every test is in one lane, and what the lanes say of themselves is what pytest has said."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from _pytest.mark.expression import Expression
+from click.testing import CliRunner
+from rich.console import Console
+
+from tests.conftest import LANE_MARKS
+from tests.selection import check_marks, is_in_part, parse_part
+from tools.lanes import __main__ as command
+from tools.lanes.lane import LANES, ROOT, Extent, Lane, modules
+from tools.lanes.results import Case, Outcome, plain_counts, read_cases, slowest
+from tools.lanes.runner import run_lane
+from tools.lanes.summary import show
+
+MODULE = """
+import pytest
+
+def test_passes(): pass
+def test_fails(): assert 0
+def test_skips(): pytest.skip("no camera here")
+
+@pytest.fixture
+def broken():
+    yield
+    raise OSError
+
+def test_fails_at_its_end(broken): pass
+def test_fails_before_it_begins(missing): pass
+"""
+
+
+def selects(lane: Lane, extent: Extent, marks: set[str]) -> bool:
+    """Return whether `pytest -m` takes a test with these marks, by pytest's own reading of expressions."""
+    if not lane.runs(extent):
+        return False
+
+    def has_mark(name: str, /, **_: object) -> bool:
+        return name in marks
+
+    return Expression.compile(lane.expression(extent)).evaluate(has_mark)
+
+
+def every_set_of_marks() -> list[set[str]]:
+    sizes = range(len(LANE_MARKS) + 1)
+    found = [set(each) for size in sizes for each in itertools.combinations(LANE_MARKS, size)]
+    # `measured` and `alone` are about tests with brokers, and a test is not both.
+    return [
+        marks
+        for marks in found
+        if not {"measured", "alone"} <= marks and (not marks & {"measured", "alone"} or marks & {"broker"})
+    ]
+
+
+@pytest.mark.parametrize("marks", every_set_of_marks(), ids=lambda marks: "-".join(sorted(marks)) or "none")
+def test_each_test_is_in_one_lane_and_there_either_core_or_rest(marks: set[str]) -> None:
+    assert [lane.name for lane in LANES if selects(lane, Extent.ALL, marks)] == [
+        lane.name for lane in LANES if selects(lane, Extent.CORE, marks) != selects(lane, Extent.REST, marks)
+    ]
+    assert sum(selects(lane, Extent.ALL, marks) for lane in LANES) == 1
+
+
+def test_make_test_runs_every_test_without_broker_and_spark() -> None:
+    assert [lane.name for lane in LANES if selects(lane, Extent.CORE, set())] == ["fast"]
+
+
+def test_a_lane_collects_only_modules_that_name_its_marks() -> None:
+    spark = modules(("spark",))
+    assert "tests/pipeline/test_rollup.py" in spark
+    assert "tests/quotas/test_rate.py" not in spark
+    assert set(spark) < set(modules(("spark", "broker")))
+
+
+def test_a_mark_that_its_module_does_not_name_stops_the_run(request: pytest.FixtureRequest) -> None:
+    unnamed = LANE_MARKS[-1]
+    check_marks([request.node], LANE_MARKS)
+    request.node.add_marker(getattr(pytest.mark, unnamed))
+    with pytest.raises(pytest.UsageError, match=rf"mark '{unnamed}', which test_lanes.py does not name"):
+        check_marks([request.node], LANE_MARKS)
+
+
+def test_parts_take_each_test_once_and_about_as_many_each() -> None:
+    names = [f"tests/a/test_b.py::test_c[{number}]" for number in range(3000)]
+    taken = [[name for name in names if is_in_part(name, part, 3)] for part in (1, 2, 3)]
+    assert sorted(itertools.chain(*taken)) == sorted(names)
+    assert min(map(len, taken)) > 900
+
+
+@pytest.mark.parametrize("text", ["", "0/3", "4/3", "1", "1/0", "a/b", "1/3/5"])
+def test_a_part_that_is_no_part_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(pytest.UsageError, match="for example --part=2/3"):
+        parse_part(text)
+
+
+def test_a_part_is_read_as_number_and_count() -> None:
+    assert parse_part("2/3") == (2, 3)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Case, ...]:
+    """What a run of MODULE has reported."""
+    directory = tmp_path_factory.mktemp("lane")
+    (directory / "test_module.py").write_text(MODULE)
+    report = directory / "report.xml"
+    options = ["-q", f"--junitxml={report}", "--rootdir", str(directory), "-p", "no:cacheprovider"]
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *options], cwd=directory, capture_output=True, check=False
+    )
+    return read_cases(report)
+
+
+def test_outcomes_are_read_from_pytests_junit_file(cases: tuple[Case, ...]) -> None:
+    assert {case.node_id: case.outcome for case in cases} == {
+        "test_module.py::test_passes": "passed",
+        "test_module.py::test_fails": "failed",
+        "test_module.py::test_skips": "skipped",
+        "test_module.py::test_fails_at_its_end": "failed",
+        "test_module.py::test_fails_before_it_begins": "failed",
+    }
+    assert [case.detail for case in cases if case.outcome == "skipped"] == ["no camera here"]
+
+
+def test_counts_end_with_a_line_that_programs_can_read(cases: tuple[Case, ...]) -> None:
+    outcomes = [Outcome("a", cases, 1.0, ok=False), Outcome("b", cases[:1], 1.0, ok=True)]
+    assert plain_counts(outcomes) == "2 passed, 3 failed, 1 skipped"
+
+
+def test_slowest_tests_come_longest_first() -> None:
+    outcomes = [
+        Outcome("a", (Case("x", 1.0, "passed"), Case("y", 3.0, "passed")), 4.0, ok=True),
+        Outcome("b", (Case("z", 2.0, "failed"),), 2.0, ok=False),
+    ]
+    assert [(lane, case.node_id) for lane, case in slowest(outcomes, 2)] == [("a", "y"), ("b", "z")]
+
+
+def test_the_summary_names_skips_with_reasons_and_how_to_repeat_failures(cases: tuple[Case, ...]) -> None:
+    printed = io.StringIO()
+    outcomes = [Outcome("fast", cases, 61.0, ok=False, note="pytest ended with status 1")]
+    show(Console(file=printed, width=160), outcomes, ["Not run here: 5 tests."], seed=7)
+    lines = printed.getvalue().splitlines()
+    assert lines[-1] == "1 passed, 3 failed, 1 skipped"
+    assert lines[-2] == "Not run here: 5 tests."
+    assert "Skipped in fast: test_module.py::test_skips: no camera here" in lines
+    assert (
+        "Failed in fast; to repeat it: .venv/bin/python -m pytest --hypothesis-profile=exploring "
+        "--hypothesis-seed=7 'test_module.py::test_fails'"
+    ) in lines
+    assert any("1:01" in line and "status 1" in line for line in lines)
+
+
+def test_a_lane_whose_process_dies_without_a_report_has_failed() -> None:
+    lane = Lane("no-such", "nothing", "fast", options=("--no-such-option",), has_rest=False)
+    outcome = run_lane(lane, Extent.ALL, [], lambda _text: None)
+    assert not outcome.ok
+    assert "no report" in outcome.note
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_the_exit_code_is_1_if_a_lane_has_failed(monkeypatch: pytest.MonkeyPatch, ok: bool) -> None:
+    monkeypatch.setattr(command, "run_lane", lambda *_: Outcome("fast", (), 1.0, ok=ok))
+    result = CliRunner().invoke(command.main, ["run", "fast"])
+    assert result.exit_code == (0 if ok else 1)
+    assert result.output.endswith("0 passed, 0 failed, 0 skipped\n")
+
+
+def test_every_module_of_a_lane_exists() -> None:
+    assert all((ROOT / Path(path)).exists() for lane in LANES for path in lane.paths())

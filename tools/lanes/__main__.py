@@ -1,0 +1,109 @@
+"""`python -m tools.lanes test|all|ci|run`: see the package."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+from rich.console import Console
+
+from tools.lanes.lane import FAST, LANES, ROOT, Extent
+from tools.lanes.results import Outcome
+from tools.lanes.runner import run_checks, run_compiled, run_lane
+from tools.lanes.summary import show
+
+ELSEWHERE = (
+    "Compiled modules are tested by `make check-compiled`, the rest by `make test-all` (about 40 minutes)."
+)
+CHECKS_NAME = "checks"
+RUNNABLE = {lane.name: lane for lane in LANES}
+PIPE_WIDTH = 160
+"""Columns of a table that no terminal shows."""
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Run Weir's tests lane by lane. Exit code 1 if anything failed."""
+
+
+@main.command()
+def test() -> None:
+    """The checks, all fast tests, and the core of the other lanes: what every change must pass."""
+    _finish([_checks(), *_lanes(Extent.CORE)], _left_out())
+
+
+@main.command("all")
+@click.option("--seed", type=int, help="Draw Hypothesis' examples from this seed.  [default: a new one]")
+def everything(seed: int | None) -> None:
+    """Everything: also the compiled data path, and new examples for every property."""
+    seed = secrets.randbelow(10**9) if seed is None else seed
+    _say(f"Hypothesis draws new examples: --seed {seed} repeats them")
+    exploring = ["--hypothesis-profile=exploring", f"--hypothesis-seed={seed}"]
+    compiled = run_compiled([], _say)
+    _finish([_checks(), *_lanes(Extent.ALL, exploring), compiled], [], seed)
+
+
+@main.command()
+@click.option("--part", required=True, metavar="K/N", help="Which part of what `test` leaves out, e.g. 2/3.")
+def ci(part: str) -> None:
+    """What `test` runs, the compiled data path, and one part of the rest."""
+    outcomes = [_checks(), *_lanes(Extent.CORE), run_compiled([], _say)]
+    outcomes += _lanes(Extent.REST, [f"--part={part}"])
+    _finish(outcomes, [f"Of what `make test` leaves out, part {part} was run."])
+
+
+@main.command()
+@click.argument("names", nargs=-1, required=True, type=click.Choice([CHECKS_NAME, *RUNNABLE]))
+@click.option(
+    "--extent", type=click.Choice(Extent, case_sensitive=False), default=Extent.ALL, show_default="all"
+)
+@click.option("--pytest", "options", default="", metavar="OPTIONS", help='For pytest, e.g. "-k uplift -x".')
+def run(names: tuple[str, ...], extent: Extent, options: str) -> None:
+    """These lanes, e.g. `run brokers measured --extent core`."""
+    outcomes = [
+        _checks() if name == CHECKS_NAME else run_lane(RUNNABLE[name], extent, shlex.split(options), _say)
+        for name in names
+    ]
+    _finish(outcomes, [])
+
+
+def _checks() -> Outcome:
+    return run_checks(_say)
+
+
+def _lanes(extent: Extent, options: Sequence[str] = ()) -> list[Outcome]:
+    return [run_lane(lane, extent, options, _say) for lane in LANES if lane.runs(extent)]
+
+
+def _left_out() -> Iterable[str]:
+    """What `make test` does not run, in numbers, and where it runs."""
+    for lane in LANES:
+        if lane is not FAST:
+            command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0"]
+            command += ["-m", lane.expression(Extent.REST), *lane.paths()]
+            said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+            found = re.search(r"^(\d+)(?:/\d+)? tests? collected", said, re.MULTILINE)
+            yield f"Not run here: {found[1] if found else 'no'} tests of the lane {lane.name} ({lane.about})."
+    yield ELSEWHERE
+
+
+def _finish(outcomes: Sequence[Outcome], left_out: Iterable[str], seed: int | None = None) -> None:
+    show(_console(), outcomes, left_out, seed)
+    sys.exit(0 if all(outcome.ok for outcome in outcomes) else 1)
+
+
+def _say(text: str) -> None:
+    _console().rule(text, align="left", characters="-")
+
+
+if __name__ == "__main__":
+    main()

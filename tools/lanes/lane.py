@@ -1,0 +1,130 @@
+"""The lanes: which tests each one has, and how they are run."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+TESTS: Final = ROOT / "tests"
+REPORTS: Final = ROOT / "build" / "junit"
+
+
+class Extent(Enum):
+    """How much of a lane is run."""
+
+    CORE = "core"
+    """What `make test` runs: all fast tests, and of the others those that are marked `core`."""
+    REST = "rest"
+    """What `make test` leaves out."""
+    ALL = "all"
+
+
+_EXPRESSION: Final = {Extent.CORE: " and core", Extent.REST: " and not core", Extent.ALL: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Tests that are run alike, by pytest."""
+
+    name: str
+    about: str
+    marks: str
+    """The expression that selects its tests, for `pytest -m`."""
+    named: tuple[str, ...] = ()
+    """Marks of which a module of this lane names at least one; none: any module may have its tests."""
+    workers: str = "auto"
+    """Number of pytest-xdist's workers; "0": the tests run one after the other."""
+    options: tuple[str, ...] = ()
+    has_rest: bool = True
+    """False if `make test` runs all of it."""
+
+    def expression(self, extent: Extent) -> str:
+        """Return what selects this much of the lane."""
+        return f"({self.marks}){_EXPRESSION[extent]}" if self.has_rest else self.marks
+
+    def runs(self, extent: Extent) -> bool:
+        """Return whether this much of the lane is anything."""
+        return self.has_rest or extent is not Extent.REST
+
+    def pytest(self, extent: Extent) -> list[str]:
+        """Return the arguments of pytest, without those that concern one run only."""
+        xdist = [] if self.workers == "0" else ["-n", self.workers]
+        return ["-m", self.expression(extent), *xdist, *self.options, *self.paths()]
+
+    def paths(self) -> list[str]:
+        """Return what pytest must collect, relative to the checkout: collecting all takes seconds."""
+        return modules(self.named) if self.named else ["tests"]
+
+    def report(self, extent: Extent) -> Path:
+        """Return where its JUnit file is kept."""
+        return REPORTS / (f"{self.name}.xml" if not self.has_rest else f"{self.name}-{extent.value}.xml")
+
+
+def modules(marks: Iterable[str]) -> list[str]:
+    """Return the test modules whose text names one of these marks; `tests/conftest.py` keeps that true."""
+    named = re.compile(rf"\bmark\.({'|'.join(marks)})\b")
+    found = (path for path in sorted(TESTS.rglob("test_*.py")) if named.search(path.read_text("utf-8")))
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+def _broker_workers() -> str:
+    """Brokers and clients wait more than they work: three workers for two cores."""
+    return str(min(8, max(2, (os.cpu_count() or 2) * 3 // 2)))
+
+
+_BROKERS: Final = ("broker", "oracle")
+_ANY_BROKER: Final = "(broker or oracle)"
+
+FAST: Final = Lane("fast", "no broker, no Spark", "not broker and not oracle and not spark", has_rest=False)
+SPARK: Final = Lane(
+    "spark",
+    "the pipeline's jobs on Spark",
+    "spark and not broker and not oracle",
+    named=("spark",),
+    workers="2",
+    options=("--dist", "loadfile"),
+)
+BROKERS: Final = Lane(
+    "brokers",
+    "real brokers and clients",
+    f"{_ANY_BROKER} and not measured and not alone",
+    named=_BROKERS,
+    workers=_broker_workers(),
+    options=("--dist", "loadgroup"),
+)
+MEASURED: Final = Lane(
+    "measured",
+    "rates and times at real brokers, two tests at once",
+    f"{_ANY_BROKER} and measured",
+    named=("measured",),
+    workers="2",
+    options=("--dist", "loadgroup"),
+)
+ALONE: Final = Lane(
+    "alone", "what needs the machine for itself", f"{_ANY_BROKER} and alone", named=("alone",), workers="0"
+)
+LANES: Final = (FAST, SPARK, BROKERS, MEASURED, ALONE)
+
+COMPILED: Final = Lane("compiled", "the data path, compiled by mypyc", FAST.marks, has_rest=False)
+"""Its command is the Makefile's, which builds first: `make check-compiled`."""
+
+CHECKS: Final = (
+    ("ruff", "format", "--check", "."),
+    ("ruff", "check", "."),
+    ("mypy",),
+    ("lint-imports",),
+)
+"""What reads the sources and runs nothing; the programs stand beside Python."""
+
+
+def check_commands() -> list[list[str]]:
+    """Return the checks as they are called."""
+    beside = Path(sys.executable).parent
+    return [[str(beside / program), *arguments] for program, *arguments in CHECKS]

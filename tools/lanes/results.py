@@ -1,0 +1,79 @@
+"""What a lane's JUnit file says, and what all of them say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A test that was run, or skipped."""
+
+    node_id: str
+    seconds: float
+    outcome: str
+    """passed, failed, or skipped."""
+    detail: str = ""
+    """The reason of a skip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a lane."""
+
+    name: str
+    cases: tuple[Case, ...]
+    seconds: float
+    ok: bool
+    """Whether the lane's command ended well; a run may fail without a test that has failed."""
+    note: str = ""
+
+    def count(self, outcome: str) -> int:
+        """Return how many of its tests came out like this."""
+        return sum(case.outcome == outcome for case in self.cases)
+
+
+def read_cases(report: Path) -> tuple[Case, ...]:
+    """Return the tests in a JUnit file of pytest's. Raises OSError, ET.ParseError."""
+    # A file that our own pytest has just written, so nothing hostile is in it.
+    root = ET.parse(report).getroot()  # noqa: S314
+    return tuple(_cases(root.iter("testcase")))
+
+
+def _cases(elements: Iterable[ET.Element]) -> Iterator[Case]:
+    found: dict[str, Case] = {}
+    for element in elements:
+        case = _case(element)
+        earlier = found.get(case.node_id)
+        # pytest writes a second element for a test that has passed and whose teardown has failed.
+        if earlier is None or earlier.outcome == "passed":
+            found[case.node_id] = case
+    return iter(found.values())
+
+
+def _case(element: ET.Element) -> Case:
+    module = element.get("classname", "").replace(".", "/")
+    node_id = f"{module}.py::{element.get('name', '')}" if module else element.get("name", "")
+    outcome, detail = "passed", ""
+    for child in element:
+        if child.tag in ("failure", "error"):
+            outcome = "failed"
+        elif child.tag == "skipped":
+            outcome, detail = "skipped", child.get("message", "")
+    return Case(node_id, float(element.get("time", "0")), outcome, detail)
+
+
+def slowest(outcomes: Iterable[Outcome], count: int) -> list[tuple[str, Case]]:
+    """Return the tests that took longest, with their lanes' names, longest first."""
+    cases = [(outcome.name, case) for outcome in outcomes for case in outcome.cases]
+    return sorted(cases, key=lambda each: -each[1].seconds)[:count]
+
+
+def plain_counts(outcomes: Iterable[Outcome]) -> str:
+    """Return the closing line, such as "4821 passed, 0 failed, 3 skipped"."""
+    every = list(outcomes)
+    counts = {word: sum(outcome.count(word) for outcome in every) for word in ("passed", "failed", "skipped")}
+    return ", ".join(f"{count} {word}" for word, count in counts.items())

@@ -1,0 +1,72 @@
+"""Runs lanes as processes, one after the other, and measures them."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+from xml.etree import ElementTree as ET
+
+from tools.lanes.lane import COMPILED, ROOT, Extent, Lane, check_commands
+from tools.lanes.results import Case, Outcome, read_cases
+
+Say: TypeAlias = Callable[[str], None]
+NOTHING_COLLECTED: Final = 5
+"""pytest's exit code if no test was selected: a part of a small lane may be empty."""
+
+
+def run_checks(say: Say) -> Outcome:
+    """Run what reads the sources and runs nothing; all of it, also after a failure."""
+    began = time.monotonic()
+    failed = [command for command in check_commands() if not _succeeds(command, say)]
+    note = ", ".join(f"{_name(command)} failed" for command in failed)
+    return Outcome("checks", (), time.monotonic() - began, not failed, note)
+
+
+def run_lane(lane: Lane, extent: Extent, options: Sequence[str], say: Say) -> Outcome:
+    """Run so much of a lane; `options` are pytest's for this run."""
+    report = lane.report(extent)
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *lane.pytest(extent)]
+    name = lane.name if not lane.has_rest else f"{lane.name} ({extent.value})"
+    return _measured(name, lane, extent, command, say)
+
+
+def run_compiled(options: Sequence[str], say: Say) -> Outcome:
+    """Build the compiled data path and run its tests; skipped with a reason where nothing can be compiled."""
+    hindrance = runpy.run_path(str(ROOT / "setup.py"))["hindrance"]()
+    if hindrance is not None:
+        return Outcome("compiled", (), 0.0, ok=True, note=f"skipped: {hindrance}")
+    report = COMPILED.report(Extent.ALL)
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    pytest_options = " ".join([f"--junitxml={report}", *options])
+    command = ["make", "--no-print-directory", "check-compiled", f"PYTEST_OPTIONS={pytest_options}"]
+    return _measured("compiled", COMPILED, Extent.ALL, command, say)
+
+
+def _measured(name: str, lane: Lane, extent: Extent, command: list[str], say: Say) -> Outcome:
+    say(f"{name}: {lane.about}")
+    began = time.monotonic()
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    seconds = time.monotonic() - began
+    try:
+        cases: tuple[Case, ...] = read_cases(lane.report(extent))
+    except (OSError, ET.ParseError) as error:
+        return Outcome(name, (), seconds, ok=False, note=f"status {status}, and no report: {error}")
+    ok = status == 0 or (status == NOTHING_COLLECTED and not cases)
+    return Outcome(name, cases, seconds, ok, "" if ok else f"pytest ended with status {status}")
+
+
+def _succeeds(command: Sequence[str], say: Say) -> bool:
+    say(_name(command))
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+def _name(command: Sequence[str]) -> str:
+    return " ".join([Path(command[0]).name, *command[1:]])

@@ -1,0 +1,71 @@
+"""What is printed when all lanes have been run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from tools.lanes.results import Case, Outcome, plain_counts, slowest
+
+SLOWEST = 20
+
+
+def show(console: Console, outcomes: Sequence[Outcome], left_out: Iterable[str], seed: int | None) -> None:
+    """Print the slowest tests, the lanes with their times, what was not run, and the plain counts last."""
+    console.print(_slowest_table(outcomes))
+    console.print(_lane_table(outcomes))
+    for outcome in outcomes:
+        for line in _skipped(outcome):
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
+    for line in (*_repeats(outcomes, seed), *left_out):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    console.print(plain_counts(outcomes), highlight=False)
+
+
+def _slowest_table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table("seconds", "lane", "test", title=f"The {SLOWEST} slowest tests", title_justify="left")
+    table.columns[0].justify = "right"
+    table.columns[2].overflow = "fold"
+    for lane, case in slowest(outcomes, SLOWEST):
+        table.add_row(f"{case.seconds:.1f}", lane, case.node_id)
+    return table
+
+
+def _lane_table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table("lane", "passed", "failed", "skipped", "minutes", "", title="Lanes", title_justify="left")
+    for column in table.columns[1:5]:
+        column.justify = "right"
+    for outcome in outcomes:
+        counts = [
+            str(outcome.count(word)) if outcome.cases else "" for word in ("passed", "failed", "skipped")
+        ]
+        verdict = outcome.note or ("" if outcome.ok else "failed")
+        table.add_row(outcome.name, *counts, _minutes(outcome.seconds), verdict)
+    table.add_row("all", "", "", "", _minutes(sum(outcome.seconds for outcome in outcomes)), "")
+    return table
+
+
+def _minutes(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 60}:{whole % 60:02}"
+
+
+def _skipped(outcome: Outcome) -> Iterable[str]:
+    for case in outcome.cases:
+        if case.outcome == "skipped":
+            yield f"Skipped in {outcome.name}: {case.node_id}: {case.detail}"
+
+
+def _repeats(outcomes: Sequence[Outcome], seed: int | None) -> Iterable[str]:
+    """How to run each failed test again."""
+    options = "" if seed is None else f"--hypothesis-profile=exploring --hypothesis-seed={seed} "
+    command = f".venv/bin/python -m pytest {options}"
+    for outcome in outcomes:
+        for case in _failed(outcome):
+            yield f"Failed in {outcome.name}; to repeat it: {command}'{case.node_id}'"
+
+
+def _failed(outcome: Outcome) -> list[Case]:
+    return [case for case in outcome.cases if case.outcome == "failed"]
