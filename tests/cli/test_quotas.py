@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from cli.exits import DONE, FAILED, USAGE
-from cli.main import main, weir
+from cli.main import weir
 from proxy.stores.file import read_quota_file
+from tests.cli.quotas_command import done, failed, misused, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,39 +57,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "quotas.toml"
     path.write_text(FILE)
     return path
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(weir, ["quotas", *arguments])
-
-
-def done(*arguments: str) -> str:
-    """What a command that succeeds prints on stdout."""
-    result = run(*arguments)
-    assert result.exit_code == DONE, result.output
-    return result.stdout
-
-
-def failed(exit_code: int, *arguments: str) -> str:
-    """The one line of a command that fails."""
-    result = run(*arguments)
-    assert result.exit_code == exit_code, result.output
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("weir: ")
-    return line.removeprefix("weir: ")
-
-
-def misused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line of a command whose usage is wrong."""
-    monkeypatch.setattr(sys, "argv", ["weir", "quotas", *arguments])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert exited.value.code == USAGE
-    out, err = capsys.readouterr()
-    (line,) = err.splitlines()
-    assert (out, line[:6]) == ("", "weir: ")
-    return str(line[6:])
 
 
 # list and describe

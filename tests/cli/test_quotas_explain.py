@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.test_quotas import done, misused, run
+from tests.cli.quotas_command import done, misused, run
 
 if TYPE_CHECKING:
     from pathlib import Path

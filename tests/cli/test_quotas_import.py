@@ -10,7 +10,7 @@ import pytest
 
 from cli.exits import DONE, INCOMPLETE, USAGE
 from quotas import Entity, QuotaKey, QuotaTable, parse
-from tests.cli.test_quotas import done, failed, misused, run
+from tests.cli.quotas_command import done, failed, misused, run
 
 if TYPE_CHECKING:
     from pathlib import Path

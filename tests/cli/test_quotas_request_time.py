@@ -24,7 +24,7 @@ from proxy.admin.readiness import Readiness
 from proxy.quota_book import QuotaBook
 from proxy.stores.store_state import StoreState
 from quotas import parse
-from tests.cli.test_quotas import done, failed, run
+from tests.cli.quotas_command import done, failed, run
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import LONG_S

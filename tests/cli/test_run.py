@@ -25,6 +25,7 @@ from protocol.messages import ProduceRequest, ProduceResponse
 from proxy import config
 from proxy.run import quota_book
 from quotas import Entity, QuotaKey, QuotaTable
+from tests.cli.run_command import refused
 from tests.kafka.ports import free_range
 from tests.proxy.frames import request, response
 from tests.proxy.wire import quota_table
@@ -35,15 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
-
-
-def refused(*arguments: str) -> str:
-    """The one line that a command which cannot run prints."""
-    result = CliRunner().invoke(weir, ["run", *arguments])
-    assert result.exit_code == USAGE, result.output
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    return line
 
 
 def written(path: Path, text: str) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.demo.process_table import children_of, is_running
+
 DEMO = [sys.executable, "-m", "cli", "demo"]
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,28 +73,3 @@ def test_killed_it_leaves_no_process(tmp_path: Path) -> None:
     while (left := [pid for pid in children if is_running(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
-
-
-def children_of(parent: int) -> list[int]:
-    """Return the pids of a process's children; without /proc, the tests that ask fail with the reason."""
-    if not Path("/proc/self/stat").exists():
-        pytest.fail("this test finds processes in /proc, which this system has not")
-    return [int(stat[0]) for stat in stats() if stat[3] == str(parent)]
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process has not ended; a zombie, whose new parent has yet to take note, has."""
-    return any(stat[0] == str(pid) and stat[2] != "Z" for stat in stats())
-
-
-def stats() -> list[list[str]]:
-    """Return pid, name, state, parent, ... of every process."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            before, _, after = path.read_text().rpartition(") ")
-        except OSError:
-            continue  # it has just ended
-        pid, _, name = before.partition(" (")
-        found.append([pid, name, *after.split()])
-    return found

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from quotas import parse
-from tests.demo.test_end_to_end import stats
+from tests.demo.process_table import stats
 
 DEMO = [sys.executable, "-m", "cli", "pipeline", "demo", "--seconds", "15"]
 ROOT = Path(__file__).resolve().parents[2]

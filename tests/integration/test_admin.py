@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
-import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.clients import Librdkafka, create_topic
 from tests.clients.test_clients import some_messages
-from tests.kafka.ports import free_range
-from tests.proxy.test_metrics import Page
+from tests.integration.admin_port import PATIENCE_S, Admin
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
@@ -20,8 +16,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker]
 
-HOST = "127.0.0.1"
-PATIENCE_S = 90.0
 QUOTA = 1_000_000
 QUOTAS = f"""
 [[quota]]
@@ -30,37 +24,6 @@ producer_byte_rate = {QUOTA}
 """
 SIZE, COUNT = 100_000, 160
 """16 MB: ten are the burst that Kafka's windows allow, the rest takes six seconds."""
-
-
-class Admin:
-    """A port of Weir's, and what it says."""
-
-    def __init__(self) -> None:
-        self.port = free_range(1)
-        self.options = ("--admin", f"{HOST}:{self.port}")
-
-    def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body."""
-        with closing(http.client.HTTPConnection(HOST, self.port, timeout=PATIENCE_S)) as connection:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-
-    def metrics(self) -> Page:
-        """A scrape."""
-        status, text = self.get("/metrics")
-        assert status == 200
-        return Page(text)
-
-    def wait_for(self, status: int) -> bytes:
-        """Ask until the answer has this status; return its text."""
-        deadline, seen = time.monotonic() + PATIENCE_S, b""
-        while time.monotonic() < deadline:
-            answered, seen = self.get("/readyz")
-            if answered == status:
-                return seen
-            time.sleep(0.2)  # between questions; nothing is decided by it
-        raise AssertionError(f"/readyz was not {status} within {PATIENCE_S} s; at last it said {seen!r}")
 
 
 def test_figures_are_what_the_client_saw(

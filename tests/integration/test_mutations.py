@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,6 +22,7 @@ from tests.integration.mutable import (
     quota,
 )
 from tests.integration.test_records import assert_no_complaint
+from tests.integration.topic_creation import APP, CREATE, DELETE, FIVE, GROW, NEVER, OK, REFUSED, create
 from tests.kafka.settings import HOST
 from tests.mutations.client import Connection, ask_once
 from tests.mutations.requests import Create, Delete, Grow, Topic
@@ -30,29 +31,13 @@ if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
     from tests.mutations.requests import Answer
-    from tests.raw import Address
 
 pytestmark = [pytest.mark.broker]
-
-APP: Final = "app"
-NEVER: Final = 0.001
-"""A quota under which no token comes back while a test runs; 5000 samples of it are a burst of 5."""
-FIVE: Final = burst(5000)
-OK, REFUSED = ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED
-CREATE, GROW, DELETE = 6, 3, 5
-"""The first versions that know error 89."""
 
 
 def codes(answer: Answer) -> dict[str | None, int]:
     """Each topic's error code."""
     return {result.name: result.error_code for result in answer.results}
-
-
-def create(address: Address, name: str, partitions: int, client_id: str = APP) -> int:
-    """Create a topic on a connection of its own; its error code."""
-    request = Create((Topic(name, partitions, configs=SMALL),), version=CREATE)
-    (code,) = ask_once(address, client_id, request).error_codes
-    return code
 
 
 @pytest.mark.parametrize("version", RELEASES)

@@ -12,8 +12,8 @@ import tests.clients
 from tests.clients import ClientError, KafkaPython, create_topic
 from tests.clients.java_records import Exchange, JavaRecords
 from tests.clients.test_clients import some_messages
+from tests.integration.admin_port import Admin
 from tests.integration.mutable import mutable
-from tests.integration.test_admin import Admin
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED
 from tests.integration.with_tls import VERSION, java_trusting, python_trusting
 from tests.proxy.certificates import HOST, write_ca, write_pair

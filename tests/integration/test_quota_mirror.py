@@ -10,8 +10,8 @@ import pytest
 from proxy.config import ConfigError, load
 from proxy.stores.choose import choose
 from tests.clients import create_topic
-from tests.integration.test_admin import Admin
-from tests.integration.test_quota_topic import TIGHT, alter, throttled
+from tests.integration.admin_port import Admin
+from tests.integration.quota_changes import TIGHT, alter, throttled
 from tests.integration.traffic import until
 
 if TYPE_CHECKING:

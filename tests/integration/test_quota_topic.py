@@ -14,7 +14,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from cli.exits import DONE
 from cli.main import weir
-from protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
 from proxy.cluster.access import Access
 from proxy.cluster.discovery import DiscoveryError, discover
 from proxy.config import load
@@ -22,11 +21,10 @@ from proxy.stores.topic import topic_store
 from quotas import Entity, QuotaTable
 from quotas.table import QuotaKey
 from tests.clients import create_topic
-from tests.integration.test_admin import HOST, Admin
+from tests.integration.admin_port import Admin
+from tests.integration.quota_changes import PRODUCE, TIGHT, alter, throttled
 from tests.integration.traffic import until
 from tests.kafka.sasl import WEIR
-from tests.raw import NEW, ask, produce
-from tests.raw.sasl import SaslConnection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,35 +37,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker]
 
-PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
-TIGHT = 1000.0
-"""Bytes/s: the second request of `throttled` is over it, whatever the window."""
-RECORD_BYTES = 20_000
 SOON_S = 5.0
 """Half a second, were the machine not busy with others."""
-
-
-def alter(port: int, client_id: str, rate: float | None) -> None:
-    """As an admin's tool does; None removes the quota."""
-    request = AlterClientQuotasRequest
-    entry = request.EntryData(
-        entity=[request.EntityData(entity_type="client-id", entity_name=client_id)],
-        ops=[request.OpData(key=PRODUCE.value, value=rate or 0.0, remove=rate is None)],
-    )
-    changes = AlterClientQuotasRequest(entries=[entry], validate_only=False)
-    answer = ask((HOST, port), changes, AlterClientQuotasResponse, 1)
-    assert [entry.error_code for entry in answer.entries] == [0], answer.entries[0].error_message
-
-
-def throttled(port: int, client_id: str, topic: str) -> bool:
-    """Whether somebody who sends 40 KB is told to wait."""
-    request = produce(NEW, client_id, topic, RECORD_BYTES)
-    with SaslConnection((HOST, port), client_id) as connection:
-        for _ in range(2):
-            connection.send(request.frame)
-            if request.outcome(connection.receive()).throttle_ms:
-                return True
-    return False
 
 
 class Front:

@@ -6,7 +6,7 @@ import base64
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tests.integration.test_admin import HOST, Admin
+from tests.integration.admin_port import HOST, Admin
 from tests.kafka.sasl import SCRAM_256, USERS, WEIR
 
 if TYPE_CHECKING:

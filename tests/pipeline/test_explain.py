@@ -18,7 +18,7 @@ from pipeline.rollup.days import files
 from pipeline.rollup.job import usage_of
 from pipeline.rollup.periods import PERIODS, periods
 from pipeline.rollup.windows import by_time, windows
-from tests.pipeline.test_rollup import DAY_MS, FIRST_MS, ingest, record
+from tests.pipeline.usage_rows import DAY_MS, FIRST_MS, ingest, record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,31 +22,15 @@ from pipeline.ingest.parse import USAGE, parsed
 from pipeline.ingest.sources import Directory
 from pipeline.lake import Lake
 from pipeline.outcome import PipelineError
-from usage.records import TraceRecord, UsageRecord
+from tests.pipeline.usage_files import NOON_MS, clients, put, usage
+from usage.records import TraceRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
-NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00 UTC
 MINUTE_MS = 60_000
-
-
-def usage(time_ms: int, name: str = "c", instance: str = "weir-1") -> bytes:
-    return msgspec.json.encode(
-        UsageRecord(
-            version=1,
-            time_ms=time_ms,
-            interval_ms=1000,
-            instance=instance,
-            broker=1,
-            user="u",
-            client_id=name,
-            api="fetch",
-            requests=1,
-        )
-    )
 
 
 def trace(time_ms: int) -> bytes:
@@ -64,15 +48,6 @@ def trace(time_ms: int) -> bytes:
             api_version=17,
         )
     )
-
-
-def put(directory: Path, name: str, *lines: bytes) -> None:
-    directory.mkdir(exist_ok=True)
-    (directory / name).write_bytes(b"".join(line + b"\n" for line in lines))
-
-
-def clients(spark: SparkSession, path: str) -> Counter[str]:
-    return Counter(row.client_id for row in spark.read.parquet(path).select("client_id").collect())
 
 
 def test_files_of_both_kinds_become_tables(spark: SparkSession, tmp_path: Path) -> None:

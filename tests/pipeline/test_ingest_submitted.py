@@ -14,7 +14,7 @@ import pytest
 
 from pipeline import java
 from pipeline.lake import Lake
-from tests.pipeline.test_ingest import NOON_MS, clients, put, usage
+from tests.pipeline.usage_files import NOON_MS, clients, put, usage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.kafka.fixtures import kafka_cluster
-from tests.pipeline.test_ingest import NOON_MS, usage
+from tests.pipeline.usage_files import NOON_MS, usage
 
 if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
-from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from pipeline.lake import Lake
 from pipeline.outcome import Outcome
 from pipeline.replay.candidates import RECORDED
 from pipeline.replay.job import Options, replay
-from pipeline.tables import REPLAY, TRACE_RECORD, USAGE_RECORD, read, replace
+from pipeline.tables import REPLAY, read
 from quotas import Entity, QuotaTable, parse
 from quotas.replay_hours import HOUR_MS
+from tests.pipeline.replay_inputs import SUNDAY_MS, file, put, used
+from tests.pipeline.session_cases import CASES
 from tests.pipeline.sessions import Habits, World
-from tests.pipeline.test_replay_of_sessions import CASES
-from usage.records import VERSION, ByQuota, TraceRecord, UsageRecord
+from usage.records import ByQuota
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -47,26 +45,7 @@ producer_byte_rate = 1_000_000
 consumer_byte_rate = 1_000_000
 """
 DAY_MS = 24 * HOUR_MS
-SUNDAY_MS = 1_763_856_000_000
-"""2025-11-23."""
 QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
-
-
-def put(spark: SparkSession, lake: Lake, records: Sequence[TraceRecord] | Sequence[UsageRecord]) -> None:
-    """Write records as ingest does."""
-    is_trace = isinstance(records[0], TraceRecord)
-    lines = spark.createDataFrame([(msgspec.json.encode(one).decode(),) for one in records], "line string")
-    columns = TRACE_RECORD if is_trace else USAGE_RECORD
-    rows = lines.select(F.from_json("line", columns).alias("record")).select("record.*")
-    day = F.to_date(F.timestamp_millis("time_ms"))
-    path = lake.trace if is_trace else lake.usage
-    replace(rows.withColumns({"day": day, "batch": F.lit(0)}).coalesce(1), path, "day", "batch")
-
-
-def file(directory: Path, name: str, text: str) -> Path:
-    path = directory / name
-    path.write_text(text, "utf-8")
-    return path
 
 
 @dataclass
@@ -208,12 +187,6 @@ def test_usage_of_one_second_is_not_far_from_it(replayed: Replayed, client: str)
     assert trace == told
     assert abs(throttle) < 0.4
     assert abs(throttled) < 0.25
-
-
-def used(time_ms: int, **counts: object) -> UsageRecord:
-    about: dict[str, object] = {"version": VERSION, "interval_ms": 1000, "instance": "weir-1", "broker": 0}
-    about |= {"user": "alice", "client_id": "app", "api": "produce", "requests": 1, "sessions": 1}
-    return msgspec.convert({**about, "time_ms": time_ms, **counts}, UsageRecord)
 
 
 def test_budgets_are_per_weir_and_broker_and_go_on_past_midnight(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from pipeline.outcome import PipelineError
 from pipeline.rollup.job import rollup
 from pipeline.rollup.periods import periods
 from pipeline.rollup.windows import windows
+from tests.pipeline.usage_rows import DAY_MS, FIRST_MS, Record, ingest, record
 from usage.records import ByQuota
 
 if TYPE_CHECKING:
@@ -26,29 +27,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-DAY_MS: Final = 86_400_000
-FIRST_DAY: Final = date(2026, 3, 1)
-FIRST_MS: Final = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp() * 1000)
 WINDOW_MS: Final = 10_000
 NO_QUOTA: Final = dict.fromkeys(ByQuota.__struct_fields__, 0)
-Record = Mapping[str, object]
 Key = tuple[str, object, object, int]
 """Level, user, client-id, start in ms."""
-
-
-def record(time_ms: int, **fields: object) -> dict[str, object]:
-    """A usage record, FIRST_MS and so long later; what is not said is left out, as in JSON."""
-    day = FIRST_DAY + timedelta(days=time_ms // DAY_MS)
-    named = {"broker": 1, "user": "u", "client_id": "c", "api": "produce", "batch": 0, **fields}
-    always = {"version": 1, "interval_ms": 1000, "instance": "w", "day": day}
-    left_out = {name: None for name in tables.USAGE.names if name not in {*named, *always}}
-    return {**left_out, **always, **named, "time_ms": FIRST_MS + time_ms}
-
-
-def ingest(spark: SparkSession, lake: Lake, records: Sequence[Record]) -> None:
-    """As ingest leaves them."""
-    rows = spark.createDataFrame([dict(each) for each in records], tables.USAGE)
-    tables.replace(rows.coalesce(1), lake.usage, "day", "batch")
 
 
 def rolled(spark: SparkSession, lake: Lake, period: str = "hour") -> list[Row]:

@@ -17,7 +17,7 @@ from pipeline.recommend.job import recommend
 from pipeline.recommend.plan import Plan
 from pipeline.replay.job import replay
 from pipeline.rollup.job import rollup
-from tests.pipeline.test_replay import SUNDAY_MS, file, put, used
+from tests.pipeline.replay_inputs import SUNDAY_MS, file, put, used
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -32,7 +32,7 @@ from proxy.transport.drivers import monotonic_us, run_hosting_trio
 from proxy.transport.poll import SelectorPollSet
 from proxy.transport.reactor import Reactor
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from tests.cli.test_run import refused as refused_start
+from tests.cli.run_command import refused as refused_start
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors

@@ -1,8 +1,5 @@
 """Which quota applies, and who shares it."""
 
-import gc
-import sys
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -13,6 +10,7 @@ from quotas.entities import DEFAULT, LEVELS, Entity, Level, Name, Part, Tags
 from quotas.limits import Limit, Limits
 from quotas.names import sanitize
 from quotas.table import QuotaKey
+from tests.quotas.calls import calls_made
 from tests.quotas.vectors import THROTTLE, Resolution, Sanitized, table
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -137,24 +135,6 @@ def test_an_entity_says_who_it_is() -> None:
 def test_an_entity_has_parts_and_they_have_names(parts: tuple[str | None, str | None]) -> None:
     with pytest.raises(ValueError, match="entity"):
         Entity(*parts)
-
-
-def calls_made(work: Callable[[], object]) -> int:
-    """How many functions, ours or built in, were called: a cost that does not depend on the machine."""
-    calls = 0
-
-    def count(_frame: object, event: str, _arg: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    gc.disable()  # its callbacks (Hypothesis has one) would count
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return calls
 
 
 def test_a_lookup_costs_the_same_among_100_000_entities() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from quotas import DEFAULT, Entity, Limit, Limits, Prefix, QuotaKey, QuotaTable, Tags
 from quotas.entities import Name
 from quotas.remembered import OTHERS, names_kept, names_of_crowd
-from tests.quotas.test_entities import calls_made
+from tests.quotas.calls import calls_made
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 

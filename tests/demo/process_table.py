@@ -1,0 +1,32 @@
+"""The processes of this machine, from /proc."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def children_of(parent: int) -> list[int]:
+    """Return the pids of a process's children; without /proc, the tests that ask fail with the reason."""
+    if not Path("/proc/self/stat").exists():
+        pytest.fail("this test finds processes in /proc, which this system has not")
+    return [int(stat[0]) for stat in stats() if stat[3] == str(parent)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process has not ended; a zombie, whose new parent has yet to take note, has."""
+    return any(stat[0] == str(pid) and stat[2] != "Z" for stat in stats())
+
+
+def stats() -> list[list[str]]:
+    """Return pid, name, state, parent, ... of every process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            before, _, after = path.read_text().rpartition(") ")
+        except OSError:
+            continue  # it has just ended
+        pid, _, name = before.partition(" (")
+        found.append([pid, name, *after.split()])
+    return found

@@ -1,0 +1,33 @@
+"""Usage records as ingest leaves them in a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from pipeline import tables
+from pipeline.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY_MS: Final = 86_400_000
+FIRST_DAY: Final = date(2026, 3, 1)
+FIRST_MS: Final = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp() * 1000)
+Record = Mapping[str, object]
+
+
+def record(time_ms: int, **fields: object) -> dict[str, object]:
+    """A usage record, FIRST_MS and so long later; what is not said is left out, as in JSON."""
+    day = FIRST_DAY + timedelta(days=time_ms // DAY_MS)
+    named = {"broker": 1, "user": "u", "client_id": "c", "api": "produce", "batch": 0, **fields}
+    always = {"version": 1, "interval_ms": 1000, "instance": "w", "day": day}
+    left_out = {name: None for name in tables.USAGE.names if name not in {*named, *always}}
+    return {**left_out, **always, **named, "time_ms": FIRST_MS + time_ms}
+
+
+def ingest(spark: SparkSession, lake: Lake, records: Sequence[Record]) -> None:
+    """As ingest leaves them."""
+    rows = spark.createDataFrame([dict(each) for each in records], tables.USAGE)
+    tables.replace(rows.coalesce(1), lake.usage, "day", "batch")
