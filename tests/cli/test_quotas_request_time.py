@@ -27,8 +27,8 @@ from quotas import parse
 from tests.cli.quotas_command import done, failed, run
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
+from tests.proxy.metrics_page import server
 from tests.proxy.stage import LONG_S
-from tests.proxy.test_metrics import server
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 
 from tests.kafka.ports import free_range
-from tests.proxy.test_metrics import Page
+from tests.proxy.metrics_page import Page
 
 HOST = "127.0.0.1"
 PATIENCE_S = 90.0

@@ -30,16 +30,9 @@ from tests.clients.sasl import Login, java
 from tests.integration.traffic import until
 from tests.integration.with_sasl import Front
 from tests.kafka.sasl import ALICE, PLAIN, WEIR
+from tests.proxy.client_quotas import alter, component, describe, entry
+from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS
 from tests.proxy.frames import body_of, request
-from tests.proxy.test_client_quotas import (
-    BAD_ENTRIES,
-    BAD_FILTERS,
-    FILTERS,
-    alter,
-    component,
-    describe,
-    entry,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

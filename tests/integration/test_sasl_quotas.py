@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
     from tests.kafka.sasl import User
-    from tests.proxy.test_metrics import Page
+    from tests.proxy.metrics_page import Page
 
 pytestmark = [pytest.mark.broker]
 

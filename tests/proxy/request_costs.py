@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.messages import HeartbeatRequest, HeartbeatResponse
+from protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from proxy.counters import Counters
 from proxy.rules.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -96,3 +99,13 @@ def ping(number: int = 1, client_id: bytes | None = b"app", group_id: str = "") 
 
 def pong(number: int = 1, throttle_ms: int = 0) -> bytes:
     return response(HeartbeatResponse(throttle_time_ms=throttle_ms), 4, number)
+
+
+VARIOUS: Final = costs(
+    {
+        "Produce": ApiCost(us=20.0, us_per_request_kb=1.0, us_per_partition=100.0, us_acks_all=50.0),
+        "Fetch": ApiCost(us=30.0, us_per_response_kb=7.0, us_per_converted_kb=100.0),
+        "Metadata": ApiCost(us=40.0, us_per_response_kb=11.0),
+        "ApiVersions": ApiCost(us=10.0, us_per_request_kb=1.0),
+    }
+)

@@ -13,9 +13,6 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey
 from protocol.messages import (
     FetchRequest,
-    FetchResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
     ProduceRequest,
     ProduceResponse,
     ShareFetchRequest,
@@ -26,8 +23,10 @@ from proxy.reasons import CloseReason
 from proxy.session.requests import Requests
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.protocol.generate import sample
+from tests.proxy.bandwidth_frames import fetch, fetched, length_of, ping, produce, produced
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request
 from tests.proxy.playbook import Playbook
+from tests.proxy.talk import pong
 from tests.proxy.wire import APP, Wire, new_session, quota_table
 
 if TYPE_CHECKING:
@@ -41,40 +40,9 @@ ODD_TAGS = b"\x02\x05\x03abc\x81\x01\x00"
 """Two tagged fields in a request's header that nobody knows."""
 
 
-def produce(correlation_id: int, length: int, version: int = 7, acks: int = 1) -> bytes:
-    """A request whose length prefix is `length`."""
-    return padded(request(ProduceRequest(acks=acks), version, correlation_id), length)
-
-
-def produced(correlation_id: int, throttle_ms: int = 0, version: int = 7) -> bytes:
-    return response(ProduceResponse(throttle_time_ms=throttle_ms), version, correlation_id)
-
-
-def fetch(correlation_id: int, version: int = 11, max_bytes: int = 1000) -> bytes:
-    return request(FetchRequest(max_bytes=max_bytes, max_wait_ms=500), version, correlation_id)
-
-
-def fetched(correlation_id: int, size: int, throttle_ms: int = 0, version: int = 11) -> bytes:
-    partition = FetchResponse.PartitionData(records=b"r" * size)
-    topic = FetchResponse.FetchableTopicResponse(partitions=[partition])
-    return response(FetchResponse(responses=[topic], throttle_time_ms=throttle_ms), version, correlation_id)
-
-
-def ping(correlation_id: int) -> bytes:
-    return request(HeartbeatRequest(), 4, correlation_id)
-
-
-def pong(correlation_id: int) -> bytes:
-    return response(HeartbeatResponse(), 4, correlation_id)
-
-
 def the_budget(session: Session, key: str) -> Budget:
     (budget,) = getattr(session.quotas, key)
     return budget  # type: ignore[no-any-return]  # of a ClientQuotas
-
-
-def length_of(frame: bytes) -> int:
-    return len(frame) - 4
 
 
 # Produce

@@ -5,8 +5,7 @@ Codes and texts are those of Kafka's ClientQuotaControlManager, ClientQuotasImag
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import given
@@ -15,13 +14,11 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import (
-    AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-    MetadataRequest,
     MetadataResponse,
 )
 from proxy.counters import Counters
@@ -31,7 +28,28 @@ from proxy.rules.client_quotas_alterations import read_alterations
 from proxy.rules.client_quotas_filters import described, read_filter
 from proxy.rules.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
-from quotas.entities import Prefix
+from tests.proxy.client_quotas import (
+    ALICE,
+    CONNECT,
+    FETCH,
+    INVALID,
+    MUTATE,
+    PRODUCE,
+    QUESTION,
+    Managed,
+    Parts,
+    alter,
+    altered,
+    answer_of,
+    component,
+    describe,
+    entry,
+    results,
+    session_of,
+    shown,
+    vouch,
+)
+from tests.proxy.client_quotas_cases import ANY, BAD_ENTRIES, BAD_FILTERS, FILTERS
 from tests.proxy.frames import (
     body_of,
     framed,
@@ -46,170 +64,14 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from protocol.messages import Message
-    from proxy.rules.management import Changes
     from proxy.session.session import Session
-    from quotas.table import Quota
 
-T = TypeVar("T")
-M = TypeVar("M", bound="Message")
-Parts = dict[str, str | None]
 
-PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
-FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
-MUTATE: Final = QuotaKey.CONTROLLER_MUTATION_RATE
-CONNECT: Final = QuotaKey.CONNECTION_CREATION_RATE
-ALICE: Final = Entity(user="alice")
 NOT_ALLOWED: Final = 31
-UNSUPPORTED: Final = 35
-INVALID: Final = 42
 FAILED: Final = -1
-
-TABLE: Final = QuotaTable(
-    {
-        (ALICE, PRODUCE): 1000.0,
-        (ALICE, FETCH): 2000.0,
-        (Entity(user=DEFAULT), PRODUCE): 500.0,
-        (Entity(client_id="app"), FETCH): 300.0,
-        (Entity(client_id=DEFAULT), FETCH): 200.0,
-        (Entity(user="alice", client_id="app"), MUTATE): 0.5,
-        (Entity(user="alice", client_id=DEFAULT), MUTATE): 1.0,
-        (Entity(user=DEFAULT, client_id=DEFAULT), MUTATE): 2.0,
-        (Entity(ip="10.0.0.1"), CONNECT): 10.0,
-        (Entity(ip=DEFAULT), CONNECT): 20.0,
-        (Entity(user="alice", client_id=Prefix("ap")), PRODUCE): 7.0,
-        (Entity(topic="t"), PRODUCE): 8.0,
-    }
-)
-ON_THE_WIRE: Final = 9
-"""Entities of these; a prefix and a topic are Weir's own."""
-
-
-class Managed:
-    """Management by a test."""
-
-    def __init__(self, table: QuotaTable = TABLE, *, denies: str | None = None, answers: bool = True) -> None:
-        self.table = table
-        self.asked: list[tuple[dict[Quota, float | None], str, str]] = []
-        self.waiting: list[Callable[[str | None], None]] = []
-        self.computing: list[Callable[[], None]] = []
-        self.broker_alterations = 0
-        self.denials = 0
-        self._denies = denies
-        self._answers = answers
-
-    def denial(self, user: str, peer: str) -> str | None:
-        """Why not."""
-        assert peer
-        self.denials += self._denies is not None
-        return None if self._denies is None else self._denies.format(user)
-
-    def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
-        """Take note."""
-        self.asked.append((dict(changes), who, peer))
-        if self._answers:
-            done(None)
-        else:
-            self.waiting.append(done)
-
-    def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Later."""
-        self.computing.append(lambda: done(work()))
-
-    def altered_at_broker(self) -> None:
-        """Count."""
-        self.broker_alterations += 1
-
-
-def session_of(management: Managed, *, manages: bool = True, user: str = "admin") -> Session:
-    """A session of this user, whose peer is told."""
-    session = new_session(plans=Plans(Counters(), manages_quotas=manages))
-    session.management, session.user, session.peer = management, user, "10.9.8.7:4711"
-    return session
-
-
-def component(
-    kind: str, match_type: int, match: str | None = None
-) -> DescribeClientQuotasRequest.ComponentData:
-    """One part of a filter: 0 this name, 1 the default, 2 any."""
-    return DescribeClientQuotasRequest.ComponentData(entity_type=kind, match_type=match_type, match=match)
-
-
-def describe(
-    *components: DescribeClientQuotasRequest.ComponentData, strict: bool = False
-) -> DescribeClientQuotasRequest:
-    """A request."""
-    return DescribeClientQuotasRequest(components=list(components), strict=strict)
-
-
-def entry(
-    entity: Parts | Sequence[tuple[str, str | None]],
-    ops: Mapping[str, float | None] | Sequence[tuple[str, float | None]],
-) -> AlterClientQuotasRequest.EntryData:
-    """Changes of one entity; None removes."""
-    message = AlterClientQuotasRequest
-    parts = list(entity.items()) if isinstance(entity, dict) else list(entity)
-    pairs = list(ops) if not hasattr(ops, "items") else list(ops.items())
-    return message.EntryData(
-        entity=[message.EntityData(entity_type=kind, entity_name=name) for kind, name in parts],
-        ops=[message.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in pairs],
-    )
-
-
-def alter(
-    *entries: AlterClientQuotasRequest.EntryData, validate_only: bool = False
-) -> AlterClientQuotasRequest:
-    """A request."""
-    return AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
-
-
-def shown(answer: DescribeClientQuotasResponse) -> dict[frozenset[tuple[str, str | None]], dict[str, float]]:
-    """Each entity and its quotas."""
-    assert answer.error_code == 0
-    assert answer.throttle_time_ms == 0
-    assert answer.entries is not None
-    return {
-        frozenset((part.entity_type, part.entity_name) for part in found.entity): {
-            value.key: value.value for value in found.values
-        }
-        for found in answer.entries
-    }
-
-
-def results(answer: AlterClientQuotasResponse) -> list[tuple[Parts, int, str | None]]:
-    """Each entity, code and text."""
-    assert answer.throttle_time_ms == 0
-    return [
-        (
-            {part.entity_type: part.entity_name for part in found.entity},
-            found.error_code,
-            found.error_message,
-        )
-        for found in answer.entries
-    ]
-
-
-QUESTION: Final = MetadataRequest(topics=[])
-"""What Weir asks the broker, to see whether it answers this client."""
-
-
-def vouch(wire: Wire, correlation_id: int = 1) -> None:
-    """The broker is asked for nothing, and answers."""
-    assert bytes(wire.to_broker) == request(QUESTION, 1, correlation_id)
-    wire.to_broker.clear()
-    wire.feed(0, broker=response(MetadataResponse(), 1, correlation_id))
-
-
-def answer_of(session: Session, message: Message, version: int, kind: type[M]) -> M:
-    """What the session answers, with or without asking the broker."""
-    wire = Wire(session)
-    wire.feed(0, client=request(message, version))
-    if wire.to_broker:
-        vouch(wire)
-    assert not wire.to_broker
-    return body_of(bytes(wire.to_client), kind, version)
 
 
 def asked(
@@ -219,39 +81,7 @@ def asked(
     return answer_of(session, message, version, DescribeClientQuotasResponse)
 
 
-def altered(
-    session: Session, message: AlterClientQuotasRequest, version: int = 1
-) -> AlterClientQuotasResponse:
-    """What the session answers at once."""
-    return answer_of(session, message, version, AlterClientQuotasResponse)
-
-
 # Describe: who matches
-
-ANY = 2
-FILTERS: Final = {
-    "everything": (describe(), ON_THE_WIRE),
-    "nothing": (describe(strict=True), 0),
-    "a user, alone or with client-ids": (describe(component("user", 0, "alice")), 3),
-    "a user alone": (describe(component("user", 0, "alice"), strict=True), 1),
-    "the default user, alone or not": (describe(component("user", 1)), 2),
-    "the default user alone": (describe(component("user", 1), strict=True), 1),
-    "any user": (describe(component("user", ANY)), 5),
-    "any user alone": (describe(component("user", ANY), strict=True), 2),
-    "any client-id alone": (describe(component("client-id", ANY), strict=True), 2),
-    "any client-id of alice": (
-        describe(component("user", 0, "alice"), component("client-id", ANY), strict=True),
-        2,
-    ),
-    "the default client-id of any user": (describe(component("user", ANY), component("client-id", 1)), 2),
-    "both defaults": (describe(component("user", 1), component("client-id", 1)), 1),
-    "an unknown user": (describe(component("user", 0, "bob")), 0),
-    "a user called like the default": (describe(component("user", 0, "<default>")), 0),
-    "the empty name": (describe(component("user", 0, "")), 0),
-    "an ip": (describe(component("ip", 0, "10.0.0.1"), strict=True), 1),
-    "any ip": (describe(component("ip", ANY), strict=True), 2),
-    "the default ip": (describe(component("ip", 1)), 1),
-}
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -270,42 +100,6 @@ def test_describe_tells_names_values_and_defaults_as_null() -> None:
         frozenset({("user", "alice"), ("client-id", None)}): {"controller_mutation_rate": 1.0},
         frozenset({("user", None), ("client-id", None)}): {"controller_mutation_rate": 2.0},
     }
-
-
-BAD_FILTERS: Final = [
-    (describe(component("", 2)), INVALID, "Invalid empty entity type."),
-    (
-        describe(component("user", 2), component("user", 1)),
-        INVALID,
-        "Entity type user cannot appear more than once in the filter.",
-    ),
-    (describe(component("group", 2)), UNSUPPORTED, "Unsupported entity type group"),
-    (
-        describe(component("user", 0)),
-        INVALID,
-        "Request specified MATCH_TYPE_EXACT, but set match string to null.",
-    ),
-    (
-        describe(component("user", 1, "a")),
-        INVALID,
-        "Request specified MATCH_TYPE_DEFAULT, but also specified a match string.",
-    ),
-    (
-        describe(component("user", 2, "a")),
-        INVALID,
-        "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.",
-    ),
-    (describe(component("user", 3)), INVALID, "Unknown match type 3"),
-    (describe(component("user", -1)), INVALID, "Unknown match type -1"),
-    (
-        describe(component("client-id", 1), component("ip", 2)),
-        INVALID,
-        (
-            "Invalid entity filter component combination. IP filter component should not be used with "
-            "user or clientId filter component."
-        ),
-    ),
-]
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -483,80 +277,6 @@ def test_an_address_is_known_by_one_spelling_and_answered_by_the_clients() -> No
 
 def test_no_entries_no_answers() -> None:
     assert results(altered(session_of(Managed()), alter())) == []
-
-
-BAD_ENTRIES: Final[list[tuple[Parts, dict[str, float | None], str]]] = [
-    ({}, {"producer_byte_rate": 1.0}, "Invalid empty client quota entity"),
-    ({"group": "g"}, {"producer_byte_rate": 1.0}, "Unhandled client quota entity type: group"),
-    ({"user": ""}, {"producer_byte_rate": 1.0}, "Empty user not supported"),
-    (
-        {"user": "a"},
-        {"controller_mutation_rate": 1e-320},
-        "Proposed value for controller_mutation_rate is too small for Weir, the least is 0.000001.",
-    ),
-    ({"client-id": ""}, {"producer_byte_rate": 1.0}, "Empty client-id not supported"),
-    ({"ip": ""}, {"connection_creation_rate": 1.0}, "Empty ip not supported"),
-    (
-        {"ip": "10.0.0.1", "user": "alice"},
-        {"connection_creation_rate": 1.0},
-        "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
-    ),
-    (
-        {"ip": "no such host"},
-        {"connection_creation_rate": 1.0},
-        "no such host is not a valid IP or resolvable host.",
-    ),
-    ({"user": "a"}, {"bogus": 1.0}, "Invalid configuration key bogus"),
-    (
-        {"user": "a"},
-        {"connection_creation_rate": 1.0},
-        "Invalid configuration key connection_creation_rate",
-    ),
-    ({"ip": None}, {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
-    ({"user": "a"}, {"producer_byte_rate": -1.0}, "Quota producer_byte_rate must be greater than 0"),
-    (
-        {"user": "a"},
-        {"controller_mutation_rate": 0.0},
-        "Quota controller_mutation_rate must be greater than 0",
-    ),
-    ({"user": "a"}, {"request_percentage": 0.0}, "Quota request_percentage must be greater than 0"),
-    ({"user": "a"}, {"request_percentage": -math.inf}, "Quota request_percentage must be greater than 0"),
-    ({"ip": None}, {"request_percentage": 50.0}, "Invalid configuration key request_percentage"),
-    ({"user": "a"}, {"consumer_byte_rate": 1.5}, "consumer_byte_rate cannot be a fractional value."),
-    (
-        {"user": "a"},
-        {"consumer_byte_rate": 1e19},
-        "Proposed value for consumer_byte_rate is too large for a LONG.",
-    ),
-    (
-        {"user": "a"},
-        {"producer_byte_rate": math.inf},
-        "Proposed value for producer_byte_rate is too large for a LONG.",
-    ),
-    (
-        {"ip": None},
-        {"connection_creation_rate": 2.0**31},
-        "Proposed value for connection_creation_rate is too large for an INT.",
-    ),
-    # Weir's own
-    ({"user": "a"}, {"producer_byte_rate": math.nan}, "producer_byte_rate is not a number"),
-    (
-        {"user": "a"},
-        {"controller_mutation_rate": math.inf},
-        "Proposed value for controller_mutation_rate is too large for Weir's quota file.",
-    ),
-    (
-        {"user": "a"},
-        {"request_percentage": math.inf},
-        "Proposed value for request_percentage is too large for Weir's quota file.",
-    ),
-    ({"user": "a"}, {"request_percentage": math.nan}, "request_percentage is not a number"),
-    (
-        {"user": "<default>"},
-        {"producer_byte_rate": 1.0},
-        "A user that is called <default> cannot be told from the default in Weir's quota file: rename it",
-    ),
-]
 
 
 @pytest.mark.parametrize(("entity", "ops", "text"), BAD_ENTRIES, ids=[text for *_, text in BAD_ENTRIES])

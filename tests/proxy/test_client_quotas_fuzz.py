@@ -14,18 +14,11 @@ from proxy.rules.client_quotas_filters import described, read_filter
 from quotas import QuotaKey, QuotaTable, parse
 from quotas.quota_edit import edited
 from tests.protocol.generate import messages
+from tests.proxy.client_quotas import TABLE, Managed, altered, entry, session_of, vouch
+from tests.proxy.client_quotas import alter as alter_request
+from tests.proxy.client_quotas import describe as describe_request
 from tests.proxy.frames import body_of, request, split
-from tests.proxy.test_client_quotas import (
-    TABLE,
-    Managed,
-    altered,
-    entry,
-    session_of,
-    vouch,
-)
-from tests.proxy.test_client_quotas import alter as alter_request
-from tests.proxy.test_client_quotas import describe as describe_request
-from tests.proxy.test_errand_fuzz import damaged
+from tests.proxy.fuzzed_requests import damaged
 from tests.proxy.wire import Wire
 
 if TYPE_CHECKING:

@@ -16,78 +16,21 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.errand import ask
-from proxy.rules.plan import PASS, WAIT, Admission
-from proxy.rules.plans import Plans
-from tests.proxy.frames import framed, padded, request, response
+from tests.proxy.broker_query import VERSION, answer, asked, delete, deleted, questions, result, session_of
+from tests.proxy.frames import framed, padded, request
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.talk import ping, pong
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.rules.errand import Errand
-    from proxy.rules.plan import Caller, Wait
-    from proxy.session.session import Session
 
-VERSION: Final = 5
-"""Of DeleteTopics, the request that errands are run for here."""
 SMALL_BYTES: Final = 400
-
-
-def delete(correlation_id: int = 1, name: str = "t", client_id: bytes | None = b"app") -> bytes:
-    return request(DeleteTopicsRequest(topic_names=[name]), VERSION, correlation_id, client_id)
-
-
-def deleted(correlation_id: int = 1, text: str | None = None) -> bytes:
-    return response(DeleteTopicsResponse(responses=[result(text)]), VERSION, correlation_id)
-
-
-def result(text: str | None = None) -> DeleteTopicsResponse.DeletableTopicResult:
-    return DeleteTopicsResponse.DeletableTopicResult(name="t", error_message=text)
-
-
-def asked(correlation_id: int = 1, number: int = 0, client_id: bytes | None = b"app") -> bytes:
-    """The errand's question."""
-    topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")
-    return request(MetadataRequest(topics=[topic]), 9, correlation_id, client_id)
-
-
-def answer(correlation_id: int = 1, cluster: str = "c") -> bytes:
-    return response(MetadataResponse(cluster_id=cluster), 9, correlation_id)
-
-
-def questions(count: int) -> Errand:
-    """Ask so many questions, and tell what the last one brought."""
-    text = None
-    for number in range(count):
-        topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")
-        text = (yield from ask(MetadataRequest(topics=[topic]), 9, MetadataResponse)).cluster_id
-    return DeleteTopicsResponse(responses=[result(text)])
-
-
-def session_of(
-    errand: Callable[[], Errand], *, whole: bool = True, again: bool = False, **kwargs: int | bool
-) -> Session:
-    """A session in which DeleteTopics starts this errand; if `again`, the first time only."""
-    plans = Plans(Counters())
-    plan = plans.make(20, VERSION)
-    plan.whole = True
-
-    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Admission | Wait:
-        if not complete:
-            return WAIT
-        if again and plan.requests < 0:
-            return PASS
-        plan.requests -= again
-        return Admission(errand=errand(), again=again)
-
-    plan.admit = admit
-    return new_session(plans=plans, **kwargs)  # type: ignore[arg-type]  # bounds, whose types differ
 
 
 def two() -> Errand:

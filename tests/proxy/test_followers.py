@@ -10,9 +10,9 @@ from proxy.reasons import CloseReason
 from proxy.rules.followers import FOLLOWER_BYTES, claims
 from quotas import DEFAULT, Budget, Entity, QuotaTable
 from tests.protocol.generate import sample
+from tests.proxy.bandwidth_frames import fetched, length_of
 from tests.proxy.frames import framed, header, request
 from tests.proxy.playbook import Playbook
-from tests.proxy.test_bandwidth import fetched, length_of
 from tests.proxy.wire import Wire, new_session, quota_table
 
 VERSIONS = list(schema_of(FetchRequest).versions)

@@ -17,9 +17,9 @@ from proxy.stores.file import FileStore, read_quota_file
 from proxy.stores.keeper import Keeper
 from proxy.stores.store_state import StoreState
 from quotas import Entity, QuotaKey, QuotaTable, render
+from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
 from tests.proxy.frames import body_of, request
 from tests.proxy.stage import PING, PONG, Play, Stage, until
-from tests.proxy.test_client_quotas import alter, component, describe, entry, results, shown
 
 if TYPE_CHECKING:
     from pathlib import Path

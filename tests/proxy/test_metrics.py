@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from proxy import config
 from proxy.addresses import Address
 from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, SLICE, Pot, Reading, byte_rates, read
 from proxy.admin.exposition import LINES, render
@@ -24,27 +19,13 @@ from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
 from proxy.stores.store_state import StoreState
-from proxy.transport.reactor import Reactor
 from quotas import Budget, QuotaTable, parse
 from quotas.client_quotas import IDLE_MS_MAX
+from tests.proxy.metrics_page import PARSERS, Page, book_of, scraped, server
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["server"]  # a fixture
 
-PLAIN = "text/plain"
-OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-PARSERS: dict[str, Callable[[str], Iterable[Metric]]] = {PLAIN: parse_text, OPENMETRICS: parse_openmetrics}
-EVERYBODY = """
-[[quota]]
-client_id = "<default>"
-producer_byte_rate = 1000000
-consumer_byte_rate = 2000000
-"""
 PRODUCED, FETCHED = Pot(0, "producer_byte_rate"), Pot(0, "consumer_byte_rate")
-
-
-def book_of(quotas: str = EVERYBODY) -> QuotaBook:
-    return QuotaBook(parse(quotas))
 
 
 def reading_of(book: QuotaBook, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading[Budget]:
@@ -58,56 +39,6 @@ def charge(book: QuotaBook, client_id: str, produced: float, now_ms: int = 0, no
     budget = book.of(node_id).payers("ANONYMOUS", client_id, now_ms).produce
     assert budget is not None
     return budget.charge(produced, now_ms)
-
-
-class Page:
-    """A parsed scrape: samples by name, labels as they are."""
-
-    def __init__(self, text: bytes, accept: str = PLAIN) -> None:
-        self.samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-        for family in PARSERS[accept](text.decode("utf-8")):
-            for sample in family.samples:
-                key = (sample.name, said(sample.labels))
-                assert key not in self.samples, f"twice: {key}"
-                self.samples[key] = sample.value
-
-    def __getitem__(self, name: str) -> float:
-        """The value of the only sample with this name."""
-        (value,) = self.rows(name).values()
-        return value
-
-    def rows(self, name: str) -> dict[frozenset[tuple[str, str]], float]:
-        return {labels: value for (its_name, labels), value in self.samples.items() if its_name == name}
-
-    def value(self, name: str, **labels: str) -> float:
-        return self.samples[name, said(labels)]
-
-
-def said(labels: dict[str, str]) -> frozenset[tuple[str, str]]:
-    """To Prometheus an empty label is none."""
-    return frozenset((name, value) for name, value in labels.items() if value)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """One that was never started."""
-    reactor = Reactor(lambda: 0)
-    yield Server(config.load(None, {"upstream": "kafka:9092"}), reactor, book_of())
-    reactor.close()
-
-
-def scraped(
-    server: Server,
-    book: QuotaBook | None = None,
-    *,
-    now_ms: int = 0,
-    accept: str = PLAIN,
-    ready: bool = True,
-) -> Page:
-    sources = Sources(server, book or book_of(), StoreState(lambda: 1e9), lambda: now_ms)
-    text, content_type = trio.run(render, families(sources, ready=ready), accept)
-    assert content_type.startswith(accept.partition(";")[0])
-    return Page(text, accept)
 
 
 # Figures

@@ -12,7 +12,6 @@ from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import (
     ApiVersionsRequest,
-    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -25,9 +24,9 @@ from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.rules.mutations import ROUNDS_MAX
 from proxy.rules.plans import Plans
-from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import mutation_rates
-from tests.mutations.requests import Answer, Create, Delete, Grow, Topic
+from quotas import Entity, QuotaKey, QuotaTable
+from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import (
     ASSIGNMENT,
     CONFIG,
@@ -49,81 +48,13 @@ from tests.proxy.controller import (
     names_of,
 )
 from tests.proxy.frames import body_of, request, split, unknown_request
-from tests.proxy.test_uplift_rule import broker_of
+from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
 from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from protocol.messages import Message
     from tests.mutations.requests import Mutation
 
-RATE: Final = 1.0
-BURST: Final = 10
-"""Tokens of a bucket that is full: rate x samples x window."""
 STRICT: Final = {Create: 7, Grow: 3, Delete: 6}
-
-
-def limited(rate: float | None = RATE, client_id: str = "app") -> QuotaTable:
-    """A mutation quota of one client-id, in partitions/s; None for none."""
-    entity = Entity(client_id=client_id)
-    return QuotaTable({} if rate is None else {(entity, QuotaKey.CONTROLLER_MUTATION_RATE): rate})
-
-
-def quotas_of(table: QuotaTable, samples: int = BURST) -> BrokerQuotas:
-    """The quotas of a cluster of one broker, windows of one second."""
-    mutations = mutation_rates(samples, 1)
-    return BrokerQuotas.create(table, mutations=mutations)
-
-
-class Cluster:
-    """A controller, Weir in front of it, and clients; each request on a connection of its own."""
-
-    def __init__(
-        self,
-        spoken: Mapping[int, VersionRange] | None = None,
-        *,
-        sizes: Mapping[str, int] | None = None,
-        table: QuotaTable | None = None,
-        samples: int = BURST,
-        uplift: bool = False,
-    ) -> None:
-        self.controller = Controller(everything() if spoken is None else spoken)
-        for name, partitions in (sizes or {}).items():
-            self.controller.add(name, partitions)
-        self.quotas = quotas_of(limited() if table is None else table, samples)
-        self.plans = Plans(Counters(), uplift=uplift)
-
-    def connect(self, node_id: int | None = NODE) -> Connection:
-        """A new connection."""
-        return Connection(new_session(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)
-
-    def ask(self, now_ms: int, mutation: Mutation, client_id: str = "app") -> Answer:
-        """One request on a connection of its own."""
-        (frame,) = self.connect().send(now_ms, mutation.frame(client_id))
-        return mutation.answer(frame)
-
-    def codes(self, now_ms: int, mutation: Mutation) -> dict[str, int]:
-        """What became of each topic, by name."""
-        return {result.name or "": result.error_code for result in self.ask(now_ms, mutation).results}
-
-    @property
-    def tokens(self) -> float:
-        """The balance of the client "app", at the last request's time."""
-        budget = self.quotas.mutations.budget("ANONYMOUS", "app", 0)
-        assert budget is not None
-        return budget.tokens(self.controller.now_ms)
-
-    def overdraw(self, now_ms: int = 0, by: int = 5) -> None:
-        """Take all tokens of a full bucket and some more."""
-        assert self.codes(now_ms, Create((Topic("overdrawn", BURST + by),))) == {"overdrawn": OK}
-        assert self.tokens == -by
-        self.controller.asked.clear()
-
-    def mutations(self) -> list[Message]:
-        """The mutations that have reached the broker."""
-        kinds = (CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest)
-        return [message for message, _version in self.controller.asked if isinstance(message, kinds)]
 
 
 # Escapes: what is charged in full, whatever a client tries

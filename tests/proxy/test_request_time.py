@@ -33,6 +33,7 @@ from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.entities import Prefix
 from quotas.request_costs import ApiCost, ColdCost
 from tests.protocol.generate import sample
+from tests.proxy.broker_versions import broker_of
 from tests.proxy.frames import (
     body_of,
     framed,
@@ -72,7 +73,6 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.talk import produce
-from tests.proxy.test_uplift_rule import broker_of
 from tests.proxy.wire import APP, Wire, new_session, quota_table
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from proxy.counters import Counters
 from proxy.rules.plans import Plans
 from proxy.rules.request_time import CLASSES, Charged, generation
 from quotas.request_costs import GENERATIONS, ApiCost, CostTable, shipped
+from tests.proxy.broker_versions import broker_of
 from tests.proxy.request_costs import costs
-from tests.proxy.test_uplift_rule import broker_of
 
 K = ApiKey
 ANSWERED_BY_THE_NETWORK_LAYER: Final = {K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}

@@ -25,7 +25,13 @@ from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.request_costs import ApiCost
 from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.proxy.broker_query import VERSION, delete, deleted
+from tests.proxy.broker_query import answer as told
+from tests.proxy.broker_query import asked as question
+from tests.proxy.broker_versions import broker_of
+from tests.proxy.client_quotas import Managed, alter, describe, entry
 from tests.proxy.frames import body_of, head_of, padded, request, response, split
+from tests.proxy.mutation_cluster import Cluster, limited
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import (
     EACH_US,
@@ -38,14 +44,8 @@ from tests.proxy.request_costs import (
     time_table,
     timed,
 )
-from tests.proxy.test_client_quotas import Managed, alter, describe, entry
-from tests.proxy.test_errand import VERSION, delete, deleted
-from tests.proxy.test_errand import answer as told
-from tests.proxy.test_errand import asked as question
-from tests.proxy.test_mutations import Cluster, limited
-from tests.proxy.test_uplift import RAISED
-from tests.proxy.test_uplift import told as versions_of
-from tests.proxy.test_uplift_rule import broker_of
+from tests.proxy.uplifted import RAISED
+from tests.proxy.uplifted import told as versions_of
 from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:

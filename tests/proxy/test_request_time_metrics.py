@@ -13,7 +13,7 @@ from proxy.quota_book import QuotaBook
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import IDLE_MS_MAX
 from quotas.request_time import API_KEYS_OWN
-from tests.proxy.test_metrics import PARSERS, scraped, server
+from tests.proxy.metrics_page import PARSERS, scraped, server
 
 if TYPE_CHECKING:
     from proxy.server import Server

@@ -24,14 +24,14 @@ from quotas import Budget, Entity, QuotaKey, QuotaTable
 from quotas.broker_quotas import BrokerQuotas
 from quotas.entities import Tags
 from quotas.request_costs import ApiCost, ColdCost
+from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, cut, exchanges, whole
 from tests.proxy.frames import padded, request, response, unknown_request, unknown_response
-from tests.proxy.request_costs import charged_us, costs, percent, ping, time_table, timed
-from tests.proxy.test_chunking import SMALL_BYTES, TABLE, Conversation, exchanges, whole
+from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, ping, time_table, timed
 from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
     from proxy.session.session import Session
-    from tests.proxy.test_chunking import Exchange
+    from tests.proxy.conversations import Exchange
 
 MODEL: Final = settings(max_examples=150, derandomize=True, deadline=None, database=None)
 
@@ -180,19 +180,6 @@ TIMED: Final = {
     (Entity(client_id=name), QuotaKey.REQUEST_PERCENTAGE): limit
     for name, limit in (("slow", 0.001), ("fast", 100.0), ("app", 0.004))
 }
-VARIOUS: Final = costs(
-    {
-        "Produce": ApiCost(us=20.0, us_per_request_kb=1.0, us_per_partition=100.0, us_acks_all=50.0),
-        "Fetch": ApiCost(us=30.0, us_per_response_kb=7.0, us_per_converted_kb=100.0),
-        "Metadata": ApiCost(us=40.0, us_per_response_kb=11.0),
-        "ApiVersions": ApiCost(us=10.0, us_per_request_kb=1.0),
-    }
-)
-
-
-def cut(cuts: list[int]) -> Any:
-    while True:
-        yield from cuts
 
 
 def talk(

@@ -20,12 +20,13 @@ from quotas.client_quotas import mutation_rates
 from quotas.remembered import EMPTY
 from tests.mutations.requests import Create, Delete, Topic
 from tests.proxy import request_costs
+from tests.proxy.bandwidth_frames import fetch, fetched, length_of, ping, produce, produced
 from tests.proxy.controller import NODE, Connection, Controller
 from tests.proxy.frames import framed, head_of, header, request, split
+from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import EACH_US, LIMIT, LIMIT_US, percent, spend, time_table, timed
-from tests.proxy.test_bandwidth import fetch, fetched, length_of, ping, pong, produce, produced
-from tests.proxy.test_mutations_model import RATE, SAMPLES, STEPS, mutation_of
+from tests.proxy.talk import pong
 from tests.proxy.wire import APP, Wire, new_session, quota_table
 
 if TYPE_CHECKING:

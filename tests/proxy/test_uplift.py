@@ -31,9 +31,10 @@ from proxy.counters import Counters
 from proxy.rules.plans import Plans
 from proxy.rules.uplift_rule import beyond, offered, route
 from tests.protocol.generate import messages
+from tests.proxy.broker_versions import broker_of
 from tests.proxy.frames import body_of, head_of, request, request_body_of, response, split
 from tests.proxy.playbook import Playbook
-from tests.proxy.test_uplift_rule import broker_of
+from tests.proxy.uplifted import RAISED, RELEASES, told
 from tests.proxy.wire import Wire, new_session
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from protocol.values import Message
     from proxy.session.session import Session
 
-RELEASES: Final = ((0, 10, 2), (1, 1), (2, 8))
 SETTINGS: Final = settings(
     max_examples=12,
     derandomize=True,
@@ -50,29 +50,6 @@ SETTINGS: Final = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-
-
-def raised() -> list[Any]:
-    """Each version that is offered beyond a broker's, but of ApiVersions: (release, API key, version)."""
-    found = []
-    for release in RELEASES:
-        broker = broker_of(release)
-        others = {key: versions for key, versions in offered(broker).items() if key != ApiKey.API_VERSIONS}
-        for key, versions in others.items():
-            for version in range(broker[key].max + 1, versions.max + 1):
-                name = f"{'.'.join(map(str, release))}-{ApiKey(key).name}-v{version}"
-                found.append(pytest.param(release, key, version, id=name))
-    return found
-
-
-RAISED: Final = raised()
-
-
-def told(broker: Mapping[int, VersionRange], version: int = 0, correlation_id: int = 1) -> bytes:
-    """A broker's ApiVersions response."""
-    entry = ApiVersionsResponse.ApiVersion
-    keys = [entry(api_key=key, min_version=one.min, max_version=one.max) for key, one in broker.items()]
-    return response(ApiVersionsResponse(api_keys=keys), version, correlation_id)
 
 
 def session_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Session:

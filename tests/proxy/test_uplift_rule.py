@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +33,7 @@ from proxy.rules.uplift_rule import (
     taken,
 )
 from tests.protocol.generate import messages, modest
+from tests.proxy.broker_versions import BROKER_API_VERSIONS, BROKER_DATA, broker_of
 from tests.proxy.frames import request as request_frame
 
 if TYPE_CHECKING:
@@ -47,14 +46,6 @@ THROTTLE_TABLE: Final[list[dict[str, Any]]] = json.loads(
     (Path(tests.protocol.__file__).parent / "data" / "throttle_fields.json").read_bytes()
 )["responses"]
 
-with warnings.catch_warnings():
-    warnings.simplefilter(
-        "ignore", DeprecationWarning
-    )  # it reads its schemas by a function deprecated in 3.11
-    BROKER_DATA: Final = importlib.import_module("kafka.protocol.broker_version_data")
-BROKER_API_VERSIONS: Final[dict[tuple[int, ...], dict[int, tuple[int, int]]]] = (
-    BROKER_DATA.BROKER_API_VERSIONS
-)
 
 KEYS: Final = schema.api_keys()
 EVERY: Final = [found for key in KEYS for found in steps(key)]
@@ -63,11 +54,6 @@ TAKEN: Final = [found for found in EVERY if taken(found.api_key, found.version) 
 
 def name(found: Step) -> str:
     return f"{ApiKey(found.api_key).name}-v{found.version}"
-
-
-def broker_of(release: tuple[int, ...]) -> dict[int, VersionRange]:
-    """The versions of a broker, from kafka-python's records of real ones."""
-    return {int(key): VersionRange(*found) for key, found in BROKER_API_VERSIONS[release].items()}
 
 
 def added(release: tuple[int, ...]) -> dict[ApiKey, tuple[int, int]]:

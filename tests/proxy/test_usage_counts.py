@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from proxy.session.usage_books import UsageBooks
 from quotas import Entity, QuotaKey, QuotaTable
-from tests.proxy.request_costs import timed
-from tests.proxy.test_chunking import SMALL_BYTES, TABLE, Conversation, exchanges
-from tests.proxy.test_request_time_model import VARIOUS, cut
+from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, cut, exchanges
+from tests.proxy.request_costs import VARIOUS, timed
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
 from tests.proxy.wire import BUFFER_BYTES
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.session.session import Session
-    from tests.proxy.test_chunking import Exchange
+    from tests.proxy.conversations import Exchange
 
 PROPERTY: Final = settings(max_examples=100, derandomize=True, deadline=None, database=None)
 CUTS: Final = st.lists(st.integers(1, 700), min_size=1)

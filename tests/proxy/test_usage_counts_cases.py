@@ -20,10 +20,10 @@ from proxy.rules.plan import Admission
 from proxy.rules.usage_groups import APIS, group_index
 from proxy.session.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.proxy.broker_query import answer, asked, delete, deleted, questions, session_of
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request, unknown_response
 from tests.proxy.request_costs import EACH_US, ping, pong, time_table, timed
 from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
-from tests.proxy.test_errand import answer, asked, delete, deleted, questions, session_of
 from tests.proxy.usage_totals import START_MS, Taken, recorded, total, total_traced
 from tests.proxy.wire import Wire, new_session
 from usage.groups import GROUPS, Group

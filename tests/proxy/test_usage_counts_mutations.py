@@ -20,12 +20,12 @@ from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
 from tests.protocol.generate import messages
+from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE, Connection, Controller
 from tests.proxy.frames import framed, head_of, padded, request, response, split
-from tests.proxy.test_errand_fuzz import asked as any_request
-from tests.proxy.test_errand_fuzz import closed, damaged
-from tests.proxy.test_mutations_model import RATE, SAMPLES, STEPS, mutation_of
-from tests.proxy.test_uplift_rule import broker_of
+from tests.proxy.fuzzed_requests import asked as any_request
+from tests.proxy.fuzzed_requests import closed, damaged
+from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
 from tests.proxy.wire import Wire, new_session
 

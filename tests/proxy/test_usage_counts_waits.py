@@ -19,13 +19,13 @@ from proxy.session.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.protocol.generate import messages
+from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE, Connection, Controller
 from tests.proxy.frames import head_of, padded, request, response, split
+from tests.proxy.fuzzed_requests import asked
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import ping, pong
 from tests.proxy.rigs import Rig, tcp_pair
-from tests.proxy.test_errand_fuzz import asked
-from tests.proxy.test_uplift_rule import broker_of
 from tests.proxy.usage_totals import START_MS, Taken, recorded, total
 from tests.proxy.wire import APP, Wire, new_session, quota_table
 

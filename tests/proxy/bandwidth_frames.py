@@ -1,0 +1,39 @@
+"""Produce, Fetch and Heartbeat frames of chosen lengths and versions."""
+
+from __future__ import annotations
+
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
+from tests.proxy.frames import padded, request, response
+
+
+def produce(correlation_id: int, length: int, version: int = 7, acks: int = 1) -> bytes:
+    """A request whose length prefix is `length`."""
+    return padded(request(ProduceRequest(acks=acks), version, correlation_id), length)
+
+
+def produced(correlation_id: int, throttle_ms: int = 0, version: int = 7) -> bytes:
+    return response(ProduceResponse(throttle_time_ms=throttle_ms), version, correlation_id)
+
+
+def fetch(correlation_id: int, version: int = 11, max_bytes: int = 1000) -> bytes:
+    return request(FetchRequest(max_bytes=max_bytes, max_wait_ms=500), version, correlation_id)
+
+
+def fetched(correlation_id: int, size: int, throttle_ms: int = 0, version: int = 11) -> bytes:
+    partition = FetchResponse.PartitionData(records=b"r" * size)
+    topic = FetchResponse.FetchableTopicResponse(partitions=[partition])
+    return response(FetchResponse(responses=[topic], throttle_time_ms=throttle_ms), version, correlation_id)
+
+
+def ping(correlation_id: int) -> bytes:
+    return request(HeartbeatRequest(), 4, correlation_id)
+
+
+def length_of(frame: bytes) -> int:
+    return len(frame) - 4

@@ -1,0 +1,51 @@
+"""Arbitrary requests that Weir answers after asking the broker, and damaged frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hypothesis import strategies as st
+
+from protocol.api import ApiKey, versions
+from protocol.codec import request_type
+from tests.protocol.generate import messages
+from tests.proxy.frames import framed
+
+if TYPE_CHECKING:
+    from protocol.messages import Message
+    from proxy.session.session import Session
+
+KEYS: Final = (
+    ApiKey.METADATA,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_TOPICS,
+)
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> tuple[Message, int]:
+    """Any request that may become an errand, and its version."""
+    key = draw(st.sampled_from(KEYS))
+    known = versions(key)
+    assert known is not None
+    version = draw(st.integers(known.min, known.max))
+    return draw(messages(request_type(key), version)), version
+
+
+def damaged(data: st.DataObject, frame: bytes) -> bytes:
+    """The same, or with some bytes cut off or changed, in a frame that is whole."""
+    payload = bytearray(frame[4:])
+    match data.draw(st.sampled_from(["sound", "sound", "sound", "cut", "changed"])):
+        case "cut":
+            del payload[data.draw(st.integers(8, max(len(payload), 8))) :]
+        case "changed" if len(payload) > 14:
+            payload[data.draw(st.integers(14, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    return framed(bytes(payload))
+
+
+def closed(session: Session) -> bool:
+    """Whether it is to be closed."""
+    return session.violation is not None

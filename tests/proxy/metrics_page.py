@@ -1,0 +1,88 @@
+"""Scrape the metrics of a server that was never started, and parse the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from proxy import config
+from proxy.admin.exposition import render
+from proxy.admin.metrics import Sources, families
+from proxy.quota_book import QuotaBook
+from proxy.server import Server
+from proxy.stores.store_state import StoreState
+from proxy.transport.reactor import Reactor
+from quotas import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLAIN = "text/plain"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+PARSERS: dict[str, Callable[[str], Iterable[Metric]]] = {PLAIN: parse_text, OPENMETRICS: parse_openmetrics}
+EVERYBODY = """
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 1000000
+consumer_byte_rate = 2000000
+"""
+
+
+def book_of(quotas: str = EVERYBODY) -> QuotaBook:
+    return QuotaBook(parse(quotas))
+
+
+class Page:
+    """A parsed scrape: samples by name, labels as they are."""
+
+    def __init__(self, text: bytes, accept: str = PLAIN) -> None:
+        self.samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        for family in PARSERS[accept](text.decode("utf-8")):
+            for sample in family.samples:
+                key = (sample.name, said(sample.labels))
+                assert key not in self.samples, f"twice: {key}"
+                self.samples[key] = sample.value
+
+    def __getitem__(self, name: str) -> float:
+        """The value of the only sample with this name."""
+        (value,) = self.rows(name).values()
+        return value
+
+    def rows(self, name: str) -> dict[frozenset[tuple[str, str]], float]:
+        return {labels: value for (its_name, labels), value in self.samples.items() if its_name == name}
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.samples[name, said(labels)]
+
+
+def said(labels: dict[str, str]) -> frozenset[tuple[str, str]]:
+    """To Prometheus an empty label is none."""
+    return frozenset((name, value) for name, value in labels.items() if value)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """One that was never started."""
+    reactor = Reactor(lambda: 0)
+    yield Server(config.load(None, {"upstream": "kafka:9092"}), reactor, book_of())
+    reactor.close()
+
+
+def scraped(
+    server: Server,
+    book: QuotaBook | None = None,
+    *,
+    now_ms: int = 0,
+    accept: str = PLAIN,
+    ready: bool = True,
+) -> Page:
+    sources = Sources(server, book or book_of(), StoreState(lambda: 1e9), lambda: now_ms)
+    text, content_type = trio.run(render, families(sources, ready=ready), accept)
+    assert content_type.startswith(accept.partition(";")[0])
+    return Page(text, accept)

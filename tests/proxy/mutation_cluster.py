@@ -1,0 +1,97 @@
+"""A session with a mutation quota, in front of a model of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from protocol.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
+from protocol.versions import VersionRange
+from proxy.counters import Counters
+from proxy.rules.plans import Plans
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.client_quotas import mutation_rates
+from tests.mutations.requests import Answer, Create, Topic
+from tests.proxy.controller import (
+    NODE,
+    OK,
+    Connection,
+    Controller,
+    everything,
+)
+from tests.proxy.wire import new_session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.messages import Message
+    from tests.mutations.requests import Mutation
+
+RATE: Final = 1.0
+BURST: Final = 10
+"""Tokens of a bucket that is full: rate x samples x window."""
+
+
+def limited(rate: float | None = RATE, client_id: str = "app") -> QuotaTable:
+    """A mutation quota of one client-id, in partitions/s; None for none."""
+    entity = Entity(client_id=client_id)
+    return QuotaTable({} if rate is None else {(entity, QuotaKey.CONTROLLER_MUTATION_RATE): rate})
+
+
+def quotas_of(table: QuotaTable, samples: int = BURST) -> BrokerQuotas:
+    """The quotas of a cluster of one broker, windows of one second."""
+    mutations = mutation_rates(samples, 1)
+    return BrokerQuotas.create(table, mutations=mutations)
+
+
+class Cluster:
+    """A controller, Weir in front of it, and clients; each request on a connection of its own."""
+
+    def __init__(
+        self,
+        spoken: Mapping[int, VersionRange] | None = None,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        table: QuotaTable | None = None,
+        samples: int = BURST,
+        uplift: bool = False,
+    ) -> None:
+        self.controller = Controller(everything() if spoken is None else spoken)
+        for name, partitions in (sizes or {}).items():
+            self.controller.add(name, partitions)
+        self.quotas = quotas_of(limited() if table is None else table, samples)
+        self.plans = Plans(Counters(), uplift=uplift)
+
+    def connect(self, node_id: int | None = NODE) -> Connection:
+        """A new connection."""
+        return Connection(new_session(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)
+
+    def ask(self, now_ms: int, mutation: Mutation, client_id: str = "app") -> Answer:
+        """One request on a connection of its own."""
+        (frame,) = self.connect().send(now_ms, mutation.frame(client_id))
+        return mutation.answer(frame)
+
+    def codes(self, now_ms: int, mutation: Mutation) -> dict[str, int]:
+        """What became of each topic, by name."""
+        return {result.name or "": result.error_code for result in self.ask(now_ms, mutation).results}
+
+    @property
+    def tokens(self) -> float:
+        """The balance of the client "app", at the last request's time."""
+        budget = self.quotas.mutations.budget("ANONYMOUS", "app", 0)
+        assert budget is not None
+        return budget.tokens(self.controller.now_ms)
+
+    def overdraw(self, now_ms: int = 0, by: int = 5) -> None:
+        """Take all tokens of a full bucket and some more."""
+        assert self.codes(now_ms, Create((Topic("overdrawn", BURST + by),))) == {"overdrawn": OK}
+        assert self.tokens == -by
+        self.controller.asked.clear()
+
+    def mutations(self) -> list[Message]:
+        """The mutations that have reached the broker."""
+        kinds = (CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest)
+        return [message for message, _version in self.controller.asked if isinstance(message, kinds)]
