@@ -48,28 +48,28 @@ def asked(request: Request, timeout_s: float) -> Message:
     return ask_until_ready(9092, request, timeout_s)
 
 
-def test_a_topic_that_is_not_there_yet_is_asked_for_again(codes: list[ErrorCode]) -> None:
+def test_a_request_is_retried_until_its_new_topic_has_a_leader(codes: list[ErrorCode]) -> None:
     codes += [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE]
     answer = asked(metadata("t"), timeout_s=60)
     assert isinstance(answer, MetadataResponse)
     assert codes == []
 
 
-def test_it_is_not_asked_for_ever(codes: list[ErrorCode]) -> None:
+def test_retries_for_a_new_topic_end_with_an_error_after_the_timeout(codes: list[ErrorCode]) -> None:
     codes += [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     with pytest.raises(NotReadyError, match="METADATA v12: UNKNOWN_TOPIC_OR_PARTITION"):
         asked(metadata("t"), timeout_s=-1)
     assert len(codes) == 1
 
 
-def test_any_other_error_is_told_at_once(codes: list[ErrorCode]) -> None:
+def test_errors_other_than_a_missing_topic_are_raised_without_a_retry(codes: list[ErrorCode]) -> None:
     codes += [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE]
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
         asked(metadata("t"), timeout_s=60)
     assert codes == [ErrorCode.NONE]
 
 
-def test_asking_once_gives_the_error(codes: list[ErrorCode]) -> None:
+def test_a_request_without_retries_raises_the_brokers_error(codes: list[ErrorCode]) -> None:
     codes += [ErrorCode.LEADER_NOT_AVAILABLE]
     with pytest.raises(NotReadyError):
         ask(9092, metadata("t"))

@@ -36,7 +36,7 @@ def answers(data: bytes, chunk: int = 1 << 20) -> list[bytes]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_every_load_gets_one_whole_answer(row: Row) -> None:
+def test_the_stub_broker_sends_one_whole_response_to_each_load(row: Row) -> None:
     asked = row.request(TOPICS)
     (frame,) = answers(asked.frame)
     assert RESPONSE_HEAD.unpack_from(frame) == (len(frame) - LENGTH.size, 1)
@@ -44,7 +44,7 @@ def test_every_load_gets_one_whole_answer(row: Row) -> None:
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_requests_are_found_however_they_arrive(chunk: int) -> None:
+def test_the_stub_broker_finds_requests_in_chunks_of_any_size(chunk: int) -> None:
     small, large = BY_NAME["metadata-1"].frame, produce(WRITTEN, 3 * WHOLE_BYTES).frame
     found = answers(small + large + large + small, chunk)
     assert [len(frame) for frame in found] == [len(answers(f)[0]) for f in (small, large, large, small)]
@@ -52,7 +52,7 @@ def test_requests_are_found_however_they_arrive(chunk: int) -> None:
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 @pytest.mark.parametrize("chunk", [7, WHOLE_BYTES, 1 << 20])
-def test_requests_about_as_long_as_what_is_looked_at(extra: int, chunk: int) -> None:
+def test_the_stub_broker_finds_requests_about_as_long_as_the_bytes_it_parses(extra: int, chunk: int) -> None:
     value = WHOLE_BYTES - len(produce(WRITTEN, 2000).frame) + 2000 + extra
     frame = produce(WRITTEN, value).frame
     assert len(frame) == WHOLE_BYTES + extra
@@ -64,14 +64,14 @@ def changed(frame: bytes, correlation_id: int) -> bytes:
 
 
 @pytest.mark.parametrize("make", [lambda: metadata("t"), lambda: produce(WRITTEN, 100_000)])
-def test_answers_carry_the_correlation_id_of_their_request(make: Callable[[], Request]) -> None:
+def test_the_stub_brokers_responses_carry_their_requests_correlation_ids(make: Callable[[], Request]) -> None:
     frame = make().frame
     found = answers(changed(frame, 7) + changed(frame, 8) + changed(frame, 7))
     assert [RESPONSE_HEAD.unpack_from(answer)[1] for answer in found] == [7, 8, 7]
 
 
 @pytest.mark.parametrize("topic", [WRITTEN, READ, READ_SMALL])
-def test_metadata_leads_back_to_it(topic: str) -> None:
+def test_metadata_of_the_stub_broker_names_its_own_port(topic: str) -> None:
     asked = metadata(topic)
     message = asked.response(answers(asked.frame)[0])
     assert isinstance(message, MetadataResponse)
@@ -80,14 +80,14 @@ def test_metadata_leads_back_to_it(topic: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "size"), [("fetch-100b", 100), ("fetch-500kb", 500_000)])
-def test_a_fetch_finds_a_record_of_its_size(name: str, size: int) -> None:
+def test_the_stub_broker_sends_a_fetched_record_of_the_loads_size(name: str, size: int) -> None:
     message = BY_NAME[name].response(answers(BY_NAME[name].frame)[0])
     assert isinstance(message, FetchResponse)
     records = message.responses[0].partitions[0].records or b""
     assert size < len(records) < size + 100
 
 
-def test_api_versions_tells_what_it_answers() -> None:
+def test_the_stub_brokers_apiversions_response_names_the_apis_it_supports() -> None:
     asked = request(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())
     frame = answers(asked.frame)[0]
     start = response_body(frame, 0, len(frame), flexible=False)
@@ -96,7 +96,7 @@ def test_api_versions_tells_what_it_answers() -> None:
     assert told == VERSIONS
 
 
-def test_everybody_is_let_in() -> None:
+def test_the_stub_broker_accepts_any_sasl_plain_password() -> None:
     asked = sasl_plain("anybody", "whatever")
     handshake, authenticate = (one.response(answers(one.frame)[0]) for one in asked)
     assert handshake == SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"])

@@ -41,20 +41,20 @@ def server(answers: Sequence[bytes]) -> Iterator[tuple[int, bytearray]]:
         thread.join()
 
 
-def test_without_anything_to_say_it_is_a_connection() -> None:
+def test_opening_a_plain_connection_sends_nothing_and_sets_tcp_nodelay() -> None:
     with server([]) as (port, _), open_connection(HOST, port, PLAIN, 5.0) as connection:
         assert connection.recv(1) == b""
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_greetings_are_exchanged_one_after_another() -> None:
+def test_each_sasl_request_waits_for_the_response_to_the_one_before() -> None:
     with server([answer(0), answer(0)]) as (port, received):
         open_connection(HOST, port, ENTRY, 5.0).close()
     assert received == FIRST + SECOND
 
 
 @pytest.mark.parametrize(("code", "told"), [(58, "error code 58"), (-1, "error code -1")])
-def test_who_is_not_let_in_is_told(code: int, told: str) -> None:
+def test_a_failed_sasl_authentication_is_an_error_that_names_the_code(code: int, told: str) -> None:
     """58 is SASL_AUTHENTICATION_FAILED."""
     with (
         server([answer(0), answer(code)]) as (port, _),
@@ -64,6 +64,6 @@ def test_who_is_not_let_in_is_told(code: int, told: str) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\0\0", answer(0)[:-1]])
-def test_an_end_instead_of_an_answer_is_told(sent: bytes) -> None:
+def test_a_connection_closed_during_authentication_is_an_error(sent: bytes) -> None:
     with server([sent]) as (port, _), pytest.raises(EntryError, match="closed instead of an answer"):
         open_connection(HOST, port, ENTRY, 5.0)

@@ -67,7 +67,7 @@ def test_metadata_asks_for_one_topic_and_creates_none() -> None:
     assert not message.allow_auto_topic_creation
 
 
-def test_fetch_reads_from_the_beginning() -> None:
+def test_fetch_requests_start_at_offset_0() -> None:
     message = body(frames.fetch(UUID(int=5), 1000))
     assert isinstance(message, FetchRequest)
     assert (message.max_bytes, message.session_id, message.session_epoch) == (1000, 0, -1)
@@ -76,7 +76,7 @@ def test_fetch_reads_from_the_beginning() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 63, 64, 100, 16_000])
-def test_a_record_batch_is_one_that_aiokafka_reads(size: int) -> None:
+def test_aiokafka_reads_the_load_generators_record_batches(size: int) -> None:
     message = body(frames.produce("t", size))
     assert isinstance(message, ProduceRequest)
     assert message.acks == 1
@@ -87,7 +87,7 @@ def test_a_record_batch_is_one_that_aiokafka_reads(size: int) -> None:
     assert records.next_batch() is None
 
 
-def test_sasl_plain_is_that_of_the_rfc() -> None:
+def test_sasl_plain_tokens_equal_the_example_of_rfc_4616() -> None:
     """The example of RFC 4616, section 4, without an authorization id."""
     handshake, authenticate = map(body, frames.sasl_plain("tim", "tanstaaftanstaaf"))
     assert handshake == SaslHandshakeRequest(mechanism="PLAIN")

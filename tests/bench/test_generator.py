@@ -25,7 +25,7 @@ STREAM = b"".join(LENGTH.pack(size) + bytes(size) for size in (4, 0, 1, 300))
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5, 7, 8, 100, 1000])
-def test_frames_are_counted_however_they_arrive(chunk: int) -> None:
+def test_the_load_generator_counts_frames_in_chunks_of_any_size(chunk: int) -> None:
     splitter, ended = Splitter(), 0
     for start in range(0, len(STREAM), chunk):
         data = bytearray(splitter.kept + STREAM[start : start + chunk])
@@ -67,7 +67,7 @@ def server(answers: int, tls: ssl.SSLContext | None = None) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(("frames", "depth"), [(1, 1), (1, 5), (3, 1), (3, 2), (3, 7)])
-def test_a_ring_gives_frames_in_turn_without_end(frames: int, depth: int) -> None:
+def test_a_ring_repeats_its_frames_in_turn_without_end(frames: int, depth: int) -> None:
     made = [f"frame{number}".encode() for number in range(frames)]
     ring = Ring(b"".join(made), frames, depth)
     for start in range(frames):
@@ -98,7 +98,7 @@ def test_a_closed_connection_fails_the_run() -> None:
         measure(Order(replace(load, port=port), 1, begin_s=0.0), FRAME)
 
 
-def test_what_fails_in_the_process_is_told() -> None:
+def test_a_failure_in_the_load_generators_process_is_raised() -> None:
     with server(answers=3) as port, pytest.raises(LoadError, match=r"closed a connection|reset by peer"):
         generate(Load("127.0.0.1", port, 1, 1, warm_up_s=0.0, seconds=30.0, pid=None), [FRAME])
 
@@ -119,7 +119,7 @@ def test_requests_go_through_tls_with_the_cipher_for_all(tmp_path: Path) -> None
     assert measured.requests > 2 * 3
 
 
-def test_other_tls_is_not_measured(tmp_path: Path) -> None:
+def test_a_tls_version_or_cipher_other_than_the_chosen_one_is_an_error(tmp_path: Path) -> None:
     context, entry = tls_server(tmp_path)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     load = Load("127.0.0.1", 0, 1, 1, 0.0, 30.0, pid=None, entry=entry)

@@ -10,7 +10,7 @@ from bench import idle
 from bench.idle import Idle
 
 
-def test_few_connections_need_no_more_than_there_is() -> None:
+def test_few_idle_connections_leave_the_descriptor_limit_unchanged() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert idle.affordable(10) == 10
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
@@ -24,7 +24,7 @@ def test_a_proxy_needs_two_descriptors_per_connection(
     assert idle.affordable(10_000) == connections
 
 
-def test_the_limit_is_raised_as_far_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_descriptor_limit_is_raised_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a user who may not raise the hard limit."""
     limits = [1024, 20_000]
 
@@ -40,5 +40,5 @@ def test_the_limit_is_raised_as_far_as_allowed(monkeypatch: pytest.MonkeyPatch) 
     assert idle.raise_descriptor_limit(4096) == 20_000
 
 
-def test_what_a_connection_costs_is_what_it_added() -> None:
+def test_an_idle_connections_memory_is_the_growth_per_connection() -> None:
     assert Idle(1000, 30_000_000, 32_500_000, 0.0).connection_bytes == 2500

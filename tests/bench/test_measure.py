@@ -7,7 +7,7 @@ from bench.rows import ROWS
 from bench.targets import TARGETS
 
 
-def test_each_round_begins_with_another_target() -> None:
+def test_each_round_of_a_benchmark_begins_with_another_target() -> None:
     rows, targets = ROWS[:2], TARGETS[:3]
     rounds = [[(row.name, target.name) for row, target in turns(rows, targets, n)] for n in range(3)]
     one, two, three = (target.name for target in targets)

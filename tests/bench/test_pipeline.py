@@ -33,23 +33,25 @@ def records(lines: list[bytes]) -> list[UsageRecord]:
     return [msgspec.json.decode(line, type=UsageRecord) for line in lines]
 
 
-def test_the_same_plan_gives_the_same_bytes(lines: list[bytes], tmp_path: Path) -> None:
+def test_the_same_dataset_plan_writes_the_same_bytes(lines: list[bytes], tmp_path: Path) -> None:
     write_json(PLAN, tmp_path)
     assert b"".join(file.read_bytes() for file in sorted(tmp_path.iterdir())).splitlines() == lines
 
 
-def test_another_seed_gives_others() -> None:
+def test_another_seed_generates_other_records() -> None:
     first, other = (next(batches(Plan(records=100, seed=seed)))["user"] for seed in (1, 2))
     assert list(first) != list(other)
 
 
-def test_lines_are_as_weir_writes_them(lines: list[bytes], records: list[UsageRecord]) -> None:
+def test_generated_json_lines_equal_those_that_weir_writes(
+    lines: list[bytes], records: list[UsageRecord]
+) -> None:
     """What is at its default is left out."""
     assert len(lines) == PLAN.records
     assert [msgspec.json.decode(line) for line in lines] == [msgspec.to_builtins(each) for each in records]
 
 
-def test_records_are_plausible(records: list[UsageRecord]) -> None:
+def test_generated_usage_records_are_plausible(records: list[UsageRecord]) -> None:
     ends_ms = FIRST_MS + PLAN.days * 86_400_000
     keys = Counter(
         (each.time_ms, each.instance, each.broker, each.user, each.client_id, each.api) for each in records
@@ -64,18 +66,20 @@ def test_records_are_plausible(records: list[UsageRecord]) -> None:
         assert (each.mutations > 0) == (each.api == "mutations")
 
 
-def test_few_clients_do_most(records: list[UsageRecord]) -> None:
+def test_few_generated_clients_send_most_of_the_traffic(records: list[UsageRecord]) -> None:
     """Of Zipf's law with 300 clients, the first ten have 47 % (10th and 300th harmonic number)."""
     most = Counter((each.user, each.client_id) for each in records).most_common(10)
     assert 0.35 < sum(count for _client, count in most) / len(records) < 0.6
 
 
-def test_clients_are_different_pairs() -> None:
+def test_generated_clients_are_distinct_pairs_of_user_and_client_id() -> None:
     plan = Plan()
     assert len(set(zip(users(plan), client_ids(plan), strict=True))) == plan.entities
 
 
-def test_parquet_has_the_same_records(records: list[UsageRecord], tmp_path: Path) -> None:
+def test_generated_parquet_files_hold_the_records_of_the_json_files(
+    records: list[UsageRecord], tmp_path: Path
+) -> None:
     write_parquet(PLAN, tmp_path)
     rows = pl.scan_parquet(tmp_path / "**/*.parquet", hive_partitioning=True)
     found = rows.select("time_ms", "user", "client_id", "bytes_in", "throttle_ms").collect()
@@ -90,7 +94,7 @@ def test_parquet_has_the_same_records(records: list[UsageRecord], tmp_path: Path
     }
 
 
-def test_engines_are_compared(tmp_path: Path) -> None:
+def test_results_of_two_engines_are_compared(tmp_path: Path) -> None:
     """Polars' roll-up, put where Spark's would be, is pandas' roll-up; a figure that is off is found."""
     usage, lake, other = (tmp_path / name for name in ("usage", "lake", "pandas"))
     other.mkdir()
@@ -124,7 +128,7 @@ def test_whole_numbers_are_compared_exactly(tmp_path: Path) -> None:
     assert differences(tmp_path / "lake", tmp_path) == ["day: requests differs in 1 rows"]
 
 
-def test_a_job_that_is_none_is_refused() -> None:
+def test_an_unknown_job_name_is_refused() -> None:
     result = CliRunner().invoke(main, ["--jobs", "rollup,sleep"])
     assert result.exit_code == 2
     assert "sleep; known: ingest, rollup" in result.output

@@ -56,19 +56,19 @@ def test_tables_have_medians_and_ranges() -> None:
     assert f"| {ROW.title} {line}" in printed(DISTURBED)
 
 
-def test_ratios_are_within_rounds_and_to_each_of_the_others() -> None:
+def test_ratios_are_taken_within_rounds_and_against_each_other_target() -> None:
     text = printed(DISTURBED)
     assert "| load | Weir, quotas on ÷ HAProxy (TCP) | Weir, quotas on ÷ Kroxylicious (JVM) |" in text
     assert f"| {ROW.title} | 1.20 (1.10 to 1.50) | 0.60 (0.55 to 0.75) |" in text
 
 
-def test_rates_have_latencies_and_what_the_generator_used() -> None:
+def test_rows_at_a_fixed_rate_show_latencies_and_the_generators_cpu() -> None:
     cell = "1,000/s, 0.25 / 1.50"
     assert f"| {ROW.title} | {cell} | {cell} | {cell} | {cell} | 50% / 70% |" in printed(DISTURBED)
     assert "busy" not in printed(DISTURBED)
 
 
-def test_big_requests_are_told_per_mb_too() -> None:
+def test_big_requests_are_also_reported_per_mb() -> None:
     load = Results([ROW, BIG], CHOSEN)
     for row in (ROW, BIG):
         load.cells.update({(row.name, target.name): [measured(150)] for target in CHOSEN[1:]})
@@ -86,12 +86,12 @@ def test_a_missing_target_has_no_column_but_a_reason() -> None:
     assert "- HAProxy (TCP) was not measured: it is not installed" in text
 
 
-def test_a_busy_load_generator_is_told() -> None:
+def test_the_report_notes_a_busy_load_generator() -> None:
     text = printed(outcome(weir=[measured(12, own_s=0.95)]))
     assert f"- {ROW.title}: the load generator was busy (Weir, quotas on 95% of a core)" in text
 
 
-def test_idle_connections_are_told_each_by_what_they_added() -> None:
+def test_the_report_shows_the_memory_that_each_idle_connection_added() -> None:
     found = outcome()
     found.idle["weir"] = Idle(10_000, 30_000_000, 55_000_000, 0.012)
     assert "| Weir, quotas on | 10,000 | 30.0 | 55.0 | 2.5 | 1.2% |" in printed(found)
@@ -107,7 +107,7 @@ def test_entities_have_cpu_and_memory() -> None:
     assert [list(line[1:]) for line in memory.lines] == [["50"] * 3] * 2
 
 
-def test_tls_has_tables_of_its_own() -> None:
+def test_the_report_has_separate_tables_for_tls() -> None:
     found = outcome(haproxy=[measured(10)], weir=[measured(12)])
     found.tls = Results([ROW], tls.targets(CHOSEN, []))
     found.tls.missing["kroxylicious"] = "not asked"
@@ -119,7 +119,7 @@ def test_tls_has_tables_of_its_own() -> None:
     assert report.notes(found).count("Kroxylicious (JVM) was not measured: not asked") == 1
 
 
-def test_sasl_is_told_beside_plain_connections() -> None:
+def test_the_report_shows_sasl_beside_plain_connections() -> None:
     found = outcome()
     found.sasl = Results([ROW], sasl.TARGETS)
     found.sasl.cells[ROW.name, "weir-plain"] = [measured(10), measured(20)]
@@ -136,11 +136,11 @@ def test_sasl_is_told_beside_plain_connections() -> None:
     assert note.startswith(f"{ROW.title} with SASL: the load generator was busy")
 
 
-def test_nothing_measured_prints_nothing() -> None:
+def test_a_report_without_measurements_is_empty() -> None:
     assert printed(outcome()).strip() == ""
 
 
-def test_a_terminal_gets_every_figure_too() -> None:
+def test_the_terminal_report_has_every_figure() -> None:
     out = StringIO()
     console = Console(file=out, width=300)
     render.terminal(console, report.tables(DISTURBED), ["a note [of 1]"])
@@ -169,20 +169,20 @@ def test_json_has_every_round_the_machine_and_versions() -> None:
     assert kept["idle"]["weir"]["connection_bytes"] == 100
 
 
-def test_what_cannot_be_measured_has_no_version() -> None:
+def test_a_missing_target_has_no_version_in_the_report() -> None:
     """Though nothing has tried yet: its part was not asked for."""
     gone = replace(BY_NAME["haproxy"], missing=lambda: "not here", version=lambda: "2.6")
     assert "haproxy" not in record.versions(Results([], [gone]))
 
 
-def test_other_work_on_the_machine_is_told() -> None:
+def test_the_report_notes_a_high_load_average() -> None:
     found = outcome()
     assert "quiet" not in printed(found)
     found.load_average = 7.3
     assert "The machine was not quiet: load average 7.3" in printed(found)
 
 
-def test_the_summary_names_what_figures_depend_on() -> None:
+def test_the_summary_names_rounds_upstream_and_versions() -> None:
     found = outcome()
     for name in ("haproxy", "kroxylicious"):
         found.load.missing[name] = "not asked"
@@ -204,7 +204,7 @@ def test_processes_of_the_generator_add_up() -> None:
     assert both.p99_us == pytest.approx(900, rel=0.0025)
 
 
-def test_no_answer_at_all_is_an_error() -> None:
+def test_a_load_without_any_response_is_an_error() -> None:
     with pytest.raises(LoadError, match="not one answer"):
         together([Counted(1.0, {}, 0.1, None, None)])
 
@@ -213,7 +213,7 @@ def test_no_answer_at_all_is_an_error() -> None:
     ("busiest", "connections", "cores", "processes"),
     [(0.4, 16, 8, 1), (0.85, 16, 8, 2), (0.85, 1, 8, 1), (0.85, 16, 2, 1), (0.85, 16, 4, 2), (0.0, 4, 1, 1)],
 )
-def test_a_busy_generator_gets_help_where_there_are_cores(
+def test_a_busy_load_generator_gets_more_processes_if_cores_are_free(
     busiest: float, connections: int, cores: int, processes: int
 ) -> None:
     assert generators(busiest, connections, cores) == processes
@@ -223,7 +223,7 @@ def test_steps_are_a_warm_up_and_the_rounds_for_each_cell() -> None:
     assert steps(rows=7, targets=4, rounds=5) == 7 * 4 + 7 * 4 * 5
 
 
-def test_the_quota_file_is_one_that_weir_reads() -> None:
+def test_weir_parses_the_benchmarks_quota_file() -> None:
     assert len(parse(quota_file())) == 4
 
 

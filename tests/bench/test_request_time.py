@@ -35,21 +35,21 @@ def table(**apis: ApiCost) -> CostTable:
 # The truth.
 
 
-def test_a_rate_over_a_window_is_what_there_was() -> None:
+def test_a_measured_rate_times_its_window_is_the_total_request_time() -> None:
     """1 % of a thread for an hour and ten seconds."""
     assert truth.total_us(1.0, 10.0) == pytest.approx(36.1 * 1e6)
 
 
-def test_what_jmx_tells_is_read() -> None:
+def test_jmx_readings_of_request_time_are_parsed() -> None:
     assert truth.parse("a=1.5\nb=x=0.0\nc=1.2E-4\n") == {"a": 1.5, "b=x": 0.0, "c": 0.00012}
 
 
-def test_what_jmx_cannot_have_told_is_refused() -> None:
+def test_malformed_jmx_readings_are_refused() -> None:
     with pytest.raises(truth.TruthError, match="not a client's rate: 'oops'"):
         truth.parse("oops\n")
 
 
-def test_what_weir_charged_is_read_for_all_apis_together() -> None:
+def test_weirs_charged_request_time_is_summed_over_apis() -> None:
     text = (
         "# TYPE weir_request_time_seconds counter\n"
         'weir_request_time_seconds_total{broker="0",client_id="a",api="Fetch"} 1.5\n'
@@ -66,7 +66,7 @@ def test_what_weir_charged_is_read_for_all_apis_together() -> None:
 @pytest.mark.parametrize(
     ("gap_us", "share"), [(0, 0.0), (299, 0.0), (300, 0.2), (750, 0.5), (1500, 1.0), (1e9, 1.0)]
 )
-def test_a_broker_grows_cold(gap_us: float, share: float) -> None:
+def test_idle_time_makes_a_broker_colder(gap_us: float, share: float) -> None:
     assert coldness(gap_us, COLD) == pytest.approx(share)
 
 
@@ -77,27 +77,27 @@ def test_the_first_request_finds_a_cold_broker() -> None:
     assert tally.sent(100.00085) == pytest.approx(0.5)
 
 
-def test_an_estimate_is_a_sum() -> None:
+def test_a_request_time_estimate_is_a_sum_of_its_terms() -> None:
     cost = ApiCost(us=20.0, us_per_request_kb=2.0, us_acks_all=5.0, us_per_unpacked_kb={"gzip": 3.0})
     done = {"us": 10.0, "us_per_request_kb": 100.0, "us_acks_all": 4.0, "unpacked.gzip": 7.0, "cold": 1.5}
     assert estimate_us(done, cost, table()) == 200 + 200 + 20 + 21 + 75
 
 
-def test_what_was_done_in_between() -> None:
+def test_work_between_two_readings_is_their_difference() -> None:
     assert difference({"us": 5.0, "cold": 1.0}, {"us": 2.0}) == {"us": 3.0, "cold": 1.0}
 
 
 # Fitting.
 
 
-def test_what_is_exact_is_found() -> None:
+def test_a_fit_of_exact_samples_finds_the_true_coefficients() -> None:
     rows = [Row({"us": 1.0, "kb": kb}, 20.0 + 1.5 * kb) for kb in (0.1, 16.0, 1000.0)]
     found = non_negative(rows, ["us", "kb"])
     assert found["us"] == pytest.approx(20.0, rel=1e-3)
     assert found["kb"] == pytest.approx(1.5, rel=1e-3)
 
 
-def test_no_coefficient_is_negative() -> None:
+def test_a_fit_gives_no_negative_coefficient() -> None:
     """Larger requests that cost less: the best that is allowed is that size does not matter."""
     found = non_negative(
         [Row({"us": 1.0, "kb": 0.0}, 20.0), Row({"us": 1.0, "kb": 10.0}, 10.0)], ["us", "kb"]
@@ -106,12 +106,12 @@ def test_no_coefficient_is_negative() -> None:
     assert 10.0 < found["us"] < 20.0
 
 
-def test_an_api_is_fitted_without_what_idleness_adds() -> None:
+def test_the_cost_of_an_idle_broker_is_subtracted_before_an_api_is_fitted() -> None:
     cost = fit_api("Heartbeat", [seen("Heartbeat", 40.0, cold=0.4, us_per_request_kb=0.1)], COLD)
     assert cost == ApiCost(us=20.0)
 
 
-def test_sizes_that_hardly_differ_tell_nothing() -> None:
+def test_request_sizes_that_hardly_differ_give_no_cost_per_kb() -> None:
     observations = [
         seen("Heartbeat", 20.0, us_per_request_kb=0.1),
         seen("Heartbeat", 30.0, us_per_request_kb=0.2),
@@ -121,7 +121,7 @@ def test_sizes_that_hardly_differ_tell_nothing() -> None:
     assert cost.us_per_request_kb == 0.0
 
 
-def test_produce_has_terms_of_its_own() -> None:
+def test_produce_is_fitted_with_partitions_acks_and_compression() -> None:
     unpacking = seen("Produce", 20.0 + 2000.0, us_per_request_kb=0.1)
     unpacking = replace(unpacking, done={**unpacking.done, "unpacked.gzip": 1000.0 * unpacking.requests})
     observations = [
@@ -138,7 +138,7 @@ def test_produce_has_terms_of_its_own() -> None:
     assert cost.us_per_unpacked_kb == pytest.approx({"gzip": 2.0}, rel=0.01)
 
 
-def test_what_a_fetch_session_saves_in_bytes_has_a_price_of_its_own() -> None:
+def test_partitions_that_a_fetch_session_omits_have_a_cost_per_kb() -> None:
     observations = [
         seen("Fetch", 30.0, us_per_request_kb=0.1),
         seen("Fetch", 530.0, us_per_request_kb=10.1),
@@ -152,18 +152,18 @@ def test_what_a_fetch_session_saves_in_bytes_has_a_price_of_its_own() -> None:
     assert estimate == pytest.approx(observations[2].truth_us, rel=0.01)
 
 
-def test_a_few_requests_are_no_measurement() -> None:
+def test_an_api_with_few_requests_is_not_evaluated() -> None:
     assert fit_api("EndTxn", [seen("EndTxn", 900.0, count=3.0)], COLD) is None
 
 
-def test_what_idleness_adds_is_the_median() -> None:
+def test_the_cost_of_an_idle_broker_is_a_median() -> None:
     busy = [seen("Metadata", 20.0)]
     idle = [seen("Metadata", us, cold=1.0) for us in (50.0, 60.0, 500.0)]
     assert fit_cold(idle, busy, COLD).us == 40.0
     assert fit_cold([], busy, COLD) == COLD
 
 
-def test_the_rest_is_the_median_of_what_only_asks() -> None:
+def test_the_cost_of_unmeasured_apis_is_the_median_of_read_only_apis() -> None:
     fitted = fit_table(
         [
             seen("Heartbeat", 10.0),
@@ -179,7 +179,7 @@ def test_the_rest_is_the_median_of_what_only_asks() -> None:
     assert fitted.apis["CreateTopics"].us == 900.0
 
 
-def test_the_cheapest_round_counts() -> None:
+def test_the_cheapest_round_is_fitted() -> None:
     cheap, dear = seen("Metadata", 10.0), seen("Metadata", 30.0)
     assert cheapest([[dear], [cheap], [dear]]) == [cheap]
 
@@ -187,7 +187,7 @@ def test_the_cheapest_round_counts() -> None:
 # Files.
 
 
-def test_a_table_is_read_as_it_was_written() -> None:
+def test_a_request_cost_file_reads_back_as_it_was_written() -> None:
     written = table(
         Produce=ApiCost(us=21.7, us_per_request_kb=1.56, us_per_unpacked_kb={"gzip": 2.5, "zstd": 0.5}),
         Fetch=ApiCost(us=16.2, us_per_session_kb=20.0, us_per_converted_kb=1.1),
@@ -197,7 +197,7 @@ def test_a_table_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_what_is_shipped_would_be_written_the_same(generation: str) -> None:
+def test_shipped_request_costs_survive_writing_and_reading(generation: str) -> None:
     found = shipped(generation)
     assert found.broker.startswith(f"{generation}.")
     assert parse(costs_file.write(found), frozenset(found.apis)).over(table()) == found
@@ -210,7 +210,7 @@ def figure(name: str, ratio: float, truth_us: float = 1000.0) -> Figure:
     return Figure(name, 10.0, 2.0, truth_us, ratio * truth_us)
 
 
-def test_the_targets() -> None:
+def test_request_time_errors_are_compared_with_their_targets() -> None:
     kinds = {
         "a": Kind(),
         "b": Kind(),
@@ -236,11 +236,11 @@ def test_the_targets() -> None:
     assert polls.found == "0.40 % (truth 0.40 %)"
 
 
-def test_nothing_measured_is_nothing_judged() -> None:
+def test_evaluation_without_measurements_gives_no_verdicts() -> None:
     assert judge.verdicts([], {}) == []
 
 
-def test_a_client_is_all_its_apis() -> None:
+def test_a_clients_request_time_is_summed_over_its_apis() -> None:
     pairs = [
         (seen("Fetch", 10.0), 900.0),
         (seen("OffsetCommit", 30.0), 1100.0),
@@ -252,7 +252,7 @@ def test_a_client_is_all_its_apis() -> None:
     assert [part.name for part in judge.by_api(pairs)] == ["OffsetCommit", "Fetch"]
 
 
-def test_the_table_and_the_record() -> None:
+def test_the_evaluation_table_agrees_with_the_json_record() -> None:
     pairs = [(seen("Fetch", 10.0, case="mixed"), 900.0), (seen("OffsetCommit", 30.0, case="mixed"), 1100.0)]
     compared = Compared("3.9.1")
     compared.pairs["weir"]["mixed"] = pairs
@@ -264,7 +264,7 @@ def test_the_table_and_the_record() -> None:
     assert [target["reached"] for target in kept["targets"]] == [True, False]
 
 
-def test_costs_side_by_side() -> None:
+def test_measured_and_shipped_costs_are_shown_side_by_side() -> None:
     old = table(Produce=ApiCost(us=20.0, us_acks_all=24.0))
     new = table(Produce=ApiCost(us=22.0, us_per_unpacked_kb={"gzip": 2.0}), Fetch=ApiCost(us=16.0))
     lines = [list(line) for line in report.costs(old, new).lines]
@@ -272,7 +272,7 @@ def test_costs_side_by_side() -> None:
     assert lines[1] == ["Produce", "20 + 24 for acks=all", "22 + 2 / kB of gzip"]
 
 
-def test_errors_are_no_measurement() -> None:
+def test_error_responses_are_not_measured() -> None:
     fine, refused = seen("ListGroups", 20.0), seen("DescribeCluster", 5.0)
     found = table_of([fine, replace(refused, errors=("UNSUPPORTED_VERSION",))], "3.9.1", "by hand")
     assert set(found.apis) == {"ListGroups"}
@@ -281,7 +281,7 @@ def test_errors_are_no_measurement() -> None:
 # The command.
 
 
-def test_all_brokers_side_by_side() -> None:
+def test_ratios_of_all_brokers_are_shown_side_by_side() -> None:
     old, new = Compared("1.1.1"), Compared("3.9.1")
     old.pairs["direct"]["mixed"] = [(seen("Fetch", 10.0, case="mixed"), 900.0)]
     new.pairs["direct"]["mixed"] = [(seen("Fetch", 10.0, case="mixed"), 1100.0)]
@@ -302,13 +302,13 @@ def test_all_brokers_side_by_side() -> None:
         ("--workloads", "produce-small, "),
     ],
 )
-def test_what_is_unknown_is_refused_before_a_broker_starts(option: str, known: str) -> None:
+def test_unknown_option_values_are_refused_before_a_broker_starts(option: str, known: str) -> None:
     done = CliRunner().invoke(main, [option, "oops"])
     assert done.exit_code == 2
     assert f"oops; known: {known}" in " ".join(done.output.replace("│", " ").split())
 
 
-def test_figures_need_a_place_before_a_broker_starts(tmp_path: Path) -> None:
+def test_a_missing_output_directory_is_refused_before_a_broker_starts(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("no place")
     done = CliRunner().invoke(main, ["--document", str(page)])

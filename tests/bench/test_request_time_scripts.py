@@ -54,7 +54,7 @@ def first_calls(scripts: Sequence[Script]) -> list[Call]:
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_every_workload_can_be_said(name: str, data: Data) -> None:
+def test_every_workload_can_be_encoded_in_each_brokers_versions(name: str, data: Data) -> None:
     book = Book(DIALECTS[name])
     for workload in WORKLOADS:
         if workload.needs(book, data):
@@ -62,13 +62,13 @@ def test_every_workload_can_be_said(name: str, data: Data) -> None:
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_every_microworkload_can_be_said(name: str, data: Data) -> None:
+def test_every_microworkload_can_be_encoded_in_each_brokers_versions(name: str, data: Data) -> None:
     book = Book(DIALECTS[name])
     names = [case.name for case in micro.cases(book, data) if first_calls(case.scripts())]
     assert len(names) == len(set(names))
 
 
-def test_clients_begin_with_a_question_for_versions(data: Data) -> None:
+def test_workload_clients_send_apiversions_first(data: Data) -> None:
     by_name = {workload.name: workload for workload in WORKLOADS}
     (script,) = greeted(by_name["metadata"], Book(DIALECTS["1.1"]), data, "me")
     assert next(script).api == ApiKey.API_VERSIONS
@@ -76,17 +76,17 @@ def test_clients_begin_with_a_question_for_versions(data: Data) -> None:
     script.close()
 
 
-def test_the_quick_workloads_are_workloads() -> None:
+def test_the_quick_workloads_exist() -> None:
     assert set(QUICK) <= {workload.name for workload in WORKLOADS}
 
 
-def test_a_client_has_a_client_id_per_api() -> None:
+def test_each_workload_client_has_a_client_id_per_api() -> None:
     call = Book(DIALECTS["1.1"]).list_groups("me")
     assert call.client_id == "me.ListGroups"
     assert b"\x00\x0dme.ListGroups" in call.frame
 
 
-def test_a_session_that_goes_on_counts_what_it_leaves_out() -> None:
+def test_an_incremental_fetch_counts_the_bytes_of_omitted_partitions() -> None:
     book = Book(DIALECTS["newest"])
     script = scripts.fetch_session(book, "me", 500, rest="aside")
     begun = next(script)
@@ -140,7 +140,7 @@ def framed(body: bytes) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def test_a_loop_counts_what_it_has_done(echo: tuple[str, int]) -> None:
+def test_a_load_loop_counts_bytes_and_conversions_of_its_requests(echo: tuple[str, int]) -> None:
     large = Call(ApiKey.FETCH, 0, "large", framed(bytes(3_000_000)), {"us": 1.0})
     small = Call(ApiKey.FETCH, 0, "small", framed(bytes(500)), {"us": 1.0}, converted=True)
     tally = Tally(COLD)
@@ -157,7 +157,7 @@ def test_a_loop_counts_what_it_has_done(echo: tuple[str, int]) -> None:
     assert tally.done["large"]["us"] - tally.done["small"]["us"] in {0, 1}
 
 
-def test_a_connection_that_is_closed_is_told(echo: tuple[str, int]) -> None:
+def test_a_load_loop_fails_if_the_broker_closes_a_connection(echo: tuple[str, int]) -> None:
     bye = Call(ApiKey.FETCH, 0, "me", framed(b"bye"), {"us": 1.0})
     loop = Loop(echo, [again(bye)], Tally(COLD))
     try:

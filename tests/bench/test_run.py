@@ -30,7 +30,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def test_every_part_gives_figures(tmp_path: Path, scratch: Path) -> None:
+def test_every_part_of_the_benchmark_gives_figures(tmp_path: Path, scratch: Path) -> None:
     file = tmp_path / "results.json"
     done = subprocess.run(
         command(file, "--rows", ROWS), cwd=TREE, capture_output=True, text=True, check=False, timeout=200
@@ -55,7 +55,7 @@ def test_every_part_gives_figures(tmp_path: Path, scratch: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
-def test_sigterm_ends_everything_and_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
+def test_sigterm_ends_the_benchmark_and_its_processes(tmp_path: Path, scratch: Path) -> None:
     """Ended while a load runs: that is when there is most to clean up."""
     order = command(tmp_path / "none.json", "--parts", "rows", "--rows", "metadata-1", "--seconds", "60")
     pipe = subprocess.PIPE
@@ -76,7 +76,7 @@ def test_sigterm_ends_everything_and_leaves_nothing(tmp_path: Path, scratch: Pat
     ("options", "told"),
     [(["--rows", "nonsense"], "nonsense; known: metadata-1"), (["--parts", "x"], "x; known: rows")],
 )
-def test_a_name_that_is_none_is_told(tmp_path: Path, options: list[str], told: str) -> None:
+def test_an_unknown_name_is_refused_with_exit_code_2(tmp_path: Path, options: list[str], told: str) -> None:
     done = subprocess.run(
         command(tmp_path / "none.json", *options), cwd=TREE, capture_output=True, text=True, check=False
     )

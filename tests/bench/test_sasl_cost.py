@@ -56,7 +56,7 @@ def calls(wire: Wire, request: bytes) -> Counter[str]:
 
 
 @pytest.mark.parametrize("row", sasl.rows(ROWS), ids=lambda row: row.name)
-def test_after_authentication_a_request_costs_what_it_costs_on_a_plain_connection(row: Row) -> None:
+def test_after_sasl_a_request_makes_as_many_calls_as_on_a_plain_connection(row: Row) -> None:
     request = row.request(TOPICS).frame
     plain, of_alice = session(), session(*sasl.ENTRY.greetings)
     found = calls(plain, request), calls(of_alice, request)

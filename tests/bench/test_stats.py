@@ -19,7 +19,7 @@ def test_percentiles_are_by_nearest_rank(percent: float, value: float) -> None:
     assert percentile(histogram([15, 20, 35, 40, 50]), percent) == pytest.approx(value, rel=0.0025)
 
 
-def test_one_value_is_every_percentile() -> None:
+def test_every_percentile_of_one_value_is_that_value() -> None:
     seen = histogram([7])
     assert percentile(seen, 50) == percentile(seen, 99) == pytest.approx(7, rel=0.0025)
 
@@ -35,7 +35,7 @@ def test_histograms_add_up() -> None:
     assert percentile(both, 50) == pytest.approx(20, rel=0.0025)
 
 
-def test_nothing_has_no_percentile_and_no_spread() -> None:
+def test_percentile_and_spread_of_no_values_are_errors() -> None:
     with pytest.raises(ValueError, match="no values"):
         percentile({}, 50)
     with pytest.raises(ValueError, match="no values"):
@@ -52,7 +52,7 @@ def test_ratios_are_taken_within_a_round() -> None:
     assert ratios([2.0, 30.0, 4.0], [1.0, 10.0, 1.0]) == (2.0, 3.0, 4.0)
 
 
-def test_cpu_time_of_a_process_is_what_the_process_says_itself() -> None:
+def test_cpu_time_of_a_process_agrees_with_its_own_clock() -> None:
     before_s = time.process_time()
     seen_s = cpu_s(os.getpid())
     assert before_s <= seen_s <= time.process_time()
@@ -63,7 +63,7 @@ def test_cpu_time_of_no_process_is_an_error() -> None:
         cpu_s(2**22 + 1)  # beyond Linux's largest process id
 
 
-def test_memory_of_a_process_is_what_the_kernel_counts() -> None:
+def test_memory_of_a_process_agrees_with_the_kernels_count() -> None:
     """The kernel brings its two counts up to date at different moments, a few pages apart."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     assert rss_bytes(os.getpid()) == pytest.approx(pages * resource.getpagesize(), rel=0.05)

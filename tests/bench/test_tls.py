@@ -13,17 +13,17 @@ from bench.targets import TARGETS
 from quotas import parse
 
 
-def test_rows_are_those_that_were_chosen() -> None:
+def test_tls_and_sasl_measure_the_chosen_loads() -> None:
     assert [row.name for row in tls.rows(ROWS)] == list(tls.ROW_NAMES)
     assert [row.name for row in sasl.rows(ROWS)] == list(sasl.ROW_NAMES)
     assert [row.name for row in tls.rows(ROWS[:2])] == ["metadata-1"]
 
 
-def test_targets_with_tls_have_the_names_of_those_without() -> None:
+def test_tls_targets_are_named_as_the_plain_targets() -> None:
     assert {target.name for target in tls.TARGETS} < {target.name for target in TARGETS}
 
 
-def test_targets_are_those_that_were_chosen_and_other_checkouts() -> None:
+def test_tls_targets_are_the_chosen_ones_and_other_checkouts() -> None:
     chosen = [target for target in TARGETS if target.name in ("direct", "weir")]
     assert [target.name for target in tls.targets(chosen, [Path("/before")])] == ["weir", "weir@before"]
 
@@ -33,7 +33,7 @@ def test_the_user_and_the_client_have_quotas() -> None:
     assert entities == {("alice", None), (None, "weir-bench-000000")}
 
 
-def test_a_certificate_is_for_this_host_with_an_ec_key(tmp_path: Path) -> None:
+def test_the_benchmarks_certificate_names_this_host_and_has_an_ec_key(tmp_path: Path) -> None:
     made = certificate.make(tmp_path / "tls")
     leaf = x509.load_pem_x509_certificate(made.chain.read_bytes())
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

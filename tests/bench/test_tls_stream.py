@@ -45,7 +45,7 @@ def received(stream: TlsStream, room: int) -> bytes:
 
 @pytest.mark.parametrize("size", [1, 4095, 4096, RECORD_BYTES, RECORD_BYTES + 1, 70_000])
 @pytest.mark.parametrize("room", [RECORD_BYTES, RECORD_BYTES + 10_000, 1 << 20])
-def test_what_is_sent_is_read_and_nothing_is_left_unseen(
+def test_a_tls_stream_reads_all_bytes_and_leaves_none_pending(
     pair: tuple[ssl.SSLSocket, ssl.SSLSocket], size: int, room: int
 ) -> None:
     client, server = pair
@@ -59,13 +59,13 @@ def test_what_is_sent_is_read_and_nothing_is_left_unseen(
     assert out == data[:size]
 
 
-def test_several_records_are_one_read(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_a_tls_stream_reads_several_tls_records_at_once(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
     client, server = pair
     server.sendall(bytes(4 * RECORD_BYTES))
     assert TlsStream(client).recv_into(bytearray(1 << 20)) == 4 * RECORD_BYTES
 
 
-def test_nothing_is_no_end(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_a_tls_stream_without_data_raises_blockingioerror(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
     """A TLS 1.3 server's session tickets wake the reader, who then has nothing to read."""
     client, server = pair
     stream = TlsStream(client)
@@ -75,13 +75,13 @@ def test_nothing_is_no_end(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
     assert received(stream, RECORD_BYTES) == b"x"
 
 
-def test_the_end_is_0(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_a_tls_stream_reads_0_bytes_at_the_end(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
     client, server = pair
     server.close()
     assert TlsStream(client).recv_into(bytearray(1 << 20)) == 0
 
 
-def test_what_does_not_fit_is_sent_later(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_a_tls_stream_sends_the_remaining_bytes_later(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
     client, server = pair
     stream, rest = TlsStream(client), memoryview(bytes(range(256)) * 20_000)
     whole, found = bytes(rest), bytearray()
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_sent_later(pair: tuple[ssl.SSLSocket, ssl.SSLSocke
     assert found == whole
 
 
-def test_a_full_connection_takes_nothing(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_a_tls_stream_with_a_full_socket_sends_nothing(pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
     client, _server = pair
     stream, data = TlsStream(client), memoryview(bytes(1 << 24))
     sent = stream.send(data)

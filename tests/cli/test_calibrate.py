@@ -75,14 +75,14 @@ def left(address: Address) -> tuple[list[str], list[str]]:
         (("--upstream", NOBODY, "--percent", "0"), "0 is not in the range 0<x<=100"),
     ],
 )
-def test_what_is_wrong_is_one_line(options: tuple[str, ...], said: str) -> None:
+def test_calibrate_reports_wrong_options_in_one_line(options: tuple[str, ...], said: str) -> None:
     result = calibrate(*options)
     assert result.exit_code == USAGE
     assert said in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+def test_calibrate_does_not_replace_an_existing_file(tmp_path: Path) -> None:
     (tmp_path / "costs.toml").write_text("mine")
     result = calibrate("--upstream", NOBODY, "--output", str(tmp_path / "costs.toml"))
     assert result.exit_code == USAGE
@@ -90,14 +90,14 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "costs.toml").read_text() == "mine"
 
 
-def test_an_exporter_has_to_be_a_web_address() -> None:
+def test_calibrate_refuses_an_exporter_that_is_no_url() -> None:
     result = calibrate("--upstream", NOBODY, "--jmx-prometheus", "file:///etc/passwd")
     assert result.exit_code == FAILED
     assert "--jmx-prometheus is 'file:///etc/passwd', must be http://" in result.stderr
 
 
 @pytest.mark.broker
-def test_a_real_broker_is_measured_and_weir_takes_the_file(
+def test_calibrate_measures_a_real_broker_and_weir_loads_the_file(
     kafka_cluster: StartCluster, tmp_path: Path
 ) -> None:
     bootstrap = kafka_cluster("3.9.1").bootstrap
@@ -122,7 +122,7 @@ def test_a_real_broker_is_measured_and_weir_takes_the_file(
 
 
 @pytest.mark.broker
-def test_sigterm_leaves_nothing_at_a_real_broker(kafka_cluster: StartCluster) -> None:
+def test_calibrate_cleans_up_at_a_real_broker_on_sigterm(kafka_cluster: StartCluster) -> None:
     bootstrap = kafka_cluster("3.9.1").bootstrap
     address = parse_address(bootstrap, "upstream")
     command = [

@@ -18,14 +18,14 @@ from cli.pipeline_days import Days
         ("2026-11-01", date(2026, 11, 1), date(2026, 11, 1)),
     ],
 )
-def test_days(text: str, first: date, last: date) -> None:
+def test_days_option_parses_a_day_and_a_range(text: str, first: date, last: date) -> None:
     assert Days()(text) == (first, last)
 
 
 @pytest.mark.parametrize(
     "text", ["", "..", "2026-11-01..", "..2026-11-01", "2026-11-31", "2026-11-02..2026-11-01", "today"]
 )
-def test_what_is_not_both_days_is_refused(text: str) -> None:
+def test_days_option_refuses_a_range_without_both_ends(text: str) -> None:
     """Above all a range without an end, which would else be its first day alone."""
     with pytest.raises(click.BadParameter):
         Days()(text)

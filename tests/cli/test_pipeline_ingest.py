@@ -24,19 +24,19 @@ if TYPE_CHECKING:
         ["--bootstrap-servers", "b:1"],
     ],
 )
-def test_there_is_one_source(options: list[str]) -> None:
+def test_ingest_takes_exactly_one_source(options: list[str]) -> None:
     done = CliRunner().invoke(ingest, ["--lake", "lake", *options])
     assert done.exit_code == 2
     assert "say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers" in done.output
 
 
-def test_properties_are_lines(tmp_path: Path) -> None:
+def test_client_properties_are_read_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("# why\n\nsecurity.protocol = SSL\nsasl.jaas.config=a b=c;\n")
     assert _properties(path) == {"security.protocol": "SSL", "sasl.jaas.config": "a b=c;"}
 
 
-def test_a_line_that_is_none_is_named_and_not_shown(tmp_path: Path) -> None:
+def test_a_malformed_property_line_is_named_without_its_text(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("a=b\nsecret\n")
     with pytest.raises(CommandError, match=r"client\.properties:2: expected key=value") as error:
@@ -44,14 +44,14 @@ def test_a_line_that_is_none_is_named_and_not_shown(tmp_path: Path) -> None:
     assert "secret" not in str(error.value)
 
 
-def test_a_file_of_properties_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_properties_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"none: .*No such file"):
         _properties(tmp_path / "none")
 
 
 @pytest.mark.parametrize("option", ["--every", "--late-after"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_what_is_no_number_of_seconds_is_refused(option: str, value: str) -> None:
+def test_ingest_refuses_nan_and_inf_as_seconds(option: str, value: str) -> None:
     done = CliRunner().invoke(ingest, ["--lake", "lake", "--files", "d", option, value])
     assert done.exit_code == 2
     assert "--every and --late-after are numbers of seconds: neither nan nor inf" in done.output

@@ -44,13 +44,13 @@ def misused(tmp_path: Path, *arguments: str) -> str:
         (["--current", "/nowhere/quotas.toml"], "/nowhere/quotas.toml: cannot read it: No such file"),
     ],
 )
-def test_misuse_is_told_in_a_line_before_anything_is_read(
+def test_recommend_refuses_wrong_usage_in_one_line_before_reading(
     tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     assert said in misused(tmp_path, *arguments)
 
 
-def test_a_current_file_with_a_mistake(tmp_path: Path) -> None:
+def test_recommend_reports_a_mistake_in_the_current_quota_file(tmp_path: Path) -> None:
     current = tmp_path / "quotas.toml"
     current.write_text("[[quota]]\nproducer_byte_rate = 1\n")
     assert f"{current}: [[quota]] entry 1 (line 1): does not say whom" in misused(
@@ -60,7 +60,7 @@ def test_a_current_file_with_a_mistake(tmp_path: Path) -> None:
     assert f"{current}: cannot read it: it is not UTF-8" in misused(tmp_path, "--current", str(current))
 
 
-def test_a_file_that_is_there_needs_force(tmp_path: Path) -> None:
+def test_recommend_replaces_an_existing_file_only_with_force(tmp_path: Path) -> None:
     output = tmp_path / "new.toml"
     output.write_text("mine")
     command = ["pipeline", "recommend", "--lake", str(tmp_path), "--output", str(output)]
@@ -70,7 +70,7 @@ def test_a_file_that_is_there_needs_force(tmp_path: Path) -> None:
     assert output.read_text() == "mine"
 
 
-def test_lines_are_written_at_once_or_not_at_all(tmp_path: Path) -> None:
+def test_recommend_writes_its_file_atomically(tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
 
     def breaks() -> Iterator[str]:
@@ -94,6 +94,6 @@ def test_lines_are_written_at_once_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+def test_recommend_refuses_a_missing_output_directory(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="is no directory"):
         write_lines(tmp_path / "no" / "quotas.toml", [], force=False)

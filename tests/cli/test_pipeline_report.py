@@ -21,7 +21,7 @@ def refused(*arguments: str) -> str:
     return result.stderr
 
 
-def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
+def test_report_does_not_replace_an_existing_file_without_force(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text("mine")
     assert refused("--output", str(page)) == (
@@ -30,7 +30,7 @@ def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert page.read_text() == "mine"
 
 
-def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+def test_report_refuses_a_missing_output_directory(tmp_path: Path) -> None:
     page = tmp_path / "no" / "report.html"
     assert refused("--output", str(page)) == (
         f"weir: {page}: cannot write it: {page.parent} is no directory\n"
@@ -46,5 +46,5 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
         ("2026-11-02..2026-11-01", "'2026-11-02..2026-11-01' ends before it begins: exchange the two"),
     ],
 )
-def test_days_that_are_none(days: str, said: str) -> None:
+def test_report_refuses_malformed_days(days: str, said: str) -> None:
     assert said in refused("--output", "report.html", "--days", days)

@@ -20,9 +20,7 @@ JOBS = (
 
 @pytest.mark.parametrize("arguments", JOBS, ids=lambda arguments: arguments[0])
 @pytest.mark.parametrize("root", ["/l[a]ke", "/la?e", "/*", "/{a,b}", "a\\ke"])
-def test_a_lake_that_would_be_read_elsewhere_than_it_is_written_is_refused(
-    arguments: tuple[str, ...], root: str
-) -> None:
+def test_a_lake_path_that_spark_takes_for_a_pattern_is_refused(arguments: tuple[str, ...], root: str) -> None:
     """Ingest writes to the directory of that name; Spark reads the directories that match it."""
     done = CliRunner().invoke(weir, ["pipeline", *arguments, "--lake", root])
     assert done.exit_code == 2
@@ -35,7 +33,7 @@ def test_a_lake_without_a_name_is_not_the_root_of_the_file_system() -> None:
     assert done.stderr == "weir: --lake is empty: name a directory\n"
 
 
-def test_what_java_says_is_told_and_not_where_python_called_it() -> None:
+def test_a_java_error_is_reported_by_its_cause_without_the_python_call() -> None:
     error = Py4JError(
         "An error occurred while calling o5.parquet.\n: org.apache.spark.SparkException: Job aborted.\n"
         "\tat some.where(Some.scala:1)\nCaused by: java.io.IOException: No space left on device\n"

@@ -24,14 +24,14 @@ class Screen(io.StringIO):
         return written
 
 
-def test_nothing_before_its_time() -> None:
+def test_progress_shows_nothing_before_its_delay() -> None:
     screen = Screen()
     with Progress("working", Console(file=screen, force_terminal=True), silent_s=3600) as progress:
         progress.say("still working")
     assert "working" not in screen.getvalue()
 
 
-def test_a_line_when_it_takes_long() -> None:
+def test_progress_shows_a_line_after_its_delay() -> None:
     screen = Screen()
     with Progress("working", Console(file=screen, force_terminal=True), silent_s=0) as progress:
         assert screen.written.wait(30)
@@ -39,7 +39,7 @@ def test_a_line_when_it_takes_long() -> None:
     assert "working" in screen.getvalue()
 
 
-def test_nothing_in_a_pipe() -> None:
+def test_progress_shows_nothing_in_a_pipe() -> None:
     screen = Screen()
     with Progress("working", Console(file=screen), silent_s=0) as progress:
         progress.say("still working")

@@ -62,11 +62,11 @@ def file(tmp_path: Path) -> Path:
 # list and describe
 
 
-def test_list(file: Path) -> None:
+def test_quotas_list_prints_every_entry(file: Path) -> None:
     assert done("list", "--quotas", str(file)) == LISTED
 
 
-def test_list_as_json(file: Path) -> None:
+def test_quotas_list_prints_json(file: Path) -> None:
     assert json.loads(done("list", "--quotas", str(file), "--json")) == {
         "source": str(file),
         "quotas": [
@@ -89,13 +89,13 @@ def test_list_as_json(file: Path) -> None:
     }
 
 
-def test_list_of_the_file_that_a_configuration_names(file: Path) -> None:
+def test_quotas_list_reads_the_file_that_a_configuration_names(file: Path) -> None:
     config = file.with_name("weir.toml")
     config.write_text('upstream = "kafka:9092"\nquotas = "quotas.toml"\n')
     assert done("list", "--config", str(config)) == LISTED
 
 
-def test_list_of_nothing(file: Path) -> None:
+def test_quotas_list_of_an_empty_file_says_so(file: Path) -> None:
     file.write_text("")
     result = run("list", "--quotas", str(file))
     assert (result.exit_code, result.stdout) == (DONE, "")
@@ -103,13 +103,13 @@ def test_list_of_nothing(file: Path) -> None:
     assert json.loads(done("list", "--quotas", str(file), "--json")) == {"source": str(file), "quotas": []}
 
 
-def test_names_that_would_move_the_cursor_are_escaped(file: Path) -> None:
+def test_quotas_list_escapes_control_characters_in_names(file: Path) -> None:
     file.write_text('[[quota]]\nuser = "a\\u001b[2Jb\\nc"\nproducer_byte_rate = 1\n')
     _, row = done("list", "--quotas", str(file)).splitlines()
     assert row.startswith("user a\\x1b[2Jb\\nc  ")
 
 
-def test_describe(file: Path) -> None:
+def test_quotas_describe_prints_the_quotas_of_one_entity(file: Path) -> None:
     _, *rows = done("describe", "--quotas", str(file), "--default-client-id").splitlines()
     assert [row.split()[2:4] for row in rows] == [
         ["producer_byte_rate", "2097152"],
@@ -121,7 +121,7 @@ def test_describe(file: Path) -> None:
     ]
 
 
-def test_describe_of_an_entity_without_quotas(file: Path) -> None:
+def test_quotas_describe_of_an_entity_without_quotas(file: Path) -> None:
     line = failed(FAILED, "describe", "--quotas", str(file), "--user", "alice")
     assert line == f"user alice has no quota in {file}; what applies to a client: weir quotas explain"
     result = run("describe", "--quotas", str(file), "--user", "alice", "--json")
@@ -131,7 +131,7 @@ def test_describe_of_an_entity_without_quotas(file: Path) -> None:
 # set
 
 
-def test_set_changes_what_it_must_and_nothing_else(file: Path) -> None:
+def test_quotas_set_leaves_all_other_lines_unchanged(file: Path) -> None:
     result = run(
         *("set", "--quotas", str(file), "--user", "alice", "--client-id", "app"),
         *("producer_byte_rate=1MiB", "consumer_byte_rate=2M"),
@@ -146,7 +146,7 @@ def test_set_changes_what_it_must_and_nothing_else(file: Path) -> None:
     assert file.read_text() == after
 
 
-def test_set_of_what_is_set_already_writes_nothing(file: Path) -> None:
+def test_quotas_set_of_the_current_value_writes_nothing(file: Path) -> None:
     before = file.stat()
     result = run("set", "--quotas", str(file), "--default-client-id", "producer_byte_rate=2MiB")
     assert result.exit_code == DONE
@@ -155,7 +155,7 @@ def test_set_of_what_is_set_already_writes_nothing(file: Path) -> None:
     assert (file.stat().st_mtime_ns, file.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
 
 
-def test_a_shadow_entry_beside_an_enforced_one(file: Path) -> None:
+def test_quotas_set_and_delete_a_shadow_entry_beside_an_enforced_one(file: Path) -> None:
     options = ("--quotas", str(file), "--user", "alice", "--client-id", "app")
     out = done("set", *options, "--shadow", "producer_byte_rate=100000")
     assert out == "user alice, client-id app (shadow): producer_byte_rate none -> 100000 (97.66 KiB/s)\n"
@@ -168,7 +168,7 @@ def test_a_shadow_entry_beside_an_enforced_one(file: Path) -> None:
     assert file.read_text().rstrip() == FILE.rstrip()
 
 
-def test_a_dry_run_shows_the_diff_and_writes_nothing(file: Path) -> None:
+def test_quotas_dry_run_shows_the_diff_and_writes_nothing(file: Path) -> None:
     options = ("set", "--quotas", str(file), "--default-client-id", "producer_byte_rate=1K", "--dry-run")
     result = run(*options)
     assert result.exit_code == DONE, result.output
@@ -211,7 +211,7 @@ def test_a_dry_run_shows_the_diff_and_writes_nothing(file: Path) -> None:
         ("--user a", "Missing argument 'KEY=VALUE...'"),
     ],
 )
-def test_what_cannot_be_set(
+def test_quotas_set_refuses_invalid_values_and_writes_nothing(
     file: Path,
     arguments: str,
     words: str,
@@ -227,13 +227,13 @@ def test_what_cannot_be_set(
 # delete
 
 
-def test_delete_of_one_quota(file: Path) -> None:
+def test_quotas_delete_removes_one_quota(file: Path) -> None:
     options = ("--quotas", str(file), "--default-client-id", "controller_mutation_rate")
     assert done("delete", *options) == "client-id <default>: controller_mutation_rate 0.5 -> none\n"
     assert file.read_text() == FILE.replace("controller_mutation_rate = 0.5\n", "")
 
 
-def test_delete_of_an_entity(file: Path) -> None:
+def test_quotas_delete_removes_all_quotas_of_an_entity(file: Path) -> None:
     report = json.loads(done("delete", "--quotas", str(file), "--default-client-id", "--json"))
     assert [(change["key"], change["after"]) for change in report["changes"]] == [
         ("producer_byte_rate", None),
@@ -251,7 +251,7 @@ def test_delete_of_an_entity(file: Path) -> None:
         ("--default-client-id --shadow", "client-id <default> has no shadow quota in "),
     ],
 )
-def test_delete_of_nothing(file: Path, arguments: str, words: str) -> None:
+def test_quotas_delete_of_a_missing_quota(file: Path, arguments: str, words: str) -> None:
     assert words in failed(FAILED, "delete", "--quotas", str(file), *arguments.split())
     assert file.read_text() == FILE
 
@@ -260,7 +260,7 @@ def test_delete_of_nothing(file: Path, arguments: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["list"], ["set", "--user", "a", "producer_byte_rate=1"]])
-def test_files_that_cannot_be_used(tmp_path: Path, command: list[str]) -> None:
+def test_quotas_commands_report_missing_and_broken_files(tmp_path: Path, command: list[str]) -> None:
     missing, broken = tmp_path / "missing.toml", tmp_path / "broken.toml"
     broken.write_text('[[quota]]\nuser = "a"\nproducer_byte_rat = 1\n')
     assert "cannot read the quota file: No such file" in failed(USAGE, *command, "--quotas", str(missing))
@@ -268,7 +268,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, command: list[str]) -> None:
     assert line.startswith(f"{broken}: [[quota]] entry 1 (line 3): unknown key")
 
 
-def test_configurations_that_cannot_be_used(tmp_path: Path) -> None:
+def test_quotas_commands_report_configurations_without_a_quota_file(tmp_path: Path) -> None:
     config = tmp_path / "weir.toml"
     config.write_text('upstream = "a:1"\n')
     assert "it names no quota file" in failed(USAGE, "list", "--config", str(config))
@@ -276,14 +276,14 @@ def test_configurations_that_cannot_be_used(tmp_path: Path) -> None:
     assert "did you mean upstream?" in failed(USAGE, "list", "--config", str(config))
 
 
-def test_neither_file_nor_configuration(
+def test_quotas_commands_need_a_file_or_a_configuration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert misused(monkeypatch, capsys, "list").startswith("which quotas? give --quotas FILE, or --config")
 
 
 @pytest.mark.parametrize("command", ["", "list", "describe", "set", "delete", "explain", "import"])
-def test_help_has_examples_that_are_shown_whole(command: str) -> None:
+def test_quotas_help_has_examples(command: str) -> None:
     lines = CliRunner().invoke(weir, ["quotas", *command.split(), "--help"], terminal_width=100).output
     assert f"weir quotas {command}".rstrip() in lines.partition("Examples:")[2]
 
@@ -314,20 +314,20 @@ def on_terminal(width: int, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("command", [["list"], ["explain", "--user", "alice", "--client-id", "app"]])
-def test_on_a_terminal_there_are_colours(file: Path, command: list[str]) -> None:
+def test_quotas_list_has_colours_on_a_terminal(file: Path, command: list[str]) -> None:
     text = on_terminal(120, *command, "--quotas", str(file))
     assert "\x1b[" in text
     assert "488.3 KiB/s" in text
 
 
-def test_names_stay_in_one_piece_on_a_narrow_terminal(file: Path) -> None:
+def test_quotas_list_does_not_break_names_on_a_narrow_terminal(file: Path) -> None:
     text = on_terminal(50, "list", "--quotas", str(file))
     assert "user alice, client-id app" in text
     assert "client-id <default>" in text
 
 
 @pytest.mark.parametrize("command", ["set --user User:bob producer_byte_rate=1", "explain --user User:bob"])
-def test_a_user_with_its_type_is_a_mistake(file: Path, command: str) -> None:
+def test_quotas_commands_refuse_a_user_with_a_principal_type(file: Path, command: str) -> None:
     name, *others = command.split()
     result = run(name, "--quotas", str(file), *others)
     assert result.exit_code == USAGE
@@ -335,12 +335,12 @@ def test_a_user_with_its_type_is_a_mistake(file: Path, command: str) -> None:
     assert file.read_text() == FILE
 
 
-def test_but_one_that_is_there_can_be_deleted(file: Path) -> None:
+def test_quotas_delete_accepts_an_existing_user_with_a_principal_type(file: Path) -> None:
     file.write_text('[[quota]]\nuser = "User:bob"\nproducer_byte_rate = 1\n')
     assert run("delete", "--quotas", str(file), "--user", "User:bob").exit_code == DONE
 
 
-def test_what_is_logged_is_not_in_the_output(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quotas_list_writes_log_lines_to_stderr_only(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def reads_and_warns(path: Path) -> QuotaTable:
         structlog.get_logger("weir").warning("something else")
         return read_quota_file(path)

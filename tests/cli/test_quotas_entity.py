@@ -42,7 +42,7 @@ def parsed(*arguments: str) -> Entity:
         ("--user <default>", Entity("<default>")),
     ],
 )
-def test_entities(arguments: str, entity: Entity) -> None:
+def test_options_name_every_kind_of_entity(arguments: str, entity: Entity) -> None:
     assert parsed(*arguments.split()) == entity
 
 
@@ -60,7 +60,7 @@ def test_entities(arguments: str, entity: Entity) -> None:
         ("--user=", "must not be empty"),
     ],
 )
-def test_entities_that_cannot_be(arguments: str, words: str) -> None:
+def test_options_for_impossible_entities_are_refused(arguments: str, words: str) -> None:
     with pytest.raises(click.UsageError) as refused:
         parsed(*arguments.split())
     assert words in refused.value.message
@@ -85,11 +85,11 @@ def test_entities_that_cannot_be(arguments: str, words: str) -> None:
         ("1.001K", 1001),
     ],
 )
-def test_byte_rates(written: str, rate: float) -> None:
+def test_byte_rates_accept_unit_suffixes(written: str, rate: float) -> None:
     assert parse_assignments([f"producer_byte_rate={written}"]) == {QuotaKey.PRODUCER_BYTE_RATE: rate}
 
 
-def test_several_values() -> None:
+def test_several_quota_assignments_are_parsed() -> None:
     written = ["consumer_byte_rate=1M", "controller_mutation_rate=0.5", "request_percentage=12.5"]
     assert parse_assignments(written) == {
         QuotaKey.CONSUMER_BYTE_RATE: 1_000_000,
@@ -113,18 +113,18 @@ def test_several_values() -> None:
         ("controller_mutation_rate=1K", "controller_mutation_rate is '1K', must be a plain number"),
     ],
 )
-def test_values_that_cannot_be(written: str, words: str) -> None:
+def test_invalid_quota_assignments_are_refused(written: str, words: str) -> None:
     with pytest.raises(click.UsageError) as refused:
         parse_assignments([written])
     assert words in refused.value.message
 
 
-def test_a_key_given_twice() -> None:
+def test_a_quota_key_given_twice_is_refused() -> None:
     with pytest.raises(click.UsageError, match="consumer_byte_rate is given twice"):
         parse_assignments(["consumer_byte_rate=1", "consumer_byte_rate=1"])
 
 
-def test_keys() -> None:
+def test_every_quota_key_is_parsed() -> None:
     assert [parse_key(key.value) for key in QuotaKey] == list(QuotaKey)
 
 

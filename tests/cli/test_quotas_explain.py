@@ -58,7 +58,7 @@ def explained(*arguments: object) -> dict[str, dict[str, Any]]:
     return {f"{charge['subject']} {charge['key']}": charge for charge in report["charges"]}
 
 
-def test_in_words(file: Path) -> None:
+def test_quotas_explain_prints_words(file: Path) -> None:
     out = done(
         *("explain", "--quotas", str(file), "--user", "alice", "--client-id", "etl-1"),
         *("--topic", "logs", "--ip", "10.0.0.7"),
@@ -84,7 +84,7 @@ def test_in_words(file: Path) -> None:
     assert parts[3].splitlines()[1:] == ["    no entry at any level"]
 
 
-def test_as_json(file: Path) -> None:
+def test_quotas_explain_prints_json(file: Path) -> None:
     found = explained("--quotas", file, "--user", "alice", "--client-id", "etl-1")
     produce, fetch = found["client producer_byte_rate"], found["client consumer_byte_rate"]
     assert (produce["limit"], produce["shadow"]) == (524288, None)
@@ -103,14 +103,14 @@ def test_as_json(file: Path) -> None:
     assert (counted["entity"], counted["mode"]) == ({"client_id_prefix": "etl-"}, "shadow")
 
 
-def test_a_client_without_names(file: Path) -> None:
+def test_quotas_explain_of_a_client_without_names(file: Path) -> None:
     assert done("explain", "--quotas", str(file)).startswith("user ANONYMOUS, no client-id\n")
     fetch = explained("--quotas", file)["client consumer_byte_rate"]
     assert fetch["limit"] is None
     assert {step["verdict"] for step in fetch["steps"]} == {"no entry", "not meant"}
 
 
-def test_settings_of_the_configuration_count(file: Path) -> None:
+def test_quotas_explain_uses_the_configurations_settings(file: Path) -> None:
     config = file.with_name("weir.toml")
     config.write_text(
         'upstream = "a:1"\nquotas = "quotas.toml"\nquota_mode = "shadow"\nempty_client_id = "default"\n'
@@ -130,7 +130,7 @@ def test_settings_of_the_configuration_count(file: Path) -> None:
         (["--topic", ""], "must not be empty"),
     ],
 )
-def test_clients_that_cannot_be(
+def test_quotas_explain_refuses_impossible_clients(
     file: Path,
     arguments: list[str],
     words: str,

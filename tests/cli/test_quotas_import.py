@@ -52,7 +52,7 @@ def imported(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_to_stdout(dump: Path) -> None:
+def test_import_prints_a_quota_file_on_stdout(dump: Path) -> None:
     exit_code, out, err = imported("--dump", dump)
     assert exit_code == DONE
     assert parse(out) == TABLE
@@ -63,7 +63,7 @@ def test_to_stdout(dump: Path) -> None:
     )
 
 
-def test_what_is_left_out_is_listed_and_the_exit_code_says_so(flawed: Path) -> None:
+def test_import_lists_skipped_quotas_and_exits_with_incomplete(flawed: Path) -> None:
     exit_code, out, err = imported("--dump", flawed)
     assert exit_code == INCOMPLETE
     assert parse(out) == TABLE
@@ -78,7 +78,7 @@ def test_what_is_left_out_is_listed_and_the_exit_code_says_so(flawed: Path) -> N
     ]
 
 
-def test_as_json(flawed: Path) -> None:
+def test_import_prints_quotas_and_skipped_nodes_as_json(flawed: Path) -> None:
     exit_code, out, _err = imported("--dump", flawed, "--json")
     assert exit_code == INCOMPLETE
     assert json.loads(out) == {
@@ -115,7 +115,7 @@ def test_as_json(flawed: Path) -> None:
     }
 
 
-def test_to_a_file_which_is_not_replaced_unasked(dump: Path, tmp_path: Path) -> None:
+def test_import_replaces_an_output_file_only_with_force(dump: Path, tmp_path: Path) -> None:
     output = tmp_path / "new.toml"
     exit_code, out, err = imported("--dump", dump, "--output", output)
     assert (exit_code, out) == (DONE, "")
@@ -135,7 +135,7 @@ def test_to_a_file_which_is_not_replaced_unasked(dump: Path, tmp_path: Path) -> 
     assert output.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_file_that_cannot_be_written(dump: Path, tmp_path: Path) -> None:
+def test_import_reports_an_output_file_that_cannot_be_written(dump: Path, tmp_path: Path) -> None:
     output = tmp_path / "missing" / "new.toml"
     exit_code, _out, err = imported("--dump", dump, "--output", output)
     message = f"weir: {output}: cannot write it: No such file or directory\n"
@@ -143,12 +143,12 @@ def test_a_file_that_cannot_be_written(dump: Path, tmp_path: Path) -> None:
     assert imported("--dump", dump, "--output", output, "--force")[2] == message
 
 
-def test_all_as_shadow_entries(dump: Path) -> None:
+def test_import_can_write_all_quotas_as_shadow_entries(dump: Path) -> None:
     _exit_code, out, _err = imported("--dump", dump, "--shadow")
     assert parse(out) == TABLE.in_shadow()
 
 
-def test_applied_to_a_file_whose_other_quotas_stay(dump: Path, tmp_path: Path) -> None:
+def test_import_applied_to_a_file_keeps_its_other_quotas(dump: Path, tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     file.write_text('# ours\n[[quota]]\nuser = "alice"\nproducer_byte_rate = 1\nconsumer_byte_rate = 2\n')
     before = parse(file.read_text())
@@ -169,7 +169,7 @@ def test_applied_to_a_file_whose_other_quotas_stay(dump: Path, tmp_path: Path) -
     assert changes == [(1024, 1024), (5, 5), (12.5, 12.5)]
 
 
-def test_applied_where_a_configuration_says(dump: Path, tmp_path: Path) -> None:
+def test_import_applies_to_the_quota_file_of_a_configuration(dump: Path, tmp_path: Path) -> None:
     (tmp_path / "quotas.toml").write_text("")
     (tmp_path / "weir.toml").write_text('upstream = "a:1"\nquotas = "quotas.toml"\n')
     exit_code, _out, _err = imported("--dump", dump, "--apply", "--config", tmp_path / "weir.toml")
@@ -177,7 +177,7 @@ def test_applied_where_a_configuration_says(dump: Path, tmp_path: Path) -> None:
     assert parse((tmp_path / "quotas.toml").read_text()) == TABLE
 
 
-def test_many_skipped_are_summed_on_stderr_and_listed_in_the_file(dump: Path) -> None:
+def test_import_sums_many_skipped_quotas_on_stderr_and_lists_them_in_the_file(dump: Path) -> None:
     for number in range(60):
         (dump / f"config/users/u{number:02}").write_text("{")
     _exit_code, out, err = imported("--dump", dump)
@@ -198,7 +198,7 @@ def test_many_skipped_are_summed_on_stderr_and_listed_in_the_file(dump: Path) ->
         ("broker --output b --apply", "either --output or --apply"),
     ],
 )
-def test_usage(
+def test_import_refuses_wrong_usage(
     arguments: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in misused(monkeypatch, capsys, "import", *arguments.split())
@@ -209,7 +209,7 @@ def closed_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_where_there_is_nothing_to_read(tmp_path: Path) -> None:
+def test_import_reports_an_unreadable_source_in_one_line(tmp_path: Path) -> None:
     assert "no dump of Kafka's nodes" in failed(USAGE, "import", "zookeeper", "--dump", str(tmp_path))
     place = f"127.0.0.1:{closed_port()}"
     zookeeper = ("import", "zookeeper", "--timeout-s", "0.2", "--zookeeper")
@@ -220,7 +220,7 @@ def test_where_there_is_nothing_to_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "weir", "a:b\nc:d"])
-def test_a_digest_file_without_a_digest(tmp_path: Path, content: str) -> None:
+def test_import_reports_a_digest_file_without_a_digest(tmp_path: Path, content: str) -> None:
     file = tmp_path / "digest"
     file.write_text(content)
     command = ("import", "zookeeper", "--zookeeper", "127.0.0.1:1", "--zookeeper-digest", str(file))

@@ -111,7 +111,9 @@ def explained(file: Path, client_id: str, *arguments: str) -> Callable[[str], st
     return ask
 
 
-def test_a_table_of_apis_per_broker_and_mode(server: Server, book: QuotaBook, file: Path) -> None:
+def test_explain_shows_request_time_by_api_broker_and_mode(
+    server: Server, book: QuotaBook, file: Path
+) -> None:
     """In shadow 2.6 s within 10 s are 26 %; the limit is 20, and nobody is told to wait more than 1 s."""
     would = "would have been throttled once, 1.0 s"
     assert asked(weir(server, book), explained(file, "app")).splitlines() == [
@@ -126,7 +128,7 @@ def test_a_table_of_apis_per_broker_and_mode(server: Server, book: QuotaBook, fi
     ]
 
 
-def test_little_is_told_in_milliseconds(server: Server, file: Path) -> None:
+def test_explain_shows_short_request_times_in_milliseconds(server: Server, file: Path) -> None:
     book = QuotaBook(parse(FILE))
     charge(book, "other", ApiKey.FETCH, 999_000, NOW_MS)
     charge(book, "other", ApiKey.HEARTBEAT, 17, NOW_MS)
@@ -137,7 +139,7 @@ def test_little_is_told_in_milliseconds(server: Server, file: Path) -> None:
     ]
 
 
-def test_as_json(server: Server, book: QuotaBook, file: Path) -> None:
+def test_explain_prints_request_time_as_json(server: Server, book: QuotaBook, file: Path) -> None:
     charge(book, "other", 99, 1_000_000, NOW_MS, node_id=0)
     charge(book, "other", ApiKey.FETCH, 0, NOW_MS, node_id=None)
 
@@ -169,7 +171,7 @@ def test_as_json(server: Server, book: QuotaBook, file: Path) -> None:
     assert found[2]["apis"] == [{"api": "Fetch", "seconds": 0.0, "percent": 0.0}]
 
 
-def test_asking_makes_no_budget(server: Server, file: Path) -> None:
+def test_asking_for_request_time_creates_no_budget(server: Server, file: Path) -> None:
     book = QuotaBook(parse(FILE))
     quotas = book.of(1)
     ask = partial(done, "explain", "--quotas", str(file), "--user", "alice", "--client-id", "app", "--admin")
@@ -178,7 +180,7 @@ def test_asking_makes_no_budget(server: Server, file: Path) -> None:
     assert (len(quotas.request), len(quotas.request.shadow)) == (0, 0)
 
 
-def test_a_client_without_a_name_is_taken_as_weir_takes_it(server: Server) -> None:
+def test_explain_maps_an_empty_client_id_as_the_running_weir_does(server: Server) -> None:
     book = QuotaBook(parse('[[quota]]\nclient_id = "<default>"\nrequest_percentage = 5\n'), unnamed="<empty>")
     quotas = book.of(1)
     quotas.charge_request(quotas.payers("ANONYMOUS", "", 0), ApiKey.FETCH, 1e6, 0)
@@ -193,7 +195,7 @@ def _parsed(address: str) -> Address:
     return Address(host, int(port))
 
 
-def test_names_are_quoted_on_the_way(server: Server) -> None:
+def test_explain_quotes_client_names_in_the_url(server: Server) -> None:
     name = "a&client_id=b c%00/\u00e9\n"
     book = QuotaBook(
         parse('[[quota]]\nuser = "<default>"\nclient_id = "<default>"\nrequest_percentage = 5\n')
@@ -210,7 +212,7 @@ def test_names_are_quoted_on_the_way(server: Server) -> None:
 # Without an answer
 
 
-def test_the_endpoint_of_the_configuration_need_not_answer(file: Path) -> None:
+def test_explain_works_if_the_configured_admin_endpoint_does_not_answer(file: Path) -> None:
     port = free_range(1)
     config = file.with_name("weir.toml")
     config.write_text(f'upstream = "a:1"\nquotas = "quotas.toml"\nadmin = ":{port}"\n')
@@ -222,7 +224,7 @@ def test_the_endpoint_of_the_configuration_need_not_answer(file: Path) -> None:
     assert json.loads(done("explain", "--config", str(config), "--json"))["request_time"] is None
 
 
-def test_the_endpoint_of_the_configuration_is_asked(server: Server, book: QuotaBook, file: Path) -> None:
+def test_explain_asks_the_configured_admin_endpoint(server: Server, book: QuotaBook, file: Path) -> None:
     def ask(address: str) -> str:
         config = file.with_name("weir.toml")
         config.write_text(f'upstream = "a:1"\nquotas = "quotas.toml"\nadmin = "{address}"\n')
@@ -231,7 +233,7 @@ def test_the_endpoint_of_the_configuration_is_asked(server: Server, book: QuotaB
     assert "    broker 1: 5.200 s, now 50.00 of 40 % of a thread" in asked(weir(server, book), ask)
 
 
-def test_without_an_endpoint_it_is_said_how_to_see_more(file: Path) -> None:
+def test_explain_without_an_admin_endpoint_mentions_the_admin_option(file: Path) -> None:
     hint = "  which APIs spend it: give --admin HOST:PORT of a running Weir\n"
     assert hint in done("explain", "--quotas", str(file), "--user", "alice")
     assert hint not in done("explain", "--quotas", str(file), "--user", "bob"), "nothing is counted for him"
@@ -254,7 +256,9 @@ def _answer(answer: Response) -> Starlette:
         (_answer(Response(b"[" * 100_000)), "answers /request-time as no Weir of this release does"),
     ],
 )
-def test_a_wrong_answer_of_the_one_that_was_named_is_one_line(app: Starlette, words: str, file: Path) -> None:
+def test_explain_reports_a_wrong_response_of_the_admin_endpoint_in_one_line(
+    app: Starlette, words: str, file: Path
+) -> None:
     assert words in asked(app, lambda address: failed(USAGE, *_explain(file, address)))
 
 
@@ -262,16 +266,16 @@ def _explain(file: Path, address: str) -> tuple[str, ...]:
     return ("explain", "--quotas", str(file), "--admin", address)
 
 
-def test_nobody_there_is_one_line(file: Path) -> None:
+def test_explain_reports_a_refused_connection_in_one_line(file: Path) -> None:
     address = f"{HOST}:{free_range(1)}"
     assert failed(USAGE, *_explain(file, address)) == f"cannot ask {address}: connection refused"
 
 
-def test_an_unknown_host_is_one_line(file: Path) -> None:
+def test_explain_reports_an_unknown_host_in_one_line(file: Path) -> None:
     assert failed(USAGE, *_explain(file, f"{'x' * 70}.invalid:1")).startswith("cannot ask xxx")
 
 
-def test_what_does_not_speak_http_is_one_line(file: Path) -> None:
+def test_explain_reports_an_endpoint_without_http_in_one_line(file: Path) -> None:
     with socket.create_server((HOST, 0)) as listener:
         address = "{}:{}".format(*listener.getsockname())
 
@@ -290,7 +294,7 @@ def _talk_nonsense(listener: socket.socket) -> None:
         connection.sendall(b"\x00\x00\x00\x04nonsense\n")
 
 
-def test_who_never_answers_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_gives_up_on_a_silent_admin_endpoint(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin_endpoint, "PATIENCE_S", 0.05)
     with socket.create_server((HOST, 0)) as mute:
         address = "{}:{}".format(*mute.getsockname())
@@ -298,9 +302,9 @@ def test_who_never_answers_is_given_up(file: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("text", ["weir", "weir:0", ""])
-def test_an_address_that_is_none(text: str, file: Path) -> None:
+def test_explain_refuses_a_malformed_admin_address(text: str, file: Path) -> None:
     assert failed(USAGE, *_explain(file, text)).startswith(f"--admin is {text!r}, must be HOST:PORT")
 
 
-def test_the_address_s_name_is_told_in_the_usage() -> None:
+def test_explains_help_names_the_admin_option_as_host_and_port() -> None:
     assert "--admin HOST:PORT" in run("explain", "--help").output

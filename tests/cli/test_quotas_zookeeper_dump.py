@@ -55,19 +55,21 @@ EXPECTED = {ALICE: 1.0, ALICES_APP: 2.0, DEFAULT_CLIENT: 3.0, ODD: 4.0}
         ("users/alice/data", "users/alice/clients/app", "clients/<default>", "users/CN%3Da%20b/_znode"),
     ],
 )
-def test_layouts(tmp_path: Path, root: str, names: tuple[str, ...]) -> None:
+def test_every_documented_layout_of_a_zookeeper_dump_is_read(
+    tmp_path: Path, root: str, names: tuple[str, ...]
+) -> None:
     dumped(tmp_path / root, {name: CONTENT % value for value, name in enumerate(names, start=1)})
     where = tmp_path / root if root == "." else (tmp_path / root).parent
     assert read(where) == (EXPECTED, [])
 
 
-def test_a_user_whose_name_ends_in_json_beside_one_whose_does_not(tmp_path: Path) -> None:
+def test_a_zookeeper_dump_keeps_a_user_name_that_ends_in_json(tmp_path: Path) -> None:
     files = {"users/alice.json": CONTENT % 1, "users/bob": CONTENT % 2}
     values, _ = read(dumped(tmp_path, files))
     assert values == {Entity(user="alice.json"): 1.0, Entity(user="bob"): 2.0}
 
 
-def test_what_cannot_be_read_is_listed_and_the_rest_read(tmp_path: Path) -> None:
+def test_unreadable_nodes_of_a_zookeeper_dump_are_listed_and_all_others_read(tmp_path: Path) -> None:
     files = {"users/alice": CONTENT % 1, "users/bob": "{", "users/carol": " " * (1 << 20) + "{}"}
     values, skipped = read(dumped(tmp_path, files))
     assert values == {ALICE: 1.0}
@@ -75,12 +77,12 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(tmp_path: Path) -> None
     assert "larger than a znode" in skipped[1]
 
 
-def test_empty_directories_are_nodes_without_quotas(tmp_path: Path) -> None:
+def test_empty_directories_of_a_zookeeper_dump_are_nodes_without_quotas(tmp_path: Path) -> None:
     (tmp_path / "config/users/alice/clients").mkdir(parents=True)
     assert read(tmp_path) == ({}, [])
 
 
 @pytest.mark.parametrize("name", ["nothing", "."])
-def test_what_is_no_dump(tmp_path: Path, name: str) -> None:
+def test_a_directory_without_a_zookeeper_dump_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(DumpError, match=r"no dump of Kafka's nodes: there is no .*config/users"):
         Dump(tmp_path / name)

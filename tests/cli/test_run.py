@@ -75,7 +75,7 @@ def written(path: Path, text: str) -> str:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_cannot_run_says_why_in_one_line(arguments: list[str], words: list[str]) -> None:
+def test_weir_run_reports_wrong_options_in_one_line(arguments: list[str], words: list[str]) -> None:
     line = refused(*arguments)
     assert line.startswith("weir: ")
     for word in words:
@@ -137,7 +137,7 @@ def test_a_configuration_file_with_a_mistake_is_named(tmp_path: Path, text: str,
     assert words in line
 
 
-def test_a_configuration_file_that_is_no_text(tmp_path: Path) -> None:
+def test_a_configuration_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
     file.write_bytes(b"upstream = '\xff'")
     assert "not TOML" in refused("--config", str(file))
@@ -200,7 +200,7 @@ def test_quota_settings_may_stand_in_tables(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[quotas]\n", "[quotas.controller]\n", "[quotas]\nfile = ''\n", ""])
-def test_tables_with_nothing_in_them_leave_the_defaults(tmp_path: Path, text: str) -> None:
+def test_empty_configuration_tables_keep_the_defaults(tmp_path: Path, text: str) -> None:
     file = tmp_path / "weir.toml"
     file.write_text(f'upstream = "a:1"\n{text}')
     loaded = config.load(file, {})
@@ -221,7 +221,7 @@ def test_tables_with_nothing_in_them_leave_the_defaults(tmp_path: Path, text: st
         ("uplift = true", ["--no-uplift"], False),
     ],
 )
-def test_a_switch_not_given_leaves_what_the_file_says(
+def test_an_absent_switch_keeps_the_configuration_files_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, options: list[str], *, uplift: bool
 ) -> None:
     file = tmp_path / "weir.toml"
@@ -245,7 +245,7 @@ def test_an_option_is_relative_to_where_the_command_runs(tmp_path: Path) -> None
     ("text", "host", "port"),
     [("a:1", "a", 1), ("[::1]:9092", "::1", 9092), ("10.0.0.1:65535", "10.0.0.1", 65535)],
 )
-def test_addresses(text: str, host: str, port: int) -> None:
+def test_listener_addresses_are_parsed(text: str, host: str, port: int) -> None:
     assert config.parse_address(text, "upstream") == (host, port)
 
 
@@ -260,7 +260,7 @@ def test_help_shows_every_key_and_examples_to_copy() -> None:
     assert "[[quota]]" in result.output
 
 
-def test_every_option_has_its_place_in_the_help_once() -> None:
+def test_every_option_of_weir_run_is_in_one_section_of_its_help() -> None:
     placed = [name for names in SECTIONS.values() for name in names]
     assert sorted(placed) == sorted([*config.Settings.__struct_fields__, "config_file", "help"])
     lines = CliRunner().invoke(weir, ["run", "--help"]).output.splitlines()
@@ -280,7 +280,7 @@ def test_help_lists_the_commands_in_whole_sentences() -> None:
 
 
 @pytest.mark.parametrize("option", ["--help", "-h", "--version"])
-def test_the_command_itself_says_what_it_is(option: str) -> None:
+def test_weir_answers_help_and_version(option: str) -> None:
     result = CliRunner().invoke(weir, [option])
     assert result.exit_code == 0
     assert "weir" in result.output
@@ -296,7 +296,7 @@ def test_the_command_itself_says_what_it_is(option: str) -> None:
         (["demo", "--seconds", "1"], ["1.0 is not in the range 5<=x<=3600", "see weir demo --help"]),
     ],
 )
-def test_wrong_usage_is_one_line_too(
+def test_wrong_usage_of_the_weir_command_is_one_line(
     arguments: list[str],
     words: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -387,7 +387,7 @@ def throttle_ms(port: int, size: int, client_id: bytes) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_follows_its_quota_file_and_stops_at_a_signal(
+def test_weir_run_serves_follows_its_quota_file_and_stops_on_a_signal(
     broker: int, tmp_path: Path, number: signal.Signals
 ) -> None:
     quotas = tmp_path / "quotas.toml"
@@ -431,9 +431,7 @@ def used(directory: Path) -> dict[str, int]:
     return total
 
 
-def test_it_records_usage_and_loses_none_of_it_at_a_signal_or_when_it_is_killed(
-    broker: int, tmp_path: Path
-) -> None:
+def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, tmp_path: Path) -> None:
     port, directory = free_range(3), tmp_path / "usage"
     options = ["--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--connect-timeout-s", "1"]
     options += ["--broker-ports", f"{port + 1}-{port + 2}", "--usage-dir", str(directory)]
@@ -463,7 +461,7 @@ def test_it_records_usage_and_loses_none_of_it_at_a_signal_or_when_it_is_killed(
     assert used(directory) == {"app": 3 * sizes[b"app"], "other": sizes[b"other"]}
 
 
-def test_it_may_open_as_many_files_as_the_system_lets_it(broker: int) -> None:
+def test_weir_run_raises_its_descriptor_limit_to_the_hard_limit(broker: int) -> None:
     port = free_range(3)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     given = ("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{port}", "--connect-timeout-s", "1")
@@ -477,13 +475,13 @@ def test_it_may_open_as_many_files_as_the_system_lets_it(broker: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_port_that_is_taken_is_one_line_and_exit_code_2(broker: int) -> None:
+def test_weir_run_reports_a_taken_port_in_one_line_with_exit_code_2(broker: int) -> None:
     line = refused("--upstream", f"{HOST}:{broker}", "--listen", f"{HOST}:{broker}")
     assert f"cannot listen on {HOST}:{broker}" in line
     assert "choose another --listen" in line
 
 
-def test_an_upstream_that_is_not_kafka_is_one_line_and_exit_code_2() -> None:
+def test_weir_run_reports_an_upstream_that_is_not_kafka_in_one_line() -> None:
     with socket.create_server((HOST, 0)) as listening:
 
         def answer() -> None:

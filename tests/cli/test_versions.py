@@ -96,7 +96,7 @@ def rows(table: str) -> dict[str, str]:
 # What it shows
 
 
-def test_in_a_pipe_it_is_a_table_of_plain_text() -> None:
+def test_versions_prints_a_plain_table_in_a_pipe() -> None:
     table = shown()
     assert table.isascii()
     assert "\x1b" not in table
@@ -115,21 +115,21 @@ def test_in_a_pipe_it_is_a_table_of_plain_text() -> None:
     }
 
 
-def test_columns_line_up() -> None:
+def test_versions_prints_aligned_columns() -> None:
     lines = shown().splitlines()[:-2]
     for heading in ("API", "broker", "Weir", "offered"):
         column = lines[0].index(heading)
         assert all(line[column - 1] == " " and line[column] != " " for line in lines), heading
 
 
-def test_without_uplift_it_is_what_both_know() -> None:
+def test_versions_without_uplift_shows_the_common_versions() -> None:
     table = rows(shown("--no-uplift"))
     assert table["3"] == "Metadata 0-2 0-13 0-2"
     assert table["19"] == "CreateTopics 0-1 0-7 0-1"
     assert table["BROKER:"] == "8 APIs, without uplift, 1 hidden"
 
 
-def test_json_says_the_same() -> None:
+def test_versions_prints_its_table_as_json() -> None:
     found = json.loads(shown("--json"))
     assert (found["upstream"], found["uplift"]) == ("BROKER", True)
     apis = {each["api_key"]: each for each in found["apis"]}
@@ -156,30 +156,30 @@ def test_json_says_the_same() -> None:
     assert apis[4242] == {"api_key": 4242, "broker": {"min": 0, "max": 3}} | hidden
 
 
-def test_json_without_uplift() -> None:
+def test_versions_prints_json_without_uplift() -> None:
     found = json.loads(shown("--json", "--no-uplift"))
     assert found["uplift"] is False
     assert all(each["uplift"] == [] for each in found["apis"])
 
 
-def test_a_broker_that_is_newer_than_weir() -> None:
+def test_versions_hides_versions_that_are_newer_than_weir() -> None:
     table = rows(shown(ranges={3: (12, 99), 12: (98, 99), 11: (2, 1)}))
     assert table["3"] == "Metadata 12-99 0-13 12-13"
     assert table["12"] == "Heartbeat 98-99 0-4 hidden"
     assert table["11"] == "JoinGroup none 0-9 hidden"
 
 
-def test_a_broker_that_has_nothing() -> None:
+def test_versions_of_a_broker_without_apis() -> None:
     assert rows(shown(ranges={})) == {"BROKER:": "0 APIs, 0 with versions by uplift, 0 hidden"}
 
 
-def test_it_asks_in_the_oldest_version_and_says_who_asks() -> None:
+def test_versions_sends_apiversions_v0_with_client_id_weir() -> None:
     with broker(told({})) as (address, asked):
         run("--upstream", address)
     assert asked == [framed(b"\0\x12\0\0" + b"\0\0\0\0" + b"\0\x04weir")]
 
 
-def test_on_a_terminal_it_is_a_table_too() -> None:
+def test_versions_prints_a_table_on_a_terminal() -> None:
     command = [sys.executable, "-c", "from cli.main import main; main()", "versions", "--upstream"]
     environment = {**os.environ, "PYTHONPATH": ".", "TERM": "xterm-256color", "COLUMNS": "120"}
     theirs, ours = pty.openpty()
@@ -201,7 +201,7 @@ def _read(terminal: int) -> str:
         return ""
 
 
-def test_a_configuration_says_whom_to_ask_and_whether_to_uplift(tmp_path: Path) -> None:
+def test_versions_takes_upstream_and_uplift_from_a_configuration(tmp_path: Path) -> None:
     path = tmp_path / "weir.toml"
     with broker(told(KAFKA_0_10_2)) as (address, _asked):
         path.write_text(f'upstream = "{address}"\nuplift = false\n')
@@ -209,7 +209,7 @@ def test_a_configuration_says_whom_to_ask_and_whether_to_uplift(tmp_path: Path) 
     assert rows(result.stdout.replace(address, "BROKER"))["3"] == "Metadata 0-2 0-13 0-2"
 
 
-def test_the_command_line_chooses_one_of_several_brokers(tmp_path: Path) -> None:
+def test_versions_needs_one_of_several_configured_upstreams(tmp_path: Path) -> None:
     path = tmp_path / "weir.toml"
     path.write_text('upstream = "a:1,b:2"\n')
     assert "choose one with --upstream" in refused(run("--config", str(path)))
@@ -217,7 +217,7 @@ def test_the_command_line_chooses_one_of_several_brokers(tmp_path: Path) -> None
         assert run("--config", str(path), "--upstream", address).exit_code == DONE
 
 
-def test_help_shows_examples() -> None:
+def test_the_help_of_versions_shows_examples() -> None:
     result = run("--help")
     assert result.exit_code == DONE
     assert "weir versions --upstream kafka-1:9092 --no-uplift" in result.output
@@ -250,20 +250,20 @@ def refused(result: Result) -> str:
     ],
     ids=["HTTP", "TLS", "another's answer", "garbage", "empty", "error", "closes", "closes halfway"],
 )
-def test_a_broker_that_does_not_answer_as_one_is_one_line(answer: bytes, words: str) -> None:
+def test_versions_reports_a_malformed_response_in_one_line(answer: bytes, words: str) -> None:
     with broker(answer) as (address, _asked):
         line = refused(run("--upstream", address))
     assert line.startswith(f"weir: {address}: ")
     assert words in line
 
 
-def test_a_broker_that_is_silent_is_given_up() -> None:
+def test_versions_gives_up_on_a_silent_broker() -> None:
     with broker(None) as (address, _asked):
         line = refused(run("--upstream", address, "--timeout-s", "0.05"))
     assert "no answer within 0.05 s" in line
 
 
-def test_nobody_listens_there() -> None:
+def test_versions_reports_a_refused_connection() -> None:
     assert "127.0.0.1:1: connection refused" in refused(run("--upstream", "127.0.0.1:1"))
 
 
@@ -283,7 +283,7 @@ def test_nobody_listens_there() -> None:
         ),
     ],
 )
-def test_what_cannot_be_asked(arguments: list[str], words: str) -> None:
+def test_versions_refuses_invalid_options(arguments: list[str], words: str) -> None:
     assert words in refused(run(*arguments))
 
 
@@ -311,7 +311,9 @@ def apis(*arguments: str) -> list[dict[str, Any]]:
 
 @pytest.mark.broker
 @pytest.mark.parametrize(("version", "uplifted"), [("0.10.2.2", UPLIFTED_0_10_2), ("4.2.0", {})])
-def test_a_real_broker(kafka_cluster: StartCluster, version: str, uplifted: dict[int, int]) -> None:
+def test_versions_of_a_real_broker(
+    kafka_cluster: StartCluster, version: str, uplifted: dict[int, int]
+) -> None:
     found = apis("--upstream", kafka_cluster(version).bootstrap)
     assert {each["api_key"]: each["offered"]["max"] for each in found if each["uplift"]} == uplifted
     assert ApiKey.PRODUCE in {each["api_key"] for each in found}
@@ -320,7 +322,7 @@ def test_a_real_broker(kafka_cluster: StartCluster, version: str, uplifted: dict
 
 @pytest.mark.broker
 @pytest.mark.parametrize("options", [(), ("--no-uplift",)], ids=["uplift", "no-uplift"])
-def test_a_weir_in_front_offers_what_is_shown(
+def test_versions_shows_the_versions_that_a_running_weir_offers(
     kafka_cluster: StartCluster, start_weir: StartWeir, options: tuple[str, ...]
 ) -> None:
     bootstrap = kafka_cluster("0.10.2.2").bootstrap

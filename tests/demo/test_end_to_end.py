@@ -33,7 +33,7 @@ def start(*options: str, tmp_path: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_every_rate_is_near_its_quota(tmp_path: Path) -> None:
+def test_demo_measures_every_rate_near_its_quota(tmp_path: Path) -> None:
     demo = start("--json", tmp_path=tmp_path)
     shown, errors = demo.communicate(timeout=120)
     assert (demo.returncode, errors) == (0, ""), shown
@@ -47,7 +47,7 @@ def test_every_rate_is_near_its_quota(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_demo_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
     demo = start(tmp_path=tmp_path)
     assert demo.stdout is not None
     while "warming up" not in (line := demo.stdout.readline()):
@@ -61,7 +61,7 @@ def test_interrupted_it_leaves_nothing(number: signal.Signals, tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_killed_it_leaves_no_process(tmp_path: Path) -> None:
+def test_a_killed_demo_leaves_no_process(tmp_path: Path) -> None:
     demo = start(tmp_path=tmp_path)
     assert demo.stdout is not None
     while "warming up" not in (line := demo.stdout.readline()):

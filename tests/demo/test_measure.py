@@ -21,7 +21,7 @@ def result(actor: Actor, payload_bytes: int, *, throttled: int = 0, brokers: int
     return Result(actor, brokers, Reading(5.0, 1_000), Reading(15.0, 1_000 + payload_bytes, throttled))
 
 
-def test_the_rate_is_what_came_between_two_readings() -> None:
+def test_a_demo_rate_counts_the_bytes_between_two_readings() -> None:
     assert result(LIMITED, 9_000_000).rate == 900_000
     assert result(LIMITED, 9_000_000).deviation == pytest.approx(-0.1)
     start = Reading(5.0, 1_000)
@@ -48,11 +48,13 @@ def test_a_quota_counts_once_for_each_broker() -> None:
         (FREE, 12_100_000, 0, "faster than meant"),
     ],
 )
-def test_verdict(actor: Actor, payload_bytes: int, throttled: int, failure: str) -> None:
+def test_a_demo_client_passes_or_fails_by_its_rate_and_throttling(
+    actor: Actor, payload_bytes: int, throttled: int, failure: str
+) -> None:
     assert result(actor, payload_bytes, throttled=throttled).failure == failure
 
 
-def test_meters_of_one_actor_are_read_together() -> None:
+def test_meters_of_one_demo_client_are_summed() -> None:
     first, second = Meter(payload_bytes=10), Meter(payload_bytes=5)
     first.throttle(120)
     first.throttle(300)
@@ -61,13 +63,13 @@ def test_meters_of_one_actor_are_read_together() -> None:
     assert read([first, second], 7.5) == Reading(7.5, 15, 3, 80, 300)
 
 
-def test_a_window_is_full_once_its_client_was_throttled() -> None:
+def test_a_demo_clients_quota_is_used_up_once_it_is_throttled() -> None:
     assert not used_up(LIMITED, Reading(0.0))
     assert used_up(LIMITED, Reading(0.0, throttled=1))
     assert used_up(FREE, Reading(0.0))
 
 
-def test_pace_earns_by_the_second_and_keeps_no_more_than_one() -> None:
+def test_a_demo_pace_saves_at_most_one_second_of_messages() -> None:
     pace = Pace(20 * len(MESSAGE))
     assert pace.messages(100.0) == 0
     assert pace.messages(100.5) == 10
@@ -78,7 +80,7 @@ def test_pace_earns_by_the_second_and_keeps_no_more_than_one() -> None:
     assert pace.messages(200.0) == MESSAGES_MAX
 
 
-def test_the_quota_file_says_what_the_cast_says() -> None:
+def test_the_demos_quota_file_equals_its_clients_quotas() -> None:
     text = quota_file(CAST)
     assert parse(text) == quota_table(CAST)
     assert '[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 500000\n' in text
@@ -86,7 +88,7 @@ def test_the_quota_file_says_what_the_cast_says() -> None:
     assert "newcomer" not in text
 
 
-def test_ports_are_free_where_brokers_need_them() -> None:
+def test_demo_ports_are_drawn_until_all_are_free() -> None:
     asked: list[int] = []
 
     def is_free(port: int) -> bool:

@@ -26,19 +26,21 @@ if TYPE_CHECKING:
         (0.0, 0.0, False, "(nobody was throttled)"),
     ],
 )
-def test_verdict(recorded_s: float, in_force_s: float, passed: bool, words: str) -> None:
+def test_pipeline_demo_passes_or_fails_by_replayed_throttle_time(
+    recorded_s: float, in_force_s: float, passed: bool, words: str
+) -> None:
     verdict = Verdict(recorded_s, in_force_s, 12.34)
     assert verdict.passed is passed
     assert words in verdict.lines()[0]
     assert verdict.lines()[1] == "Under the recommended quotas it would have been 12.3 s."
 
 
-def test_somebody_has_a_quota() -> None:
+def test_pipeline_demo_gives_some_clients_a_quota() -> None:
     """Else there were no throttle times to compare."""
     assert quota_table(CAST).values
 
 
-def test_a_directory_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
+def test_pipeline_demo_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     outcome = CliRunner().invoke(weir, ["pipeline", "demo", "--directory", str(tmp_path)])
     assert outcome.exit_code == 2
@@ -46,7 +48,7 @@ def test_a_directory_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_what_is_missing_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_demo_reports_a_missing_package_with_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli.pipeline_demo, "find_spec", lambda name: None if name == "plotly" else name)
     outcome = CliRunner().invoke(weir, ["pipeline", "demo"])
     assert outcome.exit_code == 2
@@ -57,7 +59,7 @@ def test_what_is_missing_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_an_upstream_that_is_not_there_leaves_nothing(is_there: bool, tmp_path: Path) -> None:
+def test_pipeline_demo_without_its_upstream_leaves_no_directory(is_there: bool, tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     if is_there:
         directory.mkdir()

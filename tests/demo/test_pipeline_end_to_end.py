@@ -35,7 +35,7 @@ def start(*options: str, tmp_path: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_all_jobs_are_run_and_the_replay_is_what_was(tmp_path: Path) -> None:
+def test_pipeline_demo_runs_all_jobs_and_replays_the_recorded_throttle_time(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     demo = start("--json", "--directory", str(directory), tmp_path=tmp_path)
     shown, errors = demo.communicate(timeout=PATIENCE_S)
@@ -59,7 +59,9 @@ def test_all_jobs_are_run_and_the_replay_is_what_was(tmp_path: Path) -> None:
         ("ingest: done", signal.SIGINT),
     ],
 )
-def test_interrupted_it_leaves_nothing(when: str, number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_pipeline_demo_leaves_no_process_and_no_file(
+    when: str, number: signal.Signals, tmp_path: Path
+) -> None:
     demo = start(tmp_path=tmp_path)
     assert demo.stdout is not None
     while when not in (line := demo.stdout.readline()):

@@ -44,7 +44,7 @@ def play(screen: Screen) -> None:
         screen.close(SCENE, results())
 
 
-def test_rows() -> None:
+def test_demo_rows_show_quota_rate_and_throttle_time() -> None:
     spread = next(result for result in results(0.95) if result.actor.every_broker)
     assert final_row(spread) == (
         "everywhere",
@@ -62,25 +62,25 @@ def test_rows() -> None:
     assert by_name["audit"][2:] == ("none", "3.00", "+0%", "none", "unslowed")
 
 
-def test_columns_are_aligned() -> None:
+def test_demo_columns_are_aligned() -> None:
     lines = aligned([HEADINGS, *map(final_row, results())]).splitlines()
     assert len({line.index("+0%") for line in lines[1:]}) == 1
     assert all(line == line.rstrip() and len(line) < 80 for line in lines)
 
 
-def test_opening_says_how_it_is_measured() -> None:
+def test_demo_opening_explains_the_measurement() -> None:
     text = " ".join(opening(SCENE).split())
     assert text.startswith("A mock cluster of 3 brokers, Weir in front, and 7 librdkafka clients")
     assert "ten seconds' worth pass at once from cold. For the 15 s after that" in text
 
 
-def test_closing_passes_or_names_who_fails() -> None:
+def test_demo_closing_line_passes_or_names_the_failed_clients() -> None:
     assert closing(results(1.19))[0].startswith("Passed: every rate is within 20 % of its quota")
     assert closing(results(1.3))[0].startswith("Failed: orders (above quota), shared (above quota)")
     assert "swings by up to 20 %" in closing(results())[1]
 
 
-def test_plain_lines_have_no_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_demo_output_has_no_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
     play(PlainScreen())
     shown = capsys.readouterr().out
     assert all(char.isprintable() or char == "\n" for char in shown)
@@ -95,7 +95,7 @@ def test_plain_lines_have_no_control_codes(capsys: pytest.CaptureFixture[str]) -
     assert "Passed: every rate is within 20 % of its quota, and `audit` was not slowed down." in lines
 
 
-def test_a_terminal_gets_a_table_that_moves() -> None:
+def test_demo_redraws_its_table_on_a_terminal() -> None:
     shown = io.StringIO()
     play(LiveScreen(Console(file=shown, force_terminal=True, width=140, color_system="standard")))
     assert "\x1b[2K" in shown.getvalue()  # lines are drawn again
@@ -105,7 +105,7 @@ def test_a_terminal_gets_a_table_that_moves() -> None:
     )  # the cursor is back
 
 
-def test_json_has_bytes_per_second() -> None:
+def test_demo_json_has_bytes_per_second() -> None:
     found: dict[str, Any] = msgspec.json.decode(as_json(SCENE, results(0.5)))
     assert (found["upstream"], found["seconds"], found["tolerance"], found["passed"]) == (
         "a:1,b:2",
@@ -130,7 +130,7 @@ def test_json_has_bytes_per_second() -> None:
     }
 
 
-def test_without_confluent_kafka_there_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_without_confluent_kafka_is_one_line_with_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli.demo, "find_spec", lambda _name: None)
     outcome = CliRunner().invoke(weir, ["demo"])
     assert outcome.exit_code == 2
@@ -149,6 +149,6 @@ def test_without_confluent_kafka_there_is_one_line_and_2(monkeypatch: pytest.Mon
         ),
     ],
 )
-def test_an_upstream_that_is_not_there_is_one_line_and_2(upstream: str, words: str) -> None:
+def test_demo_reports_an_unreachable_upstream_with_exit_code_2(upstream: str, words: str) -> None:
     outcome = CliRunner().invoke(weir, ["demo", "--upstream", upstream])
     assert (outcome.exit_code, outcome.output) == (2, f"weir: {words}")

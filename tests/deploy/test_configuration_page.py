@@ -14,20 +14,20 @@ PAGE = (ROOT / "docs" / "configuration.md").read_text("utf-8")
 LOGGED = re.compile(r'\b(?:log|audit)\.(?:debug|info|warning|error|exception)\(\s*"([^"]+)"')
 
 
-def test_every_key_has_a_row_and_no_row_is_of_another_key() -> None:
+def test_the_configuration_page_has_one_row_for_each_key() -> None:
     keys = {field.name for field in msgspec.structs.fields(Settings)}
     page = PAGE[: PAGE.index("## The quota file")]
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == keys
 
 
-def test_every_place_in_a_table_is_in_its_keys_row() -> None:
+def test_every_configuration_tables_key_is_documented_in_its_row() -> None:
     for place, key in IN_TABLES.items():
         table, _, name = place.rpartition(".")
         (row,) = re.findall(rf"^\| `{key}` \|.*$", PAGE, re.MULTILINE)
         assert f"| `[{table}] {name}` |" in row, row
 
 
-def test_every_line_of_the_log_is_explained_by_its_beginning() -> None:
+def test_every_log_event_is_documented() -> None:
     logged = {
         event for path in sorted((ROOT / "proxy").rglob("*.py")) for event in LOGGED.findall(path.read_text())
     }

@@ -47,20 +47,20 @@ def service() -> RawConfigParser:
     return parser
 
 
-def test_the_configuration_is_one_and_so_are_its_quotas() -> None:
+def test_the_shipped_configuration_and_its_quota_file_are_valid() -> None:
     settings = loaded(["--config", "/etc/weir/weir.toml"])
     assert settings.quota_file == DEPLOY / "config" / "quotas.toml"
     assert len(read_quota_file(settings.quota_file)) == 3
 
 
-def test_the_image_starts_with_its_configuration_and_is_asked_at_its_admin_port() -> None:
+def test_the_images_health_check_asks_its_configured_admin_port() -> None:
     settings = loaded(image_command())
     assert settings.quota_file is not None
     assert settings.admin is not None
     assert f"http://127.0.0.1:{settings.admin.port}/healthz" in DOCKERFILE
 
 
-def test_the_image_s_ports_are_those_of_its_configuration() -> None:
+def test_the_images_exposed_ports_are_those_of_its_configuration() -> None:
     settings = loaded(image_command())
     (exposed,) = re.findall(r"^EXPOSE (.*)$", DOCKERFILE, re.MULTILINE)
     bootstrap, brokers, admin = exposed.split()
@@ -70,7 +70,7 @@ def test_the_image_s_ports_are_those_of_its_configuration() -> None:
     assert (first, last) == (settings.ports.first, settings.ports.last)
 
 
-def test_the_image_does_not_run_as_root_and_what_it_copies_exists() -> None:
+def test_the_image_does_not_run_as_root_and_copies_existing_paths() -> None:
     (user,) = re.findall(r"^USER (\d+)", DOCKERFILE, re.MULTILINE)
     assert int(user) > 0
     assert "USER" not in DOCKERFILE.split("FROM")[1], "only the final image needs one"
@@ -94,7 +94,7 @@ def test_every_package_is_in_the_wheel_and_in_the_image() -> None:
     assert all(re.search(rf"^COPY {room} {room}$", DOCKERFILE, re.MULTILINE) for room in rooms)
 
 
-def test_compose_gives_clients_of_this_machine_every_port_they_are_told() -> None:
+def test_compose_publishes_every_advertised_port() -> None:
     arguments = re.findall(r"^ {6}- (--.*)$", COMPOSE, re.MULTILINE)
     settings = loaded(image_command(*arguments))
     published = re.findall(r'"127\.0\.0\.1:([\d-]+):([\d-]+)"', COMPOSE)
@@ -114,7 +114,7 @@ def test_compose_gives_clients_of_this_machine_every_port_they_are_told() -> Non
     assert f"PLAINTEXT://{settings.settings.upstream}" in COMPOSE
 
 
-def test_the_service_starts_weir_and_leaves_it_time_and_descriptors() -> None:
+def test_the_systemd_unit_gives_weir_drain_time_and_descriptors() -> None:
     unit = service()["Service"]
     program, command, *arguments = shlex.split(unit["ExecStart"])
     assert (Path(program).name, command) == ("weir", "run")

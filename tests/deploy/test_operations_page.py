@@ -49,19 +49,21 @@ def rows(column: str) -> dict[str, list[str]]:
     return {first.strip("`"): rest for first, *rest in cells}
 
 
-def test_every_metric_is_in_the_table_with_its_type(exposed: dict[str, str]) -> None:
+def test_the_operations_page_lists_every_metric_with_its_type(exposed: dict[str, str]) -> None:
     table = rows("metric")
     del table["process_*"]
     said = {name: rest[0].partition(";")[0] for name, rest in table.items()}
     assert said == {name: "gauge" if kind == "info" else kind for name, kind in exposed.items()}
 
 
-def test_every_reason_is_in_the_table() -> None:
+def test_the_operations_page_lists_every_close_reason() -> None:
     assert set(rows("reason")) == {reason.value for reason in CloseReason}
 
 
 @pytest.mark.parametrize("text", [PAGE, ALERTS], ids=["page", "alerts"])
-def test_expressions_name_metrics_and_reasons_that_exist(exposed: dict[str, str], text: str) -> None:
+def test_alert_expressions_name_existing_metrics_and_close_reasons(
+    exposed: dict[str, str], text: str
+) -> None:
     named = set(re.findall(r"\bweir_\w+?(?=[^\w*(]|_\*)", text)) - {"weir_"}
     assert {name for name in named if not any(known.startswith(name) for known in exposed)} == set()
     reasons = [part for value in re.findall(r'reason=~?"([^"]+)"', text) for part in value.split("|")]
@@ -69,7 +71,7 @@ def test_expressions_name_metrics_and_reasons_that_exist(exposed: dict[str, str]
         assert any(re.fullmatch(reason, known.value) for known in CloseReason), reason
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_of_the_operations_page_lead_to_existing_headings() -> None:
     headings = {
         re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
         for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)

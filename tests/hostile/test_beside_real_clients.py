@@ -102,7 +102,7 @@ class Mob:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_record_arrives_beside_a_mob(
+def test_every_record_of_real_clients_arrives_beside_hostile_ones(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)

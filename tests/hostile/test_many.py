@@ -22,7 +22,7 @@ own would take thirty times as much.
 """
 
 
-def test_ten_thousand_idle_connections(stage: Stage) -> None:
+def test_weir_serves_clients_beside_ten_thousand_idle_connections(stage: Stage) -> None:
     limit = raise_descriptor_limit()
     count = min(IDLE, (limit - RESERVE) // 2)  # two descriptors each in Weir
     scaled = f"{count} of {IDLE} connections, for there may be only {limit} descriptors"
@@ -44,7 +44,7 @@ def test_ten_thousand_idle_connections(stage: Stage) -> None:
     stage.all_closed({"client_closed": count + 1})
 
 
-def test_a_burst_of_a_thousand(stage: Stage) -> None:
+def test_weir_accepts_a_burst_of_a_thousand_connections(stage: Stage) -> None:
     """All are connected to at once, ask at once, and are answered."""
     with Neighbour(stage), selectors.DefaultSelector() as selector:
         clients = [socket.socket() for _ in range(BURST)]

@@ -40,7 +40,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize(("sent", "reason"), GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage_ends_its_own_connection_only(stage: Stage, sent: bytes, reason: str) -> None:
+def test_garbage_from_a_client_ends_only_its_own_connection(stage: Stage, sent: bytes, reason: str) -> None:
     times = 20
     with Neighbour(stage):
         for _ in range(times):
@@ -50,7 +50,7 @@ def test_garbage_ends_its_own_connection_only(stage: Stage, sent: bytes, reason:
     stage.all_closed({reason: times, "client_closed": 1})
 
 
-def test_random_bytes(stage: Stage) -> None:
+def test_random_bytes_of_clients_end_their_connections_with_a_peers_close_reason(stage: Stage) -> None:
     """Whatever they happen to mean, each connection ends for a reason that is not ours."""
     chance, times = random.Random(4), 300
     with Neighbour(stage):
@@ -66,7 +66,7 @@ def test_random_bytes(stage: Stage) -> None:
     stage.all_closed(dict(ended))
 
 
-def test_one_byte_at_a_time(stage: Stage) -> None:
+def test_requests_sent_one_byte_at_a_time_are_answered(stage: Stage) -> None:
     conversation = PING + request(MetadataRequest(topics=None), 9) + request(ProduceRequest(acks=1), 7) + PING
     with Neighbour(stage):
         clients = [stage.connect() for _ in range(20)]
@@ -86,7 +86,7 @@ def test_one_byte_at_a_time(stage: Stage) -> None:
     stage.all_closed({"client_closed": 21})
 
 
-def test_a_conversation_cut_at_every_byte(stage: Stage) -> None:
+def test_clients_that_close_at_every_byte_of_a_conversation(stage: Stage) -> None:
     """The client half-closes, or resets: nothing is left of it. What was asked in full is answered."""
     asked = [
         PING,
@@ -115,7 +115,7 @@ def test_a_conversation_cut_at_every_byte(stage: Stage) -> None:
     stage.all_closed(dict(ended))
 
 
-def test_a_broker_that_cuts_its_answer_at_every_byte(stage: Stage) -> None:
+def test_a_broker_that_closes_at_every_byte_of_its_response(stage: Stage) -> None:
     """The client gets as much as came, and the end."""
     with Neighbour(stage):
         for end in range(len(PONG)):
@@ -129,7 +129,7 @@ def test_a_broker_that_cuts_its_answer_at_every_byte(stage: Stage) -> None:
     stage.all_closed({"broker_closed": len(PONG), "client_closed": 1})
 
 
-def test_clients_that_ask_for_much_and_never_read(stage: Stage) -> None:
+def test_clients_that_request_much_data_and_never_read(stage: Stage) -> None:
     """What waits for them waits at the broker: one batch each is kept."""
     count, fetches = 20, 500
     clients = []
@@ -151,7 +151,7 @@ def test_clients_that_ask_for_much_and_never_read(stage: Stage) -> None:
     stage.all_closed(dict(stage.ended()))
 
 
-def test_a_broker_that_accepts_and_never_reads(stage: Stage) -> None:
+def test_a_broker_that_accepts_connections_and_never_reads(stage: Stage) -> None:
     """What its clients send waits in their own sockets: Weir keeps one batch each."""
     count = 5
     head = (90 * MB).to_bytes(4) + request(ProduceRequest(acks=1), 7)[4:]
@@ -185,7 +185,7 @@ def send_all_that_goes(sock: socket.socket) -> int:
     return sent
 
 
-def test_clients_that_reset_their_connection(stage: Stage) -> None:
+def test_clients_that_reset_their_connections_are_counted(stage: Stage) -> None:
     with Neighbour(stage):
         for _ in range(100):
             sock = stage.connect()
@@ -195,7 +195,9 @@ def test_clients_that_reset_their_connection(stage: Stage) -> None:
     stage.all_closed({"client_reset": 100, "client_closed": 1})
 
 
-def test_brokers_that_die_end_their_clients_and_refuse_them_gently(stage: Stage, brokers: Brokers) -> None:
+def test_killed_brokers_end_their_clients_and_new_ones_are_refused_after_a_delay(
+    stage: Stage, brokers: Brokers
+) -> None:
     clients = [stage.connect() for _ in range(100)]
     for sock in clients:
         sock.sendall(PING)

@@ -21,7 +21,9 @@ PLENTY = 1e6
 
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.2.0"])
-def test_brokers_charge_as_the_table_says(fresh_cluster: StartCluster, version: str) -> None:
+def test_brokers_charge_mutations_as_the_table_of_cases_says(
+    fresh_cluster: StartCluster, version: str
+) -> None:
     cluster = fresh_cluster(version, settings=SETTINGS)
     broker = ("127.0.0.1", cluster.ports[0])
     set_mutation_quota(broker, SETUP, PLENTY)
@@ -30,7 +32,9 @@ def test_brokers_charge_as_the_table_says(fresh_cluster: StartCluster, version: 
     check(Stage(broker, broker))
 
 
-def test_weir_charges_as_the_table_says(fresh_cluster: StartCluster, start_weir: StartWeir) -> None:
+def test_weir_charges_mutations_as_the_table_of_cases_says(
+    fresh_cluster: StartCluster, start_weir: StartWeir
+) -> None:
     cluster = fresh_cluster("3.9.1", settings=SETTINGS)
     weir = start_weir(cluster.bootstrap, QUOTAS, options=("--controller-quota-samples", str(SAMPLES)))
     stage = Stage(("127.0.0.1", weir.port), ("127.0.0.1", cluster.ports[0]))

@@ -16,12 +16,12 @@ MANY = range(60)
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_a_seed_makes_one_sequence(seed: int) -> None:
+def test_the_same_seed_generates_the_same_mutation_sequence(seed: int) -> None:
     assert sequence(seed, "s", 15.0) == sequence(seed, "s", 15.0)
     assert sequence(seed, "s", 15.0) != sequence(seed + 1, "s", 15.0)
 
 
-def test_no_decision_is_a_close_one() -> None:
+def test_generated_mutations_stay_away_from_the_limit_by_a_margin() -> None:
     for seed in MANY:
         full_s = 0.0
         for step in sequence(seed, "s", 30.0):
@@ -31,7 +31,7 @@ def test_no_decision_is_a_close_one() -> None:
             assert since_s == 0 or MARGIN_S - 0.001 < since_s * RATE % 1 < 1 - MARGIN_S + 0.001, (seed, step)
 
 
-def test_every_version_and_both_verdicts_occur() -> None:
+def test_generated_mutations_cover_every_version_and_both_outcomes() -> None:
     steps = [step for seed in SEEDS for step in sequence(seed, "s", SECONDS)]
     versions = {(type(step.mutation).__name__, step.mutation.version) for step in steps}
     assert len(versions) == 8 + 4 + 7
@@ -39,7 +39,7 @@ def test_every_version_and_both_verdicts_occur() -> None:
     assert min(codes[0], codes[ErrorCode.THROTTLING_QUOTA_EXCEEDED]) > len(steps) / 5
 
 
-def test_the_model_is_that_of_the_kip() -> None:
+def test_the_mutation_model_charges_tokens_as_kip_599_says() -> None:
     """KIP-599's rule, by hand: the first request costs 5 of 6 tokens."""
     first = sequence(0, "s", 0.1)[0]
     assert isinstance(first.mutation, Create)
@@ -63,7 +63,7 @@ def lane(side: str, *played: tuple[float, float, int, int]) -> Lane:
     return Lane(side, "s", ("", 0), steps, played=answers)
 
 
-def test_what_is_known_of_a_throttle_time_is_an_interval() -> None:
+def test_a_throttle_time_bounds_the_moment_when_tokens_return() -> None:
     broker = lane("broker", (0.0, 0.01, 0, 0), (1.5, 1.53, 89, 2000))
     low, high = back_at_zero(broker, 1)
     assert low == pytest.approx(3.49)
@@ -84,7 +84,9 @@ def test_what_is_known_of_a_throttle_time_is_an_interval() -> None:
         ((1.5, 1.51, 0, 2000), "the model"),
     ],
 )
-def test_differences_are_told(weir: tuple[float, float, int, int], says: str) -> None:
+def test_differences_between_weir_and_a_broker_are_reported(
+    weir: tuple[float, float, int, int], says: str
+) -> None:
     own = lane("broker", (0.0, 0.001, 0, 0), (1.5, 1.501, 89, 2000))
     other = lane("weir", (0.0, 0.001, 0, 0), weir)
     assert undisturbed((own, other)) == 2
@@ -94,6 +96,6 @@ def test_differences_are_told(weir: tuple[float, float, int, int], says: str) ->
 
 
 @pytest.mark.parametrize("late", [(1.95, 1.96, 89, 2000), (1.5, 2.0, 89, 2000), (1.05, 1.06, 89, 2000)])
-def test_what_was_not_at_its_time_says_nothing(late: tuple[float, float, int, int]) -> None:
+def test_mutations_sent_too_late_are_not_compared(late: tuple[float, float, int, int]) -> None:
     own = lane("broker", (0.0, 0.001, 0, 0), (1.5, 1.501, 89, 2000))
     assert undisturbed((own, lane("weir", (0.0, 0.001, 0, 0), late))) == 1

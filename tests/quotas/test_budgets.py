@@ -53,7 +53,7 @@ def budget_of(
 
 
 @pytest.mark.parametrize("flow", THROTTLE.flows, ids=lambda flow: f"{flow.id} {flow.quota_type}")
-def test_kafkas_manager_says_the_same(flow: Flow) -> None:
+def test_budgets_return_the_throttle_times_of_kafkas_clientquotamanager(flow: Flow) -> None:
     key = KEYS[flow.quota_type]
     make = request_times if key is QuotaKey.REQUEST_PERCENTAGE else partial(byte_rates, key)
     quotas: ClientQuotas[Budget] = make(flow.num_samples, flow.window_s)
@@ -82,7 +82,7 @@ def check_record(quotas: ClientQuotas[Budget], step: FlowStep, now_ms: int) -> N
         assert budget.charge(step.v, now_ms) == step.throttle_ms
 
 
-def test_every_flow_is_here() -> None:
+def test_all_flows_of_kafkas_clientquotamanager_are_tested() -> None:
     assert len(THROTTLE.flows) == 15
     assert sum(step.throttle_ms > 0 for flow in THROTTLE.flows for step in flow.steps) == 86
 
@@ -114,7 +114,7 @@ def test_a_burst_of_ten_seconds_passes_and_the_next_byte_waits() -> None:
     assert [budget.charge(value, 0) for value in (10_000, 1, 99)] == [0, 1, 100]
 
 
-def test_a_wait_too_long_for_a_response_is_cut_not_wrapped() -> None:
+def test_a_throttle_time_beyond_int32_is_capped() -> None:
     budget = Budget(Tags("", "app"), 1.0, 0)
     assert budget.charge(2**40, 0) == INT32_MAX
 
@@ -130,7 +130,7 @@ def test_a_request_time_budget_waits_one_window_at_most() -> None:
 # Sharing
 
 
-def test_equal_tags_share_one_budget() -> None:
+def test_clients_with_equal_tags_share_one_budget() -> None:
     quotas = client_quotas((ALICE, 1000.0), (ANY_APP, 1000.0))
     assert budget_of(quotas, "alice", "one") is budget_of(quotas, "alice", "two")
     assert budget_of(quotas, "bob", "one") is budget_of(quotas, "carol", "one")
@@ -140,7 +140,7 @@ def test_equal_tags_share_one_budget() -> None:
     assert budget_of(quotas, "bob", "two").charge(100, 0) == 0
 
 
-def test_brokers_and_keys_share_nothing() -> None:
+def test_brokers_and_quota_keys_share_no_budget() -> None:
     both = QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 1000.0})
     one, other = BrokerQuotas.create(both), BrokerQuotas.create(both)
     budget_of(one.produce).charge(20_000, 0)
@@ -148,7 +148,7 @@ def test_brokers_and_keys_share_nothing() -> None:
     assert budget_of(other.produce).charge(10_000, 0) == 0
 
 
-def test_whom_nothing_limits_has_no_budget() -> None:
+def test_a_client_without_a_limit_has_no_budget() -> None:
     quotas = client_quotas((ANY_APP, 1000.0))
     assert quotas.budget("alice", "", 0) is None
     assert byte_rates(PRODUCE).budget("alice", "app", 0) is None
@@ -158,7 +158,7 @@ def test_whom_nothing_limits_has_no_budget() -> None:
 # Changes
 
 
-def test_a_new_value_counts_at_the_next_charge_and_what_was_used_stays() -> None:
+def test_a_changed_limit_applies_at_the_next_charge_and_keeps_the_usage() -> None:
     quotas = client_quotas((ALICE, 1000.0))
     budget = budget_of(quotas)
     generation = quotas.generation
@@ -173,7 +173,7 @@ def test_a_new_value_counts_at_the_next_charge_and_what_was_used_stays() -> None
     assert quotas.generation == generation  # nothing has changed
 
 
-def test_another_level_begins_afresh_and_going_back_finds_the_old_budget() -> None:
+def test_a_quota_at_another_level_starts_a_new_budget_and_keeps_the_old_one() -> None:
     quotas = client_quotas((APP, 1000.0))
     old = budget_of(quotas)
     old.charge(10_000, 0)
@@ -188,7 +188,7 @@ def test_another_level_begins_afresh_and_going_back_finds_the_old_budget() -> No
     assert old.charge(1000, 2) > 0
 
 
-def test_a_limit_that_is_removed_leaves_nobody_waiting_any_more() -> None:
+def test_a_removed_limit_ends_the_throttle_of_its_clients() -> None:
     quotas = client_quotas((ALICE, 1000.0))
     budget = budget_of(quotas)
     assert budget.charge(20_000, 0) == 10_000
@@ -200,7 +200,7 @@ def test_a_limit_that_is_removed_leaves_nobody_waiting_any_more() -> None:
     assert budget.charge(10**9, 1) == 0  # a response still under way when the limit went
 
 
-def test_a_change_for_one_key_does_not_disturb_another() -> None:
+def test_changing_the_limit_of_one_quota_key_keeps_other_generations() -> None:
     quotas = BrokerQuotas.create(QuotaTable({(ALICE, PRODUCE): 1000.0}))
     produce, fetch = quotas.produce.generation, quotas.fetch.generation
     quotas.update(QuotaTable({(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): 5.0}))
@@ -208,7 +208,7 @@ def test_a_change_for_one_key_does_not_disturb_another() -> None:
     assert quotas.fetch.generation > fetch
 
 
-def test_the_bundle_knows_of_every_change() -> None:
+def test_the_generation_of_a_brokers_quotas_grows_with_every_change() -> None:
     quotas = BrokerQuotas(byte_rates(PRODUCE), byte_rates(FETCH), mutation_rates(), request_times())
     seen = [quotas.generation]
     for configured in (limited((ALICE, 1.0)), limited((ALICE, 1.0), key=FETCH), QuotaTable()):
@@ -230,7 +230,7 @@ actions = st.one_of(
 
 
 @given(st.lists(actions, max_size=20))
-def test_a_session_that_watches_the_generation_always_has_the_right_budget(
+def test_a_session_that_checks_the_generation_always_has_its_current_budget(
     story: list[tuple[str, dict[Entity, float] | int]],
 ) -> None:
     quotas = BrokerQuotas.create(QuotaTable())
@@ -253,7 +253,7 @@ def test_a_session_that_watches_the_generation_always_has_the_right_budget(
 # Forgetting
 
 
-def test_an_hour_without_a_charge_and_a_budget_is_forgotten() -> None:
+def test_a_budget_is_forgotten_after_an_hour_without_a_charge() -> None:
     quotas = BrokerQuotas.create(limited((ANY_APP, 1000.0)))
     idle, used = budget_of(quotas.produce, "u", "idle"), budget_of(quotas.produce, "u", "used")
     used.charge(1, 1)
@@ -286,7 +286,7 @@ def test_a_budget_does_not_split_over_a_long_silence() -> None:
     assert first is second
 
 
-def test_one_off_client_ids_do_not_pile_up() -> None:
+def test_budgets_of_one_off_client_ids_do_not_accumulate() -> None:
     """One a second, each seen once, for ten hours: never more than an hour's worth is kept."""
     quotas = client_quotas((ANY_APP, 1000.0))
     per_round, round_ms = 30, 30_000
@@ -325,20 +325,20 @@ def test_a_metrics_endpoint_sees_tags_limits_rates_and_counts() -> None:
     }
 
 
-def test_watching_does_not_change_what_is_decided() -> None:
+def test_reading_a_budgets_rate_does_not_change_its_throttle_times() -> None:
     watched, alone = Budget(Tags("", "a"), 10.0, 0), Budget(Tags("", "a"), 10.0, 0)
     for now_ms in range(0, 60_000, 700):
         watched.rate(now_ms + 350)
         assert watched.charge(11, now_ms) == alone.charge(11, now_ms)
 
 
-def test_no_limit_is_infinite() -> None:
+def test_an_unlimited_budget_never_throttles() -> None:
     assert math.isinf(UNLIMITED)
     assert Budget(Tags("", "a"), UNLIMITED, 0).charge(1e300, 0) == 0
     assert Budget(Tags("", "a"), UNLIMITED, 0, num_samples=1).fetch_max_bytes == INT32_MAX
 
 
-def test_a_client_s_payers_are_its_budgets_of_each_quota_key() -> None:
+def test_the_ledger_of_a_client_has_its_budget_of_each_quota_key() -> None:
     table = QuotaTable({(Entity(client_id="app"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
     quotas = BrokerQuotas.create(table)
     payers = quotas.payers("ANONYMOUS", "app", 0)

@@ -49,7 +49,7 @@ def test_invented_client_ids_take_no_more_memory_than_the_bound() -> None:
     assert most == MOST + 1, "one for the crowd"
 
 
-def test_newcomers_share_one_budget_while_all_others_are_in_use() -> None:
+def test_new_clients_share_the_overflow_budget_while_all_budgets_are_in_use() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     first, second = budget_of(quotas, "first"), budget_of(quotas, "second")
@@ -58,7 +58,7 @@ def test_newcomers_share_one_budget_while_all_others_are_in_use() -> None:
     assert first.charge(10_001, 0) > 0, "limited like anybody, not let through"
 
 
-def test_newcomers_get_budgets_of_their_own_once_others_are_at_rest() -> None:
+def test_new_clients_get_separate_budgets_once_existing_ones_are_idle() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     crowd, generation = budget_of(quotas, "newcomer"), quotas.generation
@@ -70,7 +70,7 @@ def test_newcomers_get_budgets_of_their_own_once_others_are_at_rest() -> None:
     assert own.tags == Tags("", "newcomer")
 
 
-def test_a_lookup_makes_room_too_and_sessions_notice() -> None:
+def test_a_lookup_that_evicts_budgets_raises_the_generation() -> None:
     table = QuotaTable({(ANY_APP, PRODUCE): 1000.0})
     quotas = BrokerQuotas.create(table)
     fill(quotas.produce)
@@ -83,7 +83,7 @@ def test_a_lookup_makes_room_too_and_sessions_notice() -> None:
     assert budget_of(quotas.produce, "filler-0-0", REST_MS) is not kept
 
 
-def test_a_budget_in_use_survives_any_number_of_invented_ones() -> None:
+def test_a_budget_in_use_survives_any_number_of_invented_client_ids() -> None:
     """What was used, and the wait that follows from it, cannot be shaken off."""
     quotas = quotas_of((ANY_APP, 1000.0))
     used, waiting = budget_of(quotas, "used"), budget_of(quotas, "waiting")
@@ -98,14 +98,14 @@ def test_a_budget_in_use_survives_any_number_of_invented_ones() -> None:
     assert len(quotas) <= MOST + 1
 
 
-def test_whom_the_table_names_always_has_a_budget() -> None:
+def test_a_client_named_in_the_quota_table_always_has_a_separate_budget() -> None:
     quotas = quotas_of((ANY_APP, 1000.0), (APP, 7.0))
     fill(quotas)
     assert (budget_of(quotas, "app").tags, budget_of(quotas, "app").limit) == (Tags("", "app"), 7.0)
     assert budget_of(quotas, "other").tags == Tags("", OTHERS)
 
 
-def test_each_entry_of_the_table_has_a_crowd_of_its_own() -> None:
+def test_each_quota_entry_has_a_separate_overflow_budget() -> None:
     quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 5.0))
     fill(quotas)
     crowd, alices = budget_of(quotas, "x"), budget_of(quotas, "x", user="alice")
@@ -117,7 +117,7 @@ def test_each_entry_of_the_table_has_a_crowd_of_its_own() -> None:
     assert budget_of(by_user, "x", user="one more").tags == Tags(OTHERS, "")
 
 
-def test_a_new_limit_reaches_the_crowd_and_the_shortened() -> None:
+def test_a_new_limit_reaches_overflow_budgets_and_shortened_names() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     long = budget_of(quotas, "x" * 5000)
     fill(quotas)
@@ -126,7 +126,7 @@ def test_a_new_limit_reaches_the_crowd_and_the_shortened() -> None:
     assert (crowd.limit, long.limit) == (9.0, 9.0)
 
 
-def test_looking_for_room_is_not_done_for_every_newcomer() -> None:
+def test_idle_budgets_are_not_searched_for_every_new_client() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     looked_ms = REST_MS - 10
@@ -136,7 +136,7 @@ def test_looking_for_room_is_not_done_for_every_newcomer() -> None:
     assert budget_of(quotas, "late", looked_ms + ROOM_PAUSE_MS).tags == Tags("", "late")
 
 
-def test_no_more_are_forgotten_at_a_time_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_budgets_evicted_at_a_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quotas.client_quotas.ROOM_MAX", 10)
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
@@ -160,7 +160,7 @@ def test_totals_do_not_shrink_when_budgets_are_forgotten() -> None:
 # Long names
 
 
-def test_long_client_ids_are_kept_short_and_apart() -> None:
+def test_long_client_ids_are_shortened_and_kept_distinct() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     names = ["x" * 32_767, "x" * 32_766, "x" * (NAME_CHARS_MAX + 1), "x" * NAME_CHARS_MAX]
     names.append(shortened(names[0]))
@@ -170,19 +170,19 @@ def test_long_client_ids_are_kept_short_and_apart() -> None:
     assert budget_of(quotas, names[0]) is budget_of(quotas, "x" * 32_767)
 
 
-def test_a_long_client_id_that_the_table_names_is_found() -> None:
+def test_a_long_client_id_of_a_quota_entry_is_found() -> None:
     name = "y" * 5000
     quotas = quotas_of((ANY_APP, 1000.0), (Entity(client_id=name), 7.0))
     assert (budget_of(quotas, name).tags, budget_of(quotas, name).limit) == (Tags("", name), 7.0)
     assert budget_of(quotas, name + "y").limit == 1000.0
 
 
-def test_a_user_name_that_utf_8_has_no_bytes_for() -> None:
+def test_a_user_name_that_utf_8_cannot_encode_is_shortened() -> None:
     quotas = quotas_of((ANY_USER, 3.0))
     assert len(budget_of(quotas, "x", user="\ud800" * 300).tags.user) == NAME_CHARS_MAX + 1
 
 
-def test_looking_finds_what_a_client_draws_on_and_makes_nothing() -> None:
+def test_peeking_finds_a_clients_budget_and_creates_none() -> None:
     quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 10.0))
     assert quotas.drawn_on("u", "app") is None
     assert len(quotas) == 0

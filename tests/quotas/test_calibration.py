@@ -26,13 +26,13 @@ TAGS = Tags("", "calibrator")
     ("elapsed_s", "window_s"),
     [(0.0, 10.0), (0.5, 10.5), (0.999, 10.999), (1.0, 10.0), (9.25, 10.25), (10.0, 10.0), (11.8, 11.8)],
 )
-def test_the_window_is_ten_seconds_and_what_passed_since_the_last_full_one(
+def test_the_calibration_window_is_ten_seconds_plus_the_current_sample(
     elapsed_s: float, window_s: float
 ) -> None:
     assert Windows().window_s(elapsed_s) == pytest.approx(window_s)
 
 
-def test_one_percent_for_ten_seconds_is_a_tenth_of_a_second() -> None:
+def test_one_percent_of_a_thread_for_ten_seconds_is_a_tenth_of_a_second() -> None:
     assert percent_for(100_000.0, Windows()) == pytest.approx(1.0)
     assert percent_for(3_600_000.0, Windows(num=2, size_s=3600)) == pytest.approx(0.1)
 
@@ -47,13 +47,13 @@ def test_one_percent_for_ten_seconds_is_a_tenth_of_a_second() -> None:
         (0.1, 40, 0.2, 10_240.0),
     ],
 )
-def test_a_throttle_time_tells_what_was_spent(
+def test_a_throttle_time_gives_the_request_time_spent(
     percent: float, throttle_ms: int, elapsed_s: float, us: float
 ) -> None:
     assert spent_us(percent, throttle_ms, elapsed_s, Windows()) == pytest.approx(us)
 
 
-def test_a_rate_tells_what_was_spent() -> None:
+def test_a_measured_rate_gives_the_request_time_spent() -> None:
     # 10 ms of a thread are 1 percent-second; spread over 10 s that is 0.1 %.
     assert measured_us(0.1, 0.0, Windows()) == pytest.approx(10_000.0)
     assert measured_us(0.1, 0.5, Windows()) == pytest.approx(10_500.0)
@@ -64,7 +64,9 @@ def test_a_rate_tells_what_was_spent() -> None:
     gap_ms=st.integers(0, 9),
     wrong_by=st.floats(0.3, 3.0),
 )
-def test_the_budget_that_brokers_have_is_read_back(cost_us: float, gap_ms: int, wrong_by: float) -> None:
+def test_calibration_recovers_the_cost_that_a_budget_was_charged(
+    cost_us: float, gap_ms: int, wrong_by: float
+) -> None:
     """`Budget` divides as Kafka's `Rate` does (the vectors say so); the cost was guessed wrongly before."""
     windows = Windows()
     percent = percent_for(wanted_us(cost_us * wrong_by), windows)
@@ -96,12 +98,12 @@ def test_the_budget_that_brokers_have_is_read_back(cost_us: float, gap_ms: int, 
         (Reading(100, 30, 3.5), None),
     ],
 )
-def test_a_reading_that_says_nothing_is_refused(reading: Reading, what: str | None) -> None:
+def test_a_calibration_reading_without_information_is_refused(reading: Reading, what: str | None) -> None:
     found = fault(reading, Windows())
     assert (found is None) if what is None else (found is not None and what in found)
 
 
-def test_median() -> None:
+def test_the_median_of_readings_is_the_lower_middle_mean() -> None:
     assert median([3.0, 1.0, 2.0]) == 2.0
     assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
     with pytest.raises(ValueError, match="no values"):

@@ -23,13 +23,13 @@ def admitted(quotas: ConnectionQuotas, ip: str, count: int, now_ms: int, listene
     return [quotas.admit(listener, ip, now_ms) for _ in range(count)].count(0)
 
 
-def test_five_per_second_are_fifty_at_once_and_the_next_waits_200_ms() -> None:
+def test_a_rate_of_five_connections_per_second_admits_fifty_and_delays_the_next_200_ms() -> None:
     quotas = ConnectionQuotas(table(_10_0_0_1=5))
     assert admitted(quotas, "10.0.0.1", 50, 0) == 50
     assert quotas.admit(1, "10.0.0.1", 0) == 200  # rate 5.1 over 10 s
 
 
-def test_who_is_not_admitted_does_not_count() -> None:
+def test_a_refused_connection_is_not_charged() -> None:
     quotas = ConnectionQuotas(table(default=5))
     assert admitted(quotas, "10.0.0.1", 1000, 0) == 50
     (budget,) = quotas.ips(1)
@@ -37,7 +37,7 @@ def test_who_is_not_admitted_does_not_count() -> None:
     assert budget.charged == 50
 
 
-def test_an_address_that_is_not_admitted_leaves_the_listener_to_others() -> None:
+def test_connections_of_a_refused_address_are_not_charged_to_the_listener() -> None:
     quotas = ConnectionQuotas(table(default=1), total_rate=100, listener_rate=100)
     for _ in range(1000):
         quotas.arrive(1, 0)
@@ -48,27 +48,27 @@ def test_an_address_that_is_not_admitted_leaves_the_listener_to_others() -> None
     assert dict(quotas.listeners())[1].charged == 10
 
 
-def test_a_named_address_beats_the_default_and_others_have_a_budget_each() -> None:
+def test_a_named_address_beats_the_default_and_each_address_has_a_budget() -> None:
     quotas = ConnectionQuotas(table(default=1, _10_0_0_1=5))
     assert admitted(quotas, "10.0.0.1", 100, 0) == 50
     assert admitted(quotas, "10.0.0.2", 100, 0) == 10
     assert admitted(quotas, "::1", 100, 0) == 10
 
 
-def test_a_listener_is_a_broker_with_rates_of_its_own() -> None:
+def test_each_listener_has_separate_connection_rates() -> None:
     quotas = ConnectionQuotas(table(default=1))
     assert admitted(quotas, "10.0.0.1", 100, 0, listener=1) == 10
     assert admitted(quotas, "10.0.0.1", 100, 0, listener=2) == 10
     assert admitted(quotas, "10.0.0.1", 100, 0, listener=None) == 10
 
 
-def test_without_limits_everybody_is_admitted_at_once() -> None:
+def test_connections_without_limits_are_admitted_at_once() -> None:
     quotas = ConnectionQuotas()
     assert admitted(quotas, "10.0.0.1", 10_000, 0) == 10_000
     assert {quotas.arrive(1, 0) for _ in range(10_000)} == {0}
 
 
-def test_the_longer_of_both_waits_counts_and_none_is_longer_than_a_window() -> None:
+def test_the_longer_of_two_connection_delays_counts_up_to_one_window() -> None:
     quotas = ConnectionQuotas(total_rate=10, listener_rate=5)
     assert [quotas.arrive(1, 0) for _ in range(51)][-1] == 200  # of the listener: 51 / 5 - 10 s
     waits = [quotas.arrive(1, 0) for _ in range(1000)]
@@ -76,7 +76,7 @@ def test_the_longer_of_both_waits_counts_and_none_is_longer_than_a_window() -> N
     assert quotas.arrive(2, 0) == 1000  # the process is over its limit, this listener is not
 
 
-def test_a_changed_rate_counts_what_was_used() -> None:
+def test_a_changed_connection_rate_keeps_the_usage() -> None:
     quotas = ConnectionQuotas(table(default=5))
     assert admitted(quotas, "10.0.0.1", 40, 0) == 40
     quotas.update(table(default=2))
@@ -85,7 +85,7 @@ def test_a_changed_rate_counts_what_was_used() -> None:
     assert admitted(quotas, "10.0.0.1", 1000, 0) == 1000
 
 
-def test_shadow_rates_turn_nobody_away_and_count_who_would_have_been() -> None:
+def test_shadow_connection_rates_refuse_nothing_and_count_would_be_refusals() -> None:
     rates = table(default=5)
     quotas = ConnectionQuotas(QuotaTable(None, rates.values))
     assert admitted(quotas, "10.0.0.1", 80, 0) == 80
@@ -94,7 +94,7 @@ def test_shadow_rates_turn_nobody_away_and_count_who_would_have_been() -> None:
     assert (budget.charged, budget.throttled) == (50, 30)
 
 
-def test_a_shadow_rate_lies_over_the_enforced_one_and_does_not_loosen_it() -> None:
+def test_a_shadow_connection_rate_does_not_loosen_the_enforced_one() -> None:
     enforced, shadow = table(default=5), table(_10_0_0_1=100)
     quotas = ConnectionQuotas(QuotaTable(enforced.values, shadow.values))
     assert admitted(quotas, "10.0.0.1", 80, 0) == 50
@@ -104,7 +104,7 @@ def test_a_shadow_rate_lies_over_the_enforced_one_and_does_not_loosen_it() -> No
     assert budget.throttled == 0
 
 
-def test_there_is_no_more_than_a_bound_of_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_address_budgets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 3)
     quotas = ConnectionQuotas(table(default=1))
     for number in range(100):
@@ -134,7 +134,7 @@ def test_no_address_gets_more_than_its_rate_and_its_burst(rate: int, gaps_ms: li
         assert within <= rate * 11  # the window is 10 to 11 s long
 
 
-def test_counts_per_address_with_overrides() -> None:
+def test_connection_counts_are_limited_per_address_with_overrides() -> None:
     counts = ConnectionCounts(2, {"::1": 1, "10.0.0.9": 0})
     assert [counts.open("10.0.0.1") for _ in range(3)] == [True, True, False]
     assert [counts.open("::1") for _ in range(2)] == [True, False]
@@ -144,14 +144,14 @@ def test_counts_per_address_with_overrides() -> None:
     assert counts.open("10.0.0.1")
 
 
-def test_without_a_number_there_is_no_limit_but_that_of_an_override() -> None:
+def test_connection_counts_without_a_limit_keep_their_overrides() -> None:
     counts = ConnectionCounts(overrides={"10.0.0.1": 1})
     assert all(counts.open("10.0.0.2") for _ in range(100))
     assert [counts.open("10.0.0.1") for _ in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize("ip", ["10.0.0.1", "::1"])
-def test_an_address_without_connections_is_not_remembered(ip: str) -> None:
+def test_an_address_without_open_connections_uses_no_memory(ip: str) -> None:
     counts = ConnectionCounts(1)
     counts.open(ip)
     counts.close(ip)

@@ -32,7 +32,7 @@ def samples(coefficients: dict[str, float]) -> list[Sample]:
 
 
 @given(st.tuples(st.floats(1, 300), *(st.floats(0, 50) for _ in NAMES[1:])))
-def test_what_made_the_samples_is_found(values: tuple[float, ...]) -> None:
+def test_fitting_recovers_the_coefficients_of_exact_samples(values: tuple[float, ...]) -> None:
     truth = dict(zip(NAMES, values, strict=True))
     assert fit(samples(truth), NAMES) == pytest.approx(truth, rel=1e-5, abs=1e-5)
 
@@ -41,7 +41,9 @@ def test_what_made_the_samples_is_found(values: tuple[float, ...]) -> None:
     st.tuples(st.floats(1, 300), *(st.floats(0, 50) for _ in NAMES[1:])),
     st.lists(st.floats(0.5, 2.0), min_size=5, max_size=5),
 )
-def test_noise_makes_nothing_negative(values: tuple[float, ...], noise: list[float]) -> None:
+def test_fitting_noisy_samples_gives_no_negative_coefficient(
+    values: tuple[float, ...], noise: list[float]
+) -> None:
     truth = dict(zip(NAMES, values, strict=True))
     noisy = [
         Sample(each.us * factor, each.features) for each, factor in zip(samples(truth), noise, strict=True)
@@ -49,7 +51,7 @@ def test_noise_makes_nothing_negative(values: tuple[float, ...], noise: list[flo
     assert min(fit(noisy, NAMES).values()) >= 0
 
 
-def test_a_cost_that_falls_with_size_is_one_that_does_not_depend_on_it() -> None:
+def test_fitting_a_cost_that_falls_with_size_gives_no_cost_per_kb() -> None:
     falling = [
         Sample(30.0, {"us": 1, "us_per_request_kb": 1}),
         Sample(20.0, {"us": 1, "us_per_request_kb": 10}),
@@ -59,13 +61,13 @@ def test_a_cost_that_falls_with_size_is_one_that_does_not_depend_on_it() -> None
     assert found == pytest.approx({"us": (1 / 30 + 1 / 20) / (1 / 900 + 1 / 400), "us_per_request_kb": 0.0})
 
 
-def test_columns_that_say_the_same_are_no_trouble() -> None:
+def test_fitting_accepts_proportional_columns() -> None:
     same = [Sample(20.0, {"us": 1, "twice": 2}), Sample(20.0, {"us": 1, "twice": 2})]
     found = fit(same, ("us", "twice"))
     assert found["us"] + 2 * found["twice"] == pytest.approx(20.0)
 
 
-def test_what_calibrating_does_not_measure_stays_in_proportion() -> None:
+def test_coefficients_that_calibration_does_not_measure_are_scaled() -> None:
     """A file has an API whole: what it left out would be free."""
     fetch = ApiCost(us=10.0, us_per_session_kb=40.0, us_per_converted_kb=1.0)
     old = CostTable(broker="x", source="y", cold=OLD.cold, rest=OLD.rest, apis={"Fetch": fetch})
@@ -74,7 +76,7 @@ def test_what_calibrating_does_not_measure_stays_in_proportion() -> None:
     assert written.apis["Fetch"] == ApiCost(us=20.0, us_per_session_kb=80.0, us_per_converted_kb=2.0)
 
 
-def test_a_coefficient_that_no_reading_tells_stays_in_proportion() -> None:
+def test_a_coefficient_without_readings_is_scaled() -> None:
     groups = ApiCost(us=20.0, us_per_response_kb=3.0)
     old = CostTable(broker="x", source="y", cold=OLD.cold, rest=OLD.rest, apis={"DescribeGroups": groups})
     readings = [Readings("DescribeGroups", [40.0, 40.0, 40.0], {"us": 1.0})]
@@ -82,12 +84,12 @@ def test_a_coefficient_that_no_reading_tells_stays_in_proportion() -> None:
     assert written.apis["DescribeGroups"] == ApiCost(us=40.0, us_per_response_kb=6.0)
 
 
-def test_coefficients_and_costs_are_the_same() -> None:
+def test_coefficients_convert_to_costs_and_back() -> None:
     cost = ApiCost(us=1.0, us_acks_all=2.0, us_per_unpacked_kb={"gzip": 3.0})
     assert api_cost(coefficients_of(cost)) == cost
 
 
-def test_readings_become_a_file_that_says_the_same() -> None:
+def test_calibration_readings_become_a_cost_file_that_parses_to_their_costs() -> None:
     readings = [
         Readings("Heartbeat", [34.0, 33.0, 36.0], {"us": 1.0}),
         Readings("Produce", [40.0, 40.0, 40.0], {"us": 1.0, "us_per_request_kb": 0.0}),

@@ -17,7 +17,7 @@ PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 
 
 @pytest.mark.parametrize("case", THROTTLE.entity_resolution, ids=lambda case: case.id)
-def test_kafka_resolves_the_same(case: Resolution) -> None:
+def test_limits_resolve_as_in_kafka(case: Resolution) -> None:
     limits = table(case.quotas, PRODUCE).limits(PRODUCE)
     for lookup in case.lookups:
         limit = limits.resolve(lookup.user, lookup.client_id)
@@ -30,7 +30,7 @@ def test_kafka_resolves_the_same(case: Resolution) -> None:
 
 
 @pytest.mark.parametrize("case", THROTTLE.sanitize, ids=lambda case: case.name)
-def test_kafka_sanitizes_the_same(case: Sanitized) -> None:
+def test_names_are_sanitized_as_in_kafka(case: Sanitized) -> None:
     assert sanitize(case.name) == case.sanitized
 
 
@@ -68,14 +68,14 @@ STORY: list[tuple[str, Entity | None, str, str, float | None, Tags | None]] = [
 
 
 @pytest.mark.parametrize("lines", range(1, len(STORY) + 1), ids=lambda lines: STORY[lines - 1][0])
-def test_precedence(lines: int) -> None:
+def test_quota_levels_have_kafkas_precedence(lines: int) -> None:
     removed = {line[1] for line in STORY[:lines]}
     limits = Limits((entity, value) for entity, value in EVERYTHING.items() if entity not in removed)
     _reason, _removed, user, client_id, value, tags = STORY[lines - 1]
     assert limits.resolve(user, client_id) == (None if value is None or tags is None else Limit(value, tags))
 
 
-def test_kafkas_eight_levels_and_three_with_prefixes_are_all_there_are() -> None:
+def test_quota_levels_are_kafkas_eight_and_three_with_prefixes() -> None:
     every = {Level(user, client_id) for user in Part if user is not Part.PREFIX for client_id in Part}
     assert set(LEVELS) == every - {Level(Part.ABSENT, Part.ABSENT)}
     assert len([level for level in LEVELS if level.client_id is not Part.PREFIX]) == 8
@@ -91,7 +91,7 @@ clients = st.tuples(st.one_of(st.just(""), names), st.one_of(st.just(""), names)
 
 
 @given(st.dictionaries(entities, st.floats(1, 1e9)), clients)
-def test_what_is_found_through_a_client_is_found_through_its_tags(
+def test_a_limit_found_for_a_client_is_found_by_its_tags(
     quotas: dict[Entity, float], client: tuple[str, str]
 ) -> None:
     limits = Limits(quotas.items())
@@ -102,7 +102,7 @@ def test_what_is_found_through_a_client_is_found_through_its_tags(
 
 
 @given(st.dictionaries(entities, st.floats(1, 1e9)), clients, clients)
-def test_who_shares_a_budget_has_one_limit(
+def test_clients_that_share_a_budget_have_the_same_limit(
     quotas: dict[Entity, float], one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     limits = Limits(quotas.items())
@@ -112,7 +112,7 @@ def test_who_shares_a_budget_has_one_limit(
 
 
 @given(st.dictionaries(entities, st.floats(1, 1e9)), st.dictionaries(entities, st.floats(1, 1e9)))
-def test_limits_are_the_same_if_they_give_the_same_entities_the_same_values(
+def test_limits_are_equal_if_they_give_equal_values_to_equal_entities(
     one: dict[Entity, float], other: dict[Entity, float]
 ) -> None:
     assert Limits(one.items()).same_as(Limits(other.items())) is (one == other)
@@ -126,18 +126,20 @@ def test_a_user_called_like_the_default_is_a_user() -> None:
     assert Tags("<default>", "").sanitized_user == "%3Cdefault%3E"
 
 
-def test_an_entity_says_who_it_is() -> None:
+def test_an_entity_is_printed_with_its_types_and_names() -> None:
     assert str(Entity("alice", DEFAULT)) == "user alice, client-id <default>"
     assert str(Entity(client_id="app")) == "client-id app"
 
 
 @pytest.mark.parametrize("parts", [(None, None), ("", None), (None, ""), ("alice", "")])
-def test_an_entity_has_parts_and_they_have_names(parts: tuple[str | None, str | None]) -> None:
+def test_an_entity_without_parts_or_with_an_empty_name_is_refused(
+    parts: tuple[str | None, str | None],
+) -> None:
     with pytest.raises(ValueError, match="entity"):
         Entity(*parts)
 
 
-def test_a_lookup_costs_the_same_among_100_000_entities() -> None:
+def test_a_limit_lookup_costs_the_same_among_100_000_entities() -> None:
     few = Limits(EVERYTHING.items())
     many = Limits([*((Entity(f"u{n}", f"c{n}"), 1.0) for n in range(100_000)), *EVERYTHING.items()])
     assert many.resolve("u99999", "c99999") == Limit(1.0, Tags("u99999", "c99999"))

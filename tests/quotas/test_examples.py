@@ -34,7 +34,7 @@ def docstrings(module: ModuleType) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str) -> None:
+def test_docstring_examples_of_the_quota_modules_run(name: str) -> None:
     module = importlib.import_module(f"quotas.{name}")
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
     for text in docstrings(module):
@@ -44,7 +44,7 @@ def test_examples(name: str) -> None:
     assert attempted > 0
 
 
-def test_examples_of_the_page() -> None:
+def test_examples_of_the_quota_page_run() -> None:
     page = Path(__file__).parents[2] / "docs" / "quotas.md"
     failed, attempted = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert failed == 0

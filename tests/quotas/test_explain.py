@@ -26,7 +26,7 @@ def of(explanation: Explanation, key: QuotaKey, subject: str = "client") -> Char
     return next(c for c in explanation.charges if c.key is key and c.subject == subject)
 
 
-def test_every_level_is_told_in_order() -> None:
+def test_explain_lists_every_quota_level_in_order() -> None:
     charge = of(explain(QuotaTable({(Entity(DEFAULT, DEFAULT), PRODUCE): 5.0}), "alice", "app"), PRODUCE)
     assert [(step.who, step.reason) for step in charge.steps] == [
         ("user alice, client-id app", "no entry"),
@@ -46,7 +46,7 @@ def test_every_level_is_told_in_order() -> None:
     assert (charge.shadow, charge.shadow_shared_by) == (None, "")
 
 
-def test_the_more_specific_one_wins_for_each_key_by_itself() -> None:
+def test_explain_finds_the_most_specific_entry_for_each_quota_key() -> None:
     table = QuotaTable(
         {
             (Entity(client_id=DEFAULT), PRODUCE): 1.0,
@@ -67,7 +67,7 @@ def test_the_more_specific_one_wins_for_each_key_by_itself() -> None:
     assert [charge.key for charge in explanation.charges] == [PRODUCE, FETCH, REQUESTS, MUTATIONS]
 
 
-def test_of_prefixes_the_longest_wins() -> None:
+def test_explain_prefers_the_longest_client_id_prefix() -> None:
     table = QuotaTable(
         {
             (Entity(client_id=Prefix("e")), PRODUCE): 1.0,
@@ -83,7 +83,7 @@ def test_of_prefixes_the_longest_wins() -> None:
     ]
 
 
-def test_an_empty_client_id_is_meant_by_no_default_and_no_prefix() -> None:
+def test_explain_applies_no_default_or_prefix_to_an_empty_client_id() -> None:
     table = QuotaTable(
         {
             (Entity("alice", DEFAULT), PRODUCE): 1.0,
@@ -101,7 +101,7 @@ def test_an_empty_client_id_is_meant_by_no_default_and_no_prefix() -> None:
     assert (named.client_id, named.taken_as) == ("", "<empty>")
 
 
-def test_a_shadow_entry_is_counted_where_it_would_win() -> None:
+def test_explain_counts_a_shadow_entry_that_would_win() -> None:
     table = QuotaTable(
         {(ALICE, PRODUCE): 1.0, (Entity(client_id="app"), FETCH): 2.0, (Entity(DEFAULT), MUTATIONS): 3.0},
         shadow={
@@ -130,7 +130,7 @@ def test_a_shadow_entry_is_counted_where_it_would_win() -> None:
     assert before.shared_by == "all connections of user alice, whatever the client-id, in the whole cluster"
 
 
-def test_topics_and_addresses_come_in_addition() -> None:
+def test_explain_adds_the_quotas_of_topics_and_addresses() -> None:
     table = QuotaTable(
         {
             (Entity(topic="orders"), FETCH): 1.0,
@@ -170,12 +170,12 @@ def test_topics_and_addresses_come_in_addition() -> None:
     ],
     ids=str,
 )
-def test_who_shares_is_told_in_words(entity: Entity, words: str) -> None:
+def test_explain_names_the_clients_that_share_a_budget(entity: Entity, words: str) -> None:
     charge = of(explain(QuotaTable({(entity, PRODUCE): 1.0}), "alice", "app"), PRODUCE)
     assert charge.shared_by == f"{words}, at each broker"
 
 
-def test_request_time_is_told_as_every_other_quota_of_clients() -> None:
+def test_explain_covers_request_time_quotas() -> None:
     table = QuotaTable(
         {(ALICE, REQUESTS): 50.0},
         shadow={(Entity("alice", Prefix("a")), REQUESTS): 0.5, (ALICE, PRODUCE): 1.0},
@@ -193,7 +193,7 @@ def test_request_time_is_told_as_every_other_quota_of_clients() -> None:
     )
 
 
-def test_everyone_is_a_user() -> None:
+def test_explain_refuses_an_empty_user() -> None:
     with pytest.raises(ValueError, match="ANONYMOUS"):
         explain(QuotaTable(), "", "app")
 
@@ -202,7 +202,7 @@ names = st.sampled_from(["a", "b", "app", "été 日本 😀"])
 
 
 @given(tables, names, names | st.just(""))
-def test_what_is_explained_is_what_applies(table: QuotaTable, user: str, client_id: str) -> None:
+def test_explained_limits_are_the_limits_that_apply(table: QuotaTable, user: str, client_id: str) -> None:
     for charge in explain(table, user, client_id).charges:
         assert charge.limit == table.limits(charge.key).resolve(user, client_id)
         winners = [step.value for step in charge.steps if step.verdict is Verdict.WINS]

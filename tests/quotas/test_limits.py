@@ -42,7 +42,7 @@ SHARED = [
 
 
 @pytest.mark.parametrize("gone", range(len(ALL)), ids=[str(entity) for entity in ALL])
-def test_each_level_yields_to_those_before_it(gone: int) -> None:
+def test_each_quota_level_yields_to_the_more_specific_ones(gone: int) -> None:
     left = list(ALL.items())[gone:]
     assert Limits(reversed(left)).resolve("alice", "etl-1") == Limit(left[0][1], SHARED[gone])
 
@@ -100,14 +100,14 @@ def shared_by(entity: Entity, user: str, client_id: str) -> Tags:
 
 
 @given(quotas, users, client_ids)
-def test_the_first_that_fits_wins(quotas: dict[Entity, float], user: str, client_id: str) -> None:
+def test_the_first_matching_quota_level_wins(quotas: dict[Entity, float], user: str, client_id: str) -> None:
     entity = winner(quotas, user, client_id)
     limit = Limits(quotas.items()).resolve(user, client_id)
     assert limit == (entity and Limit(quotas[entity], shared_by(entity, user, client_id)))
 
 
 @given(quotas, quotas, users, client_ids)
-def test_shadow_entries_lie_over_the_others(
+def test_shadow_entries_overlay_enforced_entries(
     enforced: dict[Entity, float], shadow: dict[Entity, float], user: str, client_id: str
 ) -> None:
     table = QuotaTable(
@@ -125,7 +125,7 @@ def test_shadow_entries_lie_over_the_others(
 
 
 @given(quotas, quotas, users, client_ids)
-def test_what_is_found_through_a_client_is_found_through_its_tags(
+def test_limits_with_prefixes_and_shadow_entries_are_found_by_their_tags(
     enforced: dict[Entity, float], shadow: dict[Entity, float], user: str, client_id: str
 ) -> None:
     for limits in (Limits(enforced.items()), Limits(enforced.items(), shadow.items())):
@@ -136,7 +136,7 @@ def test_what_is_found_through_a_client_is_found_through_its_tags(
 
 
 @given(quotas, users, client_ids, users, client_ids)
-def test_a_prefix_is_shared_by_those_and_only_those_that_it_applies_to(
+def test_a_prefix_budget_is_shared_by_exactly_the_matching_clients(
     quotas: dict[Entity, float], user: str, client_id: str, user_2: str, client_id_2: str
 ) -> None:
     limits = Limits(quotas.items())
@@ -151,12 +151,12 @@ def test_a_prefix_is_shared_by_those_and_only_those_that_it_applies_to(
         assert one.value == other.value
 
 
-def test_no_client_id_has_no_prefix() -> None:
+def test_an_empty_client_id_matches_no_prefix() -> None:
     limits = Limits([(Entity(client_id=Prefix("a")), 1.0), (Entity("alice", Prefix("a")), 2.0)])
     assert limits.resolve("alice", "") is None
 
 
-def test_who_the_table_names_keeps_the_name() -> None:
+def test_names_of_quota_entries_are_not_replaced_in_overflow_tags() -> None:
     limits = Limits([(Entity(DEFAULT, Prefix("x" * 300)), 1.0)])
     limit = limits.resolve("alice", "x" * 400)
     assert limit is not None
@@ -172,7 +172,7 @@ def cost(entities: list[Entity], client_id: str) -> int:
     return calls_made(lambda: limits.resolve("alice", client_id))
 
 
-def test_a_lookup_costs_one_access_per_length_of_prefixes_whatever_their_number() -> None:
+def test_a_limit_lookup_costs_one_access_per_prefix_length() -> None:
     default = Entity(client_id=DEFAULT)
     plain = cost([default], "b12345")
     few = cost([Entity(client_id=Prefix("a00000")), default], "b12345")
@@ -182,7 +182,7 @@ def test_a_lookup_costs_one_access_per_length_of_prefixes_whatever_their_number(
     assert lengths == plain + 5
 
 
-def test_a_topic_has_its_own_limit_beside_the_clients() -> None:
+def test_a_topics_limit_is_separate_from_its_clients_limits() -> None:
     limits = Limits([(Entity(topic="orders"), 5.0), (Entity(client_id=DEFAULT), 1.0)])
     assert limits.has_topics
     assert limits.resolve_topic("orders") == Limit(5.0, Tags("", "", topic="orders"))
@@ -193,7 +193,7 @@ def test_a_topic_has_its_own_limit_beside_the_clients() -> None:
     assert not Limits([(Entity(client_id="orders"), 5.0), (Entity(ip="::1"), 5.0)]).has_topics
 
 
-def test_an_address_is_named_or_any() -> None:
+def test_an_ip_limit_names_an_address_or_the_default() -> None:
     limits = Limits([(Entity(ip="10.0.0.1"), 5.0), (Entity(ip=DEFAULT), 1.0)])
     assert limits.resolve_ip("10.0.0.1") == Limit(5.0, Tags("", "", ip="10.0.0.1"))
     assert limits.resolve_ip("10.0.0.2") == Limit(1.0, Tags("", "", ip="10.0.0.2"))
@@ -201,7 +201,7 @@ def test_an_address_is_named_or_any() -> None:
     assert limits.of(Tags("", "", ip="10.0.0.2")) == 1.0
 
 
-def test_topics_and_addresses_have_shadow_entries_too() -> None:
+def test_topics_and_addresses_can_have_shadow_entries() -> None:
     enforced = [(Entity(topic="orders"), 5.0), (Entity(topic="payments"), 6.0), (Entity(ip=DEFAULT), 7.0)]
     limits = Limits(enforced, [(Entity(topic="orders"), 4.0), (Entity(ip="::1"), 3.0)])
     assert limits.resolve_topic("orders") == Limit(4.0, Tags("", "", topic="orders"), is_shadow=True)
@@ -212,7 +212,7 @@ def test_topics_and_addresses_have_shadow_entries_too() -> None:
     assert limits.of(Tags("", "", topic="payments")) is None, "that one is enforced, and counts nothing here"
 
 
-def test_a_shadow_entry_of_the_same_value_is_another_limit() -> None:
+def test_a_shadow_entry_of_equal_value_differs_from_an_enforced_one() -> None:
     quota = [(Entity("alice"), 5.0)]
     assert not Limits(quota, quota).same_as(Limits(quota))
     assert Limits(quota, quota).same_as(Limits((), quota))

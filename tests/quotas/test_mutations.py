@@ -38,7 +38,7 @@ def admitted(charge: MutationCharge, costs: list[int], now_ms: int = 0) -> list[
 
 
 @pytest.mark.parametrize("case", BUCKET, ids=lambda case: f"{case.id}: {case.note}")
-def test_kafkas_numbers_to_the_last_bit(case: BucketCase) -> None:
+def test_mutation_budgets_match_kafkas_token_bucket_exactly(case: BucketCase) -> None:
     window_s, rest_ms = divmod(case.window_ms, 1000)
     assert rest_ms == 0
     assert case.quota is not None
@@ -83,12 +83,12 @@ def check_tokens(budget: MutationBudget, expected: float, now_ms: int) -> None:
     assert budget._bucket.tokens(now_ms) == expected
 
 
-def test_every_vector_is_here() -> None:
+def test_all_token_bucket_vectors_of_kafka_are_tested() -> None:
     assert len(BUCKET) == 34
 
 
 @given(st.floats(0.01, 1000), st.integers(1, 10_000))
-def test_who_waits_as_told_is_admitted_within_a_ms(limit: float, cost: int) -> None:
+def test_a_client_that_waits_its_throttle_time_is_admitted_within_a_ms(limit: float, cost: int) -> None:
     budget = MutationBudget(ALICE, limit, 0, tokens=0.0)
     refused = budget.begin(strict=True)
     assert admitted(refused, [cost, 1]) == [True, False]
@@ -103,7 +103,7 @@ whole_seconds = st.integers(0, 30).map(lambda seconds: 1000 * seconds)
 
 
 @given(st.integers(1, 20), costs, whole_seconds, whole_seconds, st.booleans())
-def test_a_refund_of_everything_leaves_nothing_behind(
+def test_a_full_refund_restores_the_token_balance(
     limit: int, costs: list[int], before_ms: int, later_ms: int, strict: bool
 ) -> None:
     used, untouched = (MutationBudget(ALICE, limit, 0, tokens=0.0) for _ in range(2))
@@ -118,7 +118,7 @@ def test_a_refund_of_everything_leaves_nothing_behind(
 
 
 @given(st.integers(1, 20), st.lists(st.tuples(st.integers(1, 50), st.booleans()), max_size=12), whole_seconds)
-def test_what_was_refunded_might_as_well_never_have_been(
+def test_a_refunded_mutation_leaves_the_balance_of_one_never_charged(
     limit: int, topics: list[tuple[int, bool]], now_ms: int
 ) -> None:
     """Permissive, so that the same topics are admitted; from zero, so that no balance is capped."""
@@ -136,7 +136,7 @@ def test_what_was_refunded_might_as_well_never_have_been(
     assert both.charged == some.charged
 
 
-def test_a_refund_gives_back_what_was_taken_and_no_more() -> None:
+def test_a_refund_returns_at_most_the_charged_tokens() -> None:
     budget = budget_of(limit=2.0)
     budget.begin(strict=True).admit(12, 0)
     charge = budget.begin(strict=True)
@@ -165,7 +165,7 @@ def test_after_a_refund_refused_topics_are_tried_again() -> None:
     assert (charge.finish(0), budget.charged, budget.refused, budget.throttled) == (0, 33, 0, 0)
 
 
-def test_a_refund_that_is_not_enough_leaves_them_refused() -> None:
+def test_topics_stay_refused_after_a_refund_of_too_few_tokens() -> None:
     budget = budget_of(limit=2.0)
     charge = budget.begin(strict=True)
     assert admitted(charge, [20, 10, 3]) == [True, True, False]
@@ -175,7 +175,7 @@ def test_a_refund_that_is_not_enough_leaves_them_refused() -> None:
     assert (charge.finish(500), budget.refused) == (13_500, 1), "-28, and 1 that came back: 27 at 2 a second"
 
 
-def test_a_permissive_request_s_wait_is_what_is_left_of_it_after_a_refund() -> None:
+def test_a_refund_shortens_the_throttle_time_of_a_permissive_request() -> None:
     budget = budget_of(limit=2.0)
     charge = budget.begin(strict=False)
     assert admitted(charge, [30, 10], 0) == [True, True]
@@ -184,7 +184,7 @@ def test_a_permissive_request_s_wait_is_what_is_left_of_it_after_a_refund() -> N
     assert (charge.finish(1000), budget.charged) == (3000, 30), "-8, and 2 that came back, at 2 a second"
 
 
-def test_a_permissive_request_that_was_within_the_limit_stays_so() -> None:
+def test_a_permissive_request_within_the_limit_is_never_throttled_later() -> None:
     """A broker looks when it charges; what others took since is theirs to wait for."""
     budget = budget_of(limit=2.0)
     charge = budget.begin(strict=False)
@@ -199,7 +199,7 @@ def test_a_permissive_request_that_was_within_the_limit_stays_so() -> None:
     st.integers(0, 60),
     st.lists(st.tuples(st.integers(1, 50), st.booleans()), max_size=12),
 )
-def test_trying_again_after_refunds_ends_where_a_broker_would(
+def test_retrying_topics_after_refunds_gives_a_brokers_result(
     limit: float, taken: int, topics: list[tuple[int, bool]]
 ) -> None:
     """A broker charges only what it can do; Weir learns what it cannot from its answers, round by round."""
@@ -233,7 +233,7 @@ def test_strict_refuses_in_order_and_permissive_admits_all() -> None:
     assert admitted(budget_of().begin(strict=False), [20, 10, 1, 1]) == [True] * 4
 
 
-def test_a_finished_request_is_counted_once() -> None:
+def test_a_finished_mutation_request_is_counted_once() -> None:
     budget = budget_of(limit=2.0)
     charge = budget.begin(strict=True)
     admitted(charge, [30, 7, 7], 100)
@@ -244,7 +244,7 @@ def test_a_finished_request_is_counted_once() -> None:
 
 
 @given(costs, costs, st.floats(0.1, 20), st.integers(0, 40_000))
-def test_asking_tells_what_admitting_would_do(
+def test_would_refuse_predicts_the_result_of_admit(
     first: list[int], then: list[int], limit: float, now_ms: int
 ) -> None:
     budget = budget_of(limit)
@@ -255,7 +255,7 @@ def test_asking_tells_what_admitting_would_do(
     assert told is not all(admitted(budget.begin(strict=True), then, now_ms))
 
 
-def test_without_a_limit_nothing_is_charged() -> None:
+def test_an_unlimited_mutation_budget_charges_nothing() -> None:
     budget = budget_of(limit=math.inf)
     charge = budget.begin(strict=True)
     assert admitted(charge, [10**12, 1]) == [True, True]
@@ -263,7 +263,7 @@ def test_without_a_limit_nothing_is_charged() -> None:
     assert (charge.finish(0), budget.charged, budget.tokens(0), budget.at_rest(0)) == (0, 0, math.inf, True)
 
 
-def test_a_limit_that_comes_while_a_request_is_under_way_is_not_paid_back_to() -> None:
+def test_tokens_not_charged_before_a_new_limit_are_not_refunded() -> None:
     budget = budget_of(limit=2.0)
     budget.begin(strict=False).admit(20, 0)
     budget.set_limit(math.inf)
@@ -277,7 +277,7 @@ def test_a_limit_that_comes_while_a_request_is_under_way_is_not_paid_back_to() -
 # At rest
 
 
-def test_a_budget_is_at_rest_when_it_is_full_again() -> None:
+def test_a_mutation_budget_is_idle_when_its_bucket_is_full() -> None:
     budget = budget_of(limit=2.0)
     assert budget.at_rest(0)
     budget.begin(strict=True).admit(20, 0)
@@ -285,7 +285,7 @@ def test_a_budget_is_at_rest_when_it_is_full_again() -> None:
     assert budget.at_rest(10_000)
 
 
-def test_a_budget_that_somebody_waits_for_is_not_at_rest() -> None:
+def test_a_mutation_budget_is_not_idle_while_a_client_is_throttled() -> None:
     budget = budget_of(limit=2.0)
     charge = budget.begin(strict=False)
     charge.admit(62, 0)
@@ -308,13 +308,13 @@ def looked_up(quotas: ClientQuotas[MutationBudget], client_id: str, now_ms: int 
     return budget
 
 
-def test_the_numbers_of_the_controller_s_window_count() -> None:
+def test_the_controllers_window_settings_size_the_token_bucket() -> None:
     quotas = mutation_rates(num_samples=100, window_s=2)
     quotas.update(table(5.0))
     assert looked_up(quotas, "app").tokens(0) == 1000
 
 
-def test_a_new_limit_keeps_what_was_taken_and_who_waits_waits() -> None:
+def test_a_new_mutation_limit_keeps_the_balance_and_the_throttle() -> None:
     quotas = mutation_rates()
     quotas.update(table(2.0))
     budget = looked_up(quotas, "app")
@@ -337,7 +337,7 @@ def test_brokers_of_one_cluster_share_mutation_budgets() -> None:
     assert looked_up(BrokerQuotas.create(table(2.0)).mutations, "app") is not budget
 
 
-def test_every_broker_s_sessions_notice_that_mutations_are_limited() -> None:
+def test_a_changed_mutation_limit_raises_every_brokers_generation() -> None:
     """What a session remembers of a request may be that nothing limits its client."""
     cluster = mutation_rates()
     brokers = [BrokerQuotas.create(QuotaTable(), mutations=cluster) for _ in range(2)]
@@ -362,7 +362,7 @@ class Counting(MutationBudget):
         self.given += 1
 
 
-def test_what_brokers_share_is_updated_and_expired_once() -> None:
+def test_shared_mutation_budgets_are_updated_and_expired_once() -> None:
     cluster = ClientQuotas(MUTATIONS, Counting)
     cluster.update(table(2.0))
     brokers = [BrokerQuotas.create(table(2.0), mutations=cluster) for _ in range(3)]
@@ -376,7 +376,9 @@ def test_what_brokers_share_is_updated_and_expired_once() -> None:
     assert sum(quotas.expire(IDLE_MS_MAX) for quotas in brokers) == 1
 
 
-def test_newcomers_share_a_budget_while_all_others_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 5)
     quotas = mutation_rates()
     quotas.update(table(2.0))
@@ -389,7 +391,7 @@ def test_newcomers_share_a_budget_while_all_others_are_in_use(monkeypatch: pytes
     assert own.tags == Tags("", "newcomer"), "after 11 s the others' buckets are full again"
 
 
-def test_totals_keep_what_forgotten_budgets_had_counted() -> None:
+def test_totals_include_forgotten_mutation_budgets() -> None:
     quotas = mutation_rates()
     quotas.update(table(2.0))
     charge = looked_up(quotas, "app").begin(strict=True)

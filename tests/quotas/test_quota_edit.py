@@ -86,7 +86,7 @@ ONLY: list[tuple[str, dict[Quota, float | None], str, str]] = [
 @pytest.mark.parametrize(
     ("changes", "before", "after"), [case[1:] for case in ONLY], ids=[case[0] for case in ONLY]
 )
-def test_nothing_else_changes(
+def test_editing_a_quota_file_leaves_all_other_text_unchanged(
     changes: dict[Quota, float | None], before: str, after: str, line_end: str, *, shadow: bool
 ) -> None:
     def in_mode(text: str) -> str:
@@ -130,11 +130,11 @@ def test_nothing_else_changes(
         ),
     ],
 )
-def test_a_comment_that_may_be_anothers_stays(text: str, left: str) -> None:
+def test_deleting_a_quota_keeps_comments_that_may_belong_to_others(text: str, left: str) -> None:
     assert edited(text, {(ALICE, PRODUCE): None}) == left
 
 
-def test_the_other_kind_of_entry_is_not_touched() -> None:
+def test_editing_shadow_entries_leaves_enforced_entries_unchanged() -> None:
     text = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 5\n'
     in_shadow = edited(text, {(ALICE, PRODUCE): 3.0}, shadow=True)
     assert in_shadow == f'{text}\n[[quota]]\nuser = "alice"\nmode = "shadow"\nproducer_byte_rate = 3\n'
@@ -146,7 +146,7 @@ def test_the_other_kind_of_entry_is_not_touched() -> None:
 @pytest.mark.parametrize(
     "text", ["", "\n", "# none yet", "# none yet\n", "quota = []\n", "# none yet\nquota = [ ] # none\n"]
 )
-def test_the_first_entry(text: str) -> None:
+def test_editing_adds_the_first_entry_to_a_quota_file(text: str) -> None:
     changed = edited(text, {(ALICE, PRODUCE): 5.0})
     assert parse(changed) == QuotaTable({(ALICE, PRODUCE): 5.0})
     assert ("# none" in changed) == ("# none" in text)
@@ -165,7 +165,7 @@ def test_the_first_entry(text: str) -> None:
         ),
     ],
 )
-def test_other_spellings_of_a_list_can_be_changed_too(text: str) -> None:
+def test_quota_files_with_inline_tables_can_be_edited(text: str) -> None:
     steps: list[dict[Quota, float | None]] = [
         {(BOB, FETCH): 7.0},
         {(BOB, PRODUCE): None, (ALICE, FETCH): 1.0},
@@ -190,7 +190,7 @@ def test_other_spellings_of_a_list_can_be_changed_too(text: str) -> None:
         (FILE, {(ALICE, QuotaKey.REQUEST_PERCENTAGE): 1e300}, "it must be a percentage of one thread's time"),
     ],
 )
-def test_what_cannot_be_written_is_refused(
+def test_editing_refuses_quotas_that_cannot_be_written(
     text: str, changes: dict[Quota, float | None], message: str
 ) -> None:
     with pytest.raises(QuotaFileError, match=message):
@@ -236,7 +236,9 @@ def files(draw: st.DrawFn) -> str:
 
 
 @given(files(), st.data(), st.booleans())
-def test_the_text_reads_as_the_altered_table(text: str, data: st.DataObject, shadow: bool) -> None:
+def test_the_edited_quota_file_parses_to_the_altered_table(
+    text: str, data: st.DataObject, shadow: bool
+) -> None:
     before = parse(text)
     known = list(before.shadow if shadow else before.values)
     some = st.sampled_from(known) | quotas if known else quotas

@@ -53,7 +53,7 @@ def header(entity: Entity) -> str:
     return f"[[quota]]\n{names}"
 
 
-def test_a_file_is_read() -> None:
+def test_a_quota_file_is_parsed() -> None:
     assert parse(GOOD) == QuotaTable(
         {
             (Entity("alice", DEFAULT), PRODUCE): 1048576.0,
@@ -66,7 +66,7 @@ def test_a_file_is_read() -> None:
 @pytest.mark.parametrize("key", [MUTATIONS, REQUESTS])
 @pytest.mark.parametrize("entity", [*ALL_LEVELS, *PREFIXES], ids=str)
 @pytest.mark.parametrize(("written", "rate"), [("5", 5.0), ("0.5", 0.5), ("1e-3", 0.001), ("2.0", 2.0)])
-def test_what_kafka_keeps_as_a_double_may_have_a_fraction_at_every_level(
+def test_mutation_rates_and_percentages_may_have_fractions_at_every_level(
     key: QuotaKey, entity: Entity, written: str, rate: float
 ) -> None:
     text = f"{header(entity)}{key.value} = {written}\n"
@@ -82,16 +82,16 @@ def test_a_percentage_may_be_any_number_above_0(percent: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "quota = []\n"])
-def test_no_quota_is_a_table_too(text: str) -> None:
+def test_an_empty_quota_file_is_an_empty_table(text: str) -> None:
     assert parse(text) == QuotaTable()
 
 
-def test_names_are_what_they_are() -> None:
+def test_names_in_a_quota_file_are_taken_literally() -> None:
     text = '[[quota]]\nuser = "CN=a,O=b c"\nclient_id = "*"\nproducer_byte_rate = 1\n'
     assert dict(parse(text).values) == {(Entity("CN=a,O=b c", "*"), PRODUCE): 1.0}
 
 
-def test_everything_that_weir_adds_is_read() -> None:
+def test_entries_for_addresses_prefixes_topics_and_shadow_are_parsed() -> None:
     text = """
 [[quota]]
 ip = "2001:0DB8::0:1"
@@ -442,7 +442,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("text", "message"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
 )
-def test_what_is_wrong_is_said_with_the_place_and_the_remedy(text: str, message: str) -> None:
+def test_quota_file_errors_name_the_place_and_the_remedy(text: str, message: str) -> None:
     with pytest.raises(QuotaFileError) as refused:
         parse(text)
     assert str(refused.value) == message
@@ -459,7 +459,7 @@ def test_what_is_wrong_is_said_with_the_place_and_the_remedy(text: str, message:
         (f"quota = {'[' * 5000}", ""),
     ],
 )
-def test_broken_toml_is_refused_with_its_place(text: str, place: str) -> None:
+def test_malformed_toml_is_refused_with_its_line(text: str, place: str) -> None:
     with pytest.raises(QuotaFileError, match=r"^not valid TOML: .*; correct this place$") as refused:
         parse(text)
     assert place in str(refused.value)
@@ -474,7 +474,7 @@ def outcome(text: str) -> QuotaTable | str:
 
 
 @given(st.text(alphabet='[]quota="\n 5_.#\\{}', max_size=60))
-def test_whatever_the_text_the_answer_is_a_table_or_one_line(text: str) -> None:
+def test_parsing_any_text_gives_a_quota_table_or_a_one_line_error(text: str) -> None:
     answer = outcome(text)
     assert isinstance(answer, QuotaTable) or len(answer.splitlines()) == 1
 
@@ -491,14 +491,14 @@ entry_keys = st.sampled_from([*KNOWN.split(", "), "usr"])
 
 
 @given(st.dictionaries(entry_keys, toml_values))
-def test_whatever_the_values_the_answer_is_a_table_or_one_line(entry: dict[str, object]) -> None:
+def test_parsing_any_values_gives_a_quota_table_or_a_one_line_error(entry: dict[str, object]) -> None:
     lines = (f"{key} = {str(value).lower()}" for key, value in entry.items())
     answer = outcome("[[quota]]\n" + "\n".join(lines))
     assert isinstance(answer, QuotaTable) or len(answer.splitlines()) == 1
 
 
 @given(tables)
-def test_what_is_written_reads_back_equal(table: QuotaTable) -> None:
+def test_a_rendered_quota_table_parses_to_itself(table: QuotaTable) -> None:
     text = render(table)
     assert parse(text) == table
     assert parse(render(parse(text))) == table
@@ -506,12 +506,12 @@ def test_what_is_written_reads_back_equal(table: QuotaTable) -> None:
 
 
 @pytest.mark.parametrize("key", [PRODUCE, MUTATIONS, REQUESTS])
-def test_the_largest_rate_is_written_too(key: QuotaKey) -> None:
+def test_the_largest_rate_survives_rendering(key: QuotaKey) -> None:
     text = f'[[quota]]\nuser = "a"\n{key.value} = 9223372036854775807\n'
     assert render(parse(text)) == text
 
 
-def test_a_written_file_looks_as_one_would_write_it() -> None:
+def test_a_rendered_quota_file_is_formatted_as_by_hand() -> None:
     table = QuotaTable(
         {
             (Entity("alice", DEFAULT), PRODUCE): 1048576.0,
@@ -570,7 +570,7 @@ def test_a_written_file_looks_as_one_would_write_it() -> None:
         (Entity(topic="orders"), REQUESTS, 5.0, "cannot be set for a topic"),
     ],
 )
-def test_what_the_format_cannot_say_is_not_written(
+def test_rendering_refuses_quotas_that_the_file_format_cannot_hold(
     entity: Entity, key: QuotaKey, value: float, message: str
 ) -> None:
     with pytest.raises(QuotaFileError, match=message):

@@ -34,7 +34,7 @@ def check_reading(
 
 
 @pytest.mark.parametrize("case", RATE, ids=case_id)
-def test_kafkas_numbers_to_the_last_bit(case: RateCase) -> None:
+def test_rates_match_kafkas_exactly(case: RateCase) -> None:
     rate = STATS[case.stat](case.num_samples, case.window_ms)
     quota = case.quota
     for step in case.steps:
@@ -50,7 +50,7 @@ def test_kafkas_numbers_to_the_last_bit(case: RateCase) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in RATE if case.stat == "Rate"], ids=case_id)
-def test_recording_and_measuring_in_one_step_gives_kafkas_numbers_too(case: RateCase) -> None:
+def test_rate_add_records_and_measures_as_kafka(case: RateCase) -> None:
     rate = Rate(case.num_samples, case.window_ms)
     for step in case.steps:
         now_ms = case.t0_ms + step.t
@@ -64,7 +64,7 @@ def test_recording_and_measuring_in_one_step_gives_kafkas_numbers_too(case: Rate
             assert rate.measure(now_ms) == step.rate
 
 
-def test_every_vector_is_here() -> None:
+def test_all_rate_vectors_of_kafka_are_tested() -> None:
     measured = sum(step.op in {"record", "check"} for case in RATE for step in case.steps)
     assert (len(RATE), measured) == (57, 1135)
 
@@ -127,7 +127,7 @@ def gaps(shortest_ms: int) -> st.SearchStrategy[list[Gap]]:
 
 
 @given(shapes, gaps(shortest_ms=-300))
-def test_the_fast_way_and_the_plain_way_agree(shape: tuple[int, int], story: list[Gap]) -> None:
+def test_the_fast_rate_agrees_with_a_plain_implementation(shape: tuple[int, int], story: list[Gap]) -> None:
     fast, plain = Rate(*shape), PlainRate(*shape)
     now_ms = 0
     for (
@@ -146,7 +146,7 @@ def test_the_fast_way_and_the_plain_way_agree(shape: tuple[int, int], story: lis
 
 
 @given(shapes, gaps(shortest_ms=0), st.sampled_from([Rate, SimpleRate]))
-def test_looking_changes_nothing_and_sees_what_a_reading_sees(
+def test_peeking_at_a_rate_equals_a_measurement_and_changes_nothing(
     shape: tuple[int, int], story: list[Gap], stat: type[AnyRate]
 ) -> None:
     watched, alone = stat(*shape), stat(*shape)
@@ -173,7 +173,9 @@ def test_a_rate_of_non_negative_records_is_never_negative(shape: tuple[int, int]
 
 
 @given(shapes, gaps(shortest_ms=0), st.integers(0, 10**15))
-def test_only_differences_of_times_matter(shape: tuple[int, int], story: list[Gap], offset_ms: int) -> None:
+def test_rates_depend_only_on_time_differences(
+    shape: tuple[int, int], story: list[Gap], offset_ms: int
+) -> None:
     here, there = Rate(*shape), Rate(*shape)
     now_ms = 0
     for gap_ms, value, _ in story:
@@ -182,20 +184,20 @@ def test_only_differences_of_times_matter(shape: tuple[int, int], story: list[Ga
 
 
 @given(st.lists(values, min_size=1, max_size=30))
-def test_what_is_recorded_is_forgotten_in_the_end(recorded: list[float]) -> None:
+def test_recorded_values_leave_the_rate_after_the_window(recorded: list[float]) -> None:
     rate = Rate()
     for number, value in enumerate(recorded):
         rate.add(value, 400 * number)
     assert rate.measure(400 * len(recorded) + 12_000) == 0
 
 
-def test_a_reading_does_move_later_decisions_where_kafka_says_so() -> None:
+def test_measuring_a_rate_starts_a_sample_as_in_kafka() -> None:
     read, unread = Rate(), Rate()
     read.measure(0)  # makes the first sample, whose start then ages
     assert (read.add(1000, 500), unread.add(1000, 500)) == (1000 / 10.5, 1000 / 10.0)
 
 
-def test_a_ring_does_not_grow() -> None:
+def test_a_rates_sample_ring_does_not_grow() -> None:
     rate = Rate(num_samples=11)
     for now_ms in range(0, 1_000_000, 250):
         rate.add(1, now_ms)
@@ -203,12 +205,12 @@ def test_a_ring_does_not_grow() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 1000), (11, 0), (-1, 1000)])
-def test_a_ring_needs_at_least_one_sample_of_one_ms(shape: tuple[int, int]) -> None:
+def test_a_rate_needs_at_least_one_sample_of_one_ms(shape: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="must be at least 1"):
         Rate(*shape)
 
 
-def test_a_copy_goes_its_own_way() -> None:
+def test_a_copied_rate_is_independent() -> None:
     rate = Rate()
     rate.add(5, 0)
     other = copy.deepcopy(rate)

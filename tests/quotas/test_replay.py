@@ -43,38 +43,38 @@ def test_kafkas_own_example_of_pipelined_produce_requests() -> None:
     assert hour.throttled_ms == 2204 + 8102, "one after the other"
 
 
-def test_the_example_of_docs_quotas() -> None:
+def test_replay_gives_the_throttle_times_of_the_quota_pages_example() -> None:
     """500 kB four times a second, at 1 MB/s: the 21st waits 500 ms."""
     hour = of(Replay(PRODUCE, 1e6), *((at, 500_000) for at in range(0, 5001, 250)))
     assert (hour.violations, hour.throttle_ms, hour.first_ms, hour.charged) == (1, 500, 5000, 10.5e6)
 
 
-def test_another_window_is_another_allowance() -> None:
+def test_replay_with_fewer_samples_allows_a_smaller_burst() -> None:
     """Of two samples one window's worth passes at once: 1500 bytes are worth 1.5 s, of which 1 has passed."""
     hour = of(Replay(PRODUCE, 1000, num_samples=2), (0, 1500))
     assert hour.throttle_ms == 500
 
 
-def test_the_first_produce_request_of_a_connection_waits_for_what_others_have_caused() -> None:
+def test_a_connections_first_produce_request_waits_for_throttles_of_other_connections() -> None:
     """15,000 bytes at 1000/s: 5 s. Then 100 more: 15.1 s, of which 10 have passed."""
     hour = of(Replay(PRODUCE, 1000), (0, 15_000, 1), (1000, 100, 2))
     assert (hour.throttle_ms, hour.last_ms) == (5000 + 5100, 5000)
 
 
-def test_those_that_follow_do_not() -> None:
+def test_later_produce_requests_do_not_wait_for_throttles_of_other_connections() -> None:
     """15,100 bytes: 5.1 s; 15,200 at second 1, where the window is 10 s again: 5.2."""
     hour = of(Replay(PRODUCE, 1000), (0, 100, 2), (0, 15_000, 1), (1000, 100, 2))
     assert (hour.throttle_ms, hour.last_ms) == (5100 + 5200, 1000)
     assert hour.throttled_ms == 6200, "from 0 to 6200"
 
 
-def test_every_fetch_waits_for_what_others_have_caused() -> None:
+def test_every_fetch_waits_for_throttles_of_other_connections() -> None:
     """15,100 bytes: 5.1 s. Then 15.2 s, of which 10.1 have passed."""
     hour = of(Replay(FETCH, 1000), (0, 100, 2), (0, 15_000, 1), (1000, 100, 2))
     assert (hour.throttle_ms, hour.last_ms) == (5100 + 5100, 5100)
 
 
-def test_a_connections_fetches_are_under_way_one_at_a_time() -> None:
+def test_replay_sends_fetches_of_a_connection_one_at_a_time() -> None:
     """The first is answered at 1000 and waits till 6000; the second, asked at 10, is then answered 5 ms
     later: 15.1 s, of which 10.005 have passed.
     """
@@ -82,7 +82,7 @@ def test_a_connections_fetches_are_under_way_one_at_a_time() -> None:
     assert (hour.throttle_ms, hour.last_ms) == (5000 + 5095, 6005)
 
 
-def test_requests_that_are_under_way_are_charged_though_their_connection_waits() -> None:
+def test_replay_charges_requests_in_flight_of_a_throttled_connection() -> None:
     """Far from the limit two of a connection are under way: 130 % at 12.5 % make 0.4 s, 5 % more another 0.4,
     less what has passed.
     """
@@ -90,7 +90,7 @@ def test_requests_that_are_under_way_are_charged_though_their_connection_waits()
     assert (hour.charges, hour.throttle_ms) == (2, 400 + 790)
 
 
-def test_a_backlog_is_not_sent_all_at_once() -> None:
+def test_replay_does_not_send_a_backlog_all_at_once() -> None:
     """300 % at 12.5 % make 1 s of waiting, from 100 on, and so does each request that follows, 1100 ms apart.
     The tenth, at 11.1 s, finds that counted no more. From there the other five are far from the limit, and
     could be under way together: they are answered at 11.2, 11.3, ..., 11.6 s.
@@ -103,19 +103,19 @@ def test_a_backlog_is_not_sent_all_at_once() -> None:
     assert replay._kind._budget.charged_ms == 11_600
 
 
-def test_nobody_waits_for_request_time_for_longer_than_one_window() -> None:
+def test_replayed_request_time_throttles_last_at_most_one_window() -> None:
     """The example of docs/quotas.md."""
     hour = of(Replay(TIME, 12.5), (0, 125.0), (0, 5.0), (400, 60.0))
     assert (hour.violations, hour.throttle_ms) == (2, 400 + 1000)
 
 
-def test_a_wait_that_others_are_in_counts_once() -> None:
+def test_overlapping_throttles_count_once_in_throttled_time() -> None:
     hour = of(Replay(PRODUCE, 1000), (0, 1, 2), (0, 14_999, 1), (0, 1000, 2))
     assert hour.throttle_ms == 5000 + 6000
     assert hour.throttled_ms == 6000
 
 
-def test_who_is_refused_asks_again_after_the_wait() -> None:
+def test_replay_retries_a_refused_mutation_after_its_throttle_time() -> None:
     """The example of docs/quotas.md: 560 partitions of 500, then one: 60 tokens are missing, 12 s at 5/s."""
     replay = Replay(MUTATIONS, 5.0, num_samples=100)
     eighty = [(0, 80, 1, 0, 0, CREATED)] * 7
@@ -124,13 +124,13 @@ def test_who_is_refused_asks_again_after_the_wait() -> None:
     assert hour.charges == 9, "the last one twice"
 
 
-def test_older_versions_are_never_refused() -> None:
+def test_replay_never_refuses_mutations_of_permissive_versions() -> None:
     hour = of(Replay(MUTATIONS, 5.0, num_samples=100), (0, 560, 1), (0, 5, 1))
     assert (hour.charges, hour.violations, hour.charged) == (2, 2, 565)
     assert hour.throttle_ms == 12_000 + 1000, "60 tokens are missing; 12 s later 5"
 
 
-def test_what_was_refused_is_asked_for_again_but_its_size_is_not_known() -> None:
+def test_replay_of_a_recorded_refusal_charges_no_tokens() -> None:
     """It was refused, so it cost nothing. Now it is refused if the bucket is overdrawn, and else free."""
     refused = (1000, 0, 2, 0, 7000, CREATED)
     hour = of(Replay(MUTATIONS, 5.0), (0, 90, 1, 0, 0, CREATED), refused)
@@ -139,13 +139,13 @@ def test_what_was_refused_is_asked_for_again_but_its_size_is_not_known() -> None
     assert (hour.violations, hour.charged) == (0, 90)
 
 
-def test_a_request_that_waits_too_long_is_given_up() -> None:
+def test_replay_gives_up_a_request_that_waits_too_long() -> None:
     replay = Replay(PRODUCE, 1000, patience_ms=2000)
     hour = of(replay, (0, 15_000), (1000, 100), (4000, 200))
     assert (hour.given_up, hour.charged) == (1, 15_200)
 
 
-def test_what_waits_does_not_pile_up() -> None:
+def test_replay_bounds_the_number_of_waiting_requests() -> None:
     """A wait of 11 days, and clients that give up after two minutes."""
     replay = Replay(PRODUCE, 1.0)
     feed(replay, [(at, 0, 1e6, 1, 0, 0) for at in range(0, 600_000, 100)])
@@ -153,7 +153,7 @@ def test_what_waits_does_not_pile_up() -> None:
     assert len(connection.waiting) == 1201, "one every 100 ms of 120 s"
 
 
-def test_a_wait_is_part_of_each_hour_it_lasts() -> None:
+def test_a_throttle_is_counted_in_each_hour_that_it_spans() -> None:
     """2 h and 20 min from ten minutes past one on."""
     replay = Replay(PRODUCE, 1.0)
     began = HOUR_MS + HOUR_MS // 6
@@ -167,7 +167,7 @@ def test_a_wait_is_part_of_each_hour_it_lasts() -> None:
     assert [hour.violations for hour in hours] == [1, 0, 0]
 
 
-def test_hours_are_handed_over_when_they_are_past() -> None:
+def test_replay_emits_each_hour_when_it_is_over() -> None:
     hours = Hours()
     hours.count(1.0, 10)
     assert hours.take() == []
@@ -176,7 +176,7 @@ def test_hours_are_handed_over_when_they_are_past() -> None:
     assert hours.take(over=True) == [Hour(HOUR_MS, 1, 2.0)]
 
 
-def test_connections_that_are_long_silent_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_forgets_connections_after_an_idle_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quotas.replay.CONNECTIONS_MAX", 100)
     replay = Replay(PRODUCE, 1e9)
     feed(replay, [(at * 1000, 0, 1.0, at, 0, 0) for at in range(20_000)])
@@ -207,7 +207,7 @@ def asked_of(drawn: list[tuple[int, int, int, int]], scale: float = 1.0) -> list
 
 
 @given(KEYS, ASKED, st.floats(1, 5000), st.data())
-def test_how_it_is_cut_into_batches_does_not_matter(
+def test_replay_results_do_not_depend_on_batches(
     key: QuotaKey, drawn: list[tuple[int, int, int, int]], limit: float, data: st.DataObject
 ) -> None:
     rows = asked_of(drawn)
@@ -223,7 +223,7 @@ def test_how_it_is_cut_into_batches_does_not_matter(
 
 
 @given(KEYS, ASKED, st.floats(1, 5000))
-def test_everything_asked_is_charged_once_or_given_up(
+def test_replay_charges_each_request_once_or_gives_it_up(
     key: QuotaKey, drawn: list[tuple[int, int, int, int]], limit: float
 ) -> None:
     rows = asked_of(drawn)
@@ -242,7 +242,7 @@ def test_everything_asked_is_charged_once_or_given_up(
 
 
 @given(KEYS, ASKED, st.floats(1, 5000), st.floats(1, 3))
-def test_where_a_limit_makes_nobody_wait_a_higher_one_does_not_either(
+def test_raising_a_limit_without_violations_causes_none(
     key: QuotaKey, drawn: list[tuple[int, int, int, int]], limit: float, times: float
 ) -> None:
     rows = asked_of(drawn, scale=0.2)
@@ -254,7 +254,7 @@ def test_where_a_limit_makes_nobody_wait_a_higher_one_does_not_either(
 
 
 @given(ASKED, st.floats(1, 5000))
-def test_up_to_the_first_wait_it_is_what_the_budget_says(
+def test_replay_equals_a_budget_up_to_the_first_throttle(
     drawn: list[tuple[int, int, int, int]], limit: float
 ) -> None:
     rows = asked_of(drawn)

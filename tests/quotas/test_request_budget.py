@@ -23,7 +23,7 @@ def both(limit: float, now_ms: int = 0) -> tuple[RequestBudget, Budget]:
 
 
 @given(STEPS, st.floats(0.5, 50.0))
-def test_waits_and_rates_are_those_of_a_budget_that_looks_every_time(
+def test_request_budgets_throttle_as_budgets_that_measure_at_every_charge(
     steps: list[tuple[int, float, str]], limit: float
 ) -> None:
     budget, plain = both(limit)
@@ -46,7 +46,7 @@ def test_waits_and_rates_are_those_of_a_budget_that_looks_every_time(
 
 
 @given(STEPS)
-def test_what_is_taken_over_includes_what_was_charged_last(steps: list[tuple[int, float, str]]) -> None:
+def test_an_inherited_request_budget_includes_the_last_charges(steps: list[tuple[int, float, str]]) -> None:
     budget, plain = both(1000.0)
     now_ms = 0
     for later_ms, percent, _what in steps:
@@ -60,7 +60,7 @@ def test_what_is_taken_over_includes_what_was_charged_last(steps: list[tuple[int
     assert abs(heir.charge_api(METADATA, 5.0, now_ms) - plain_heir.charge(5.0, now_ms)) <= 1
 
 
-def test_a_budget_is_near_its_limit_from_half_of_it_on() -> None:
+def test_a_request_budget_is_near_its_limit_from_half_on() -> None:
     budget, _plain = both(10.0)  # 100 in the ten seconds that a cold start is measured over
     near = []
     for now_ms, percent in ((0, 50.0), (1, 0.1), (30_000, 0.1)):  # by then all of that is forgotten
@@ -69,7 +69,7 @@ def test_a_budget_is_near_its_limit_from_half_of_it_on() -> None:
     assert near == [False, True, False]
 
 
-def test_it_is_known_which_apis_have_used_it() -> None:
+def test_a_request_budget_counts_its_charges_by_api() -> None:
     budget, _plain = both(10.0)
     for api_key, percent in ((METADATA, 1.0), (FETCH, 2.0), (METADATA, 0.5)):
         budget.charge_api(api_key, percent, 0)

@@ -26,12 +26,12 @@ PRODUCE = "[apis.Produce]\nus = 1\n"
 INSTEAD = "correct it, or leave apis.Produce out for the shipped figures"
 
 
-def test_an_empty_file_changes_nothing() -> None:
+def test_an_empty_cost_file_keeps_the_shipped_costs() -> None:
     for generation in GENERATIONS:
         assert parse("", APIS).over(shipped(generation)) == shipped(generation)
 
 
-def test_what_a_file_says_counts_and_the_rest_is_as_shipped() -> None:
+def test_a_cost_file_overrides_the_named_apis_only() -> None:
     overrides = parse(
         "format = 1\n[cold]\nus = 1\nfrom_us = 2\nfull_us = 3.5\n"
         "[apis.Produce]\nus = 20\nus_acks_all = 0.5\n[apis.Produce.us_per_unpacked_kb]\ngzip = 7\n",
@@ -92,7 +92,7 @@ def test_what_a_file_says_counts_and_the_rest_is_as_shipped() -> None:
         ("source = 2020-01-01\n", "source: Expected `str`, got `date`; correct it"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place_and_what_to_do(text: str, message: str) -> None:
+def test_cost_file_errors_name_the_place_and_the_remedy(text: str, message: str) -> None:
     with pytest.raises(CostsError) as refused:
         parse(text, APIS)
     assert str(refused.value) == message
@@ -113,7 +113,7 @@ def test_what_is_wrong_is_said_with_its_place_and_what_to_do(text: str, message:
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_no_file_of_costs_is_told_in_one_short_line(text: str) -> None:
+def test_a_malformed_cost_file_is_refused_in_one_short_line(text: str) -> None:
     with pytest.raises(CostsError) as refused:
         parse(text, APIS)
     assert str(refused.value).isprintable()
@@ -136,7 +136,7 @@ COLDS = st.builds(ColdCost, us=NUMBERS, from_us=NUMBERS, full_us=NUMBERS.filter(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(APIS)), COSTS), st.none() | COSTS, st.none() | COLDS)
-def test_what_is_written_reads_back_equal(
+def test_a_written_cost_file_parses_to_itself(
     apis: dict[str, ApiCost], rest: ApiCost | None, cold: ColdCost | None
 ) -> None:
     overrides = Overrides(broker="3.9.1", source='ours\n"', cold=cold, rest=rest, apis=apis)
@@ -152,12 +152,12 @@ def outcome(text: str) -> Overrides | str:
 
 
 @given(st.text() | st.text("[]{}=.,\"'\n us1apisProduce-", max_size=40))
-def test_whatever_the_text_the_answer_is_a_table_or_one_line(text: str) -> None:
+def test_parsing_any_text_gives_costs_or_a_one_line_error(text: str) -> None:
     assert isinstance(outcome(text), Overrides) or len(str(outcome(text)).splitlines()) == 1
 
 
 @given(COSTS, COLDS, st.integers(0, 2**31 - 1), st.integers(-(2**62), 2**62), st.booleans())
-def test_no_costs_that_a_file_may_have_break_an_estimate(
+def test_any_accepted_costs_give_a_finite_estimate(
     api: ApiCost, cold: ColdCost, length: int, gap_us: int, converted: bool
 ) -> None:
     cost = Cost(api, cold, converted=converted)

@@ -30,7 +30,7 @@ CLOCK = st.one_of(st.integers(0, 3), st.integers(0, 30_000), st.integers(0, 2**6
 )
 @example(TINY, [(HUGE, 0, None), (HUGE, 0, None), (HUGE, 1, TINY)], 11, 1, False)
 @example(math.inf, [(HUGE, 0, None), (HUGE, 0, None), (HUGE, 1, None)], 11, 1, False)
-def test_no_number_is_too_small_or_too_large(
+def test_request_budgets_accept_the_smallest_and_largest_numbers(
     limit: float,
     charges: list[tuple[float, int, float | None]],
     num_samples: int,
@@ -51,14 +51,14 @@ def test_no_number_is_too_small_or_too_large(
 
 
 @pytest.mark.parametrize("percent", [TINY, 1e-320, 1e-300])
-def test_a_percentage_that_is_as_good_as_none_makes_everybody_wait_for_one_window(percent: float) -> None:
+def test_a_tiny_request_percentage_throttles_for_one_window(percent: float) -> None:
     quotas = BrokerQuotas.create(QuotaTable({(Entity("alice"), QuotaKey.REQUEST_PERCENTAGE): percent}))
     payers = quotas.payers("alice", "app", 0)
     assert [quotas.charge_request(payers, 3, 15.0, now_ms) for now_ms in (0, 1, 5000)] == [1000] * 3
 
 
 @pytest.mark.parametrize("percent", [2.0**31 - 1, 2.0**63])
-def test_a_percentage_that_is_as_good_as_no_limit_makes_nobody_wait(percent: float) -> None:
+def test_a_huge_request_percentage_throttles_no_request(percent: float) -> None:
     quotas = BrokerQuotas.create(QuotaTable({(Entity("alice"), QuotaKey.REQUEST_PERCENTAGE): percent}))
     payers = quotas.payers("alice", "app", 0)
     assert [quotas.charge_request(payers, 3, 1e9, now_ms) for now_ms in (0, 1, 5000)] == [0] * 3

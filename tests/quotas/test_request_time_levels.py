@@ -40,7 +40,9 @@ def charge(quotas: BrokerQuotas, client: tuple[str, str], us: float) -> int:
 
 
 @each_level
-def test_it_is_enforced_for_all_that_share_it_together(whom: str, sharing: set[tuple[str, str]]) -> None:
+def test_a_request_percentage_is_shared_by_the_clients_of_its_level(
+    whom: str, sharing: set[tuple[str, str]]
+) -> None:
     quotas = quotas_of(whom)
     assert quotas.timed
     assert charge(quotas, ALICE_APP, 5.0 * S) == 0
@@ -52,7 +54,9 @@ def test_it_is_enforced_for_all_that_share_it_together(whom: str, sharing: set[t
 
 
 @each_level
-def test_in_shadow_it_is_counted_and_nobody_waits(whom: str, sharing: set[tuple[str, str]]) -> None:
+def test_a_shadow_request_percentage_counts_and_throttles_no_client(
+    whom: str, sharing: set[tuple[str, str]]
+) -> None:
     quotas = quotas_of(whom, "shadow")
     clients = (ALICE_APP, ALICE_OTHER, BOB_APP)
     assert [charge(quotas, client, 5.1 * S) for client in clients] == [0, 0, 0]
@@ -74,7 +78,7 @@ def test_in_shadow_it_is_counted_and_nobody_waits(whom: str, sharing: set[tuple[
     ],
     ids=str,
 )
-def test_the_more_specific_one_counts(entries: list[str], percent: float) -> None:
+def test_the_most_specific_request_percentage_applies(entries: list[str], percent: float) -> None:
     said = {
         "user": 'user = "alice"\nrequest_percentage = 7\n',
         "client_id": 'client_id = "app-1"\nrequest_percentage = 8\n',

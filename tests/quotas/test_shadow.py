@@ -56,20 +56,20 @@ def produces(
 # Who has one
 
 
-def test_shadow_entries_limit_nobody_and_are_counted() -> None:
+def test_shadow_entries_are_counted_and_throttle_no_client() -> None:
     enforced, shadow = produces(BrokerQuotas.create(table(shadow={ALICE: 1000.0})))
     assert enforced is None
     assert shadow is not None
     assert (shadow.tags, shadow.limit) == (Tags("alice", ""), 1000.0)
 
 
-def test_without_shadow_entries_there_is_nothing_to_look_at() -> None:
+def test_a_ledger_without_shadow_entries_has_no_shadow() -> None:
     quotas = BrokerQuotas.create(table({ALICE: 1000.0}))
     assert quotas.payers("alice", "app", 0).shadow is None
     assert quotas.payers("bob", "app", 0) == NOBODY
 
 
-def test_one_entity_may_have_both_with_other_values() -> None:
+def test_an_entity_may_have_an_enforced_and_a_shadow_limit() -> None:
     enforced, shadow = produces(BrokerQuotas.create(table({ALICE: 2000.0}, {ALICE: 1000.0})))
     assert enforced is not None
     assert shadow is not None
@@ -85,7 +85,7 @@ def test_a_client_for_whom_an_enforced_entry_wins_is_not_counted() -> None:
     assert produces(quotas, "bob")[1] is not None
 
 
-def test_a_shadow_entry_that_would_win_is_counted_while_the_other_is_enforced() -> None:
+def test_a_winning_shadow_entry_is_counted_beside_the_enforced_entry() -> None:
     quotas = BrokerQuotas.create(table({ANY_APP: 2000.0}, {ALICE: 1000.0}))
     enforced, shadow = produces(quotas)
     assert enforced is not None
@@ -93,7 +93,7 @@ def test_a_shadow_entry_that_would_win_is_counted_while_the_other_is_enforced() 
     assert (enforced.tags, shadow.tags) == (Tags("", "app"), Tags("alice", ""))
 
 
-def test_entries_of_another_key_do_not_matter() -> None:
+def test_shadow_entries_of_another_quota_key_do_not_apply() -> None:
     quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}, key=FETCH))
     shadow = quotas.payers("alice", "app", 0).shadow
     assert shadow is not None
@@ -101,7 +101,7 @@ def test_entries_of_another_key_do_not_matter() -> None:
     assert shadow.fetch is not None
 
 
-def test_of_addresses_and_topics_clients_know_nothing() -> None:
+def test_entries_for_addresses_and_topics_do_not_apply_to_clients() -> None:
     others = {Entity(ip="10.0.0.1"): 5.0, Entity(ip=DEFAULT): 6.0, Entity(topic="app"): 7.0}
     for some in (table(others), table(shadow=others)):
         quotas = BrokerQuotas.create(some)
@@ -119,7 +119,7 @@ def test_of_addresses_and_topics_clients_know_nothing() -> None:
 # What it counts
 
 
-def test_it_counts_what_an_enforced_one_answers_and_overlapping_waits_once() -> None:
+def test_a_shadow_budget_counts_overlapping_throttles_once() -> None:
     """10 s of 1000 bytes/s pass at once; each further 1000 are a second more to wait."""
     shadow = Budget(Tags("alice", ""), 1000.0, 0, is_shadow=True)
     assert [shadow.charge(value, 0) for value in (10_000, 1000, 1000)] == [0, 1000, 2000]
@@ -128,7 +128,7 @@ def test_it_counts_what_an_enforced_one_answers_and_overlapping_waits_once() -> 
     assert (shadow.throttled, shadow.throttle_ms_total) == (3, 3000)
 
 
-def test_waits_apart_are_all_counted() -> None:
+def test_a_shadow_budget_counts_each_separate_throttle() -> None:
     shadow = Budget(Tags("alice", ""), 1000.0, 0, is_shadow=True)
     shadow.charge(11_000, 0)
     shadow.charge(11_000, 60_000)
@@ -139,7 +139,7 @@ STORY = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 10_000)), min_si
 
 
 @given(st.floats(1, 1e6), STORY)
-def test_up_to_the_first_wait_it_counts_what_an_enforced_one_counts(
+def test_a_shadow_budget_equals_an_enforced_one_up_to_the_first_throttle(
     limit: float, story: list[tuple[int, int]]
 ) -> None:
     enforced, shadow = Budget(Tags("", "app"), limit, 0), Budget(Tags("", "app"), limit, 0, is_shadow=True)
@@ -154,7 +154,7 @@ def test_up_to_the_first_wait_it_counts_what_an_enforced_one_counts(
 
 
 @given(st.floats(1, 1e6), STORY)
-def test_no_more_time_is_counted_than_has_passed_and_is_still_to_wait(
+def test_shadow_throttle_time_never_exceeds_elapsed_and_remaining_time(
     limit: float, story: list[tuple[int, int]]
 ) -> None:
     shadow = Budget(Tags("", "app"), limit, 0, is_shadow=True)
@@ -170,7 +170,7 @@ def test_no_more_time_is_counted_than_has_passed_and_is_still_to_wait(
 # Changes
 
 
-def test_what_was_used_in_the_shadow_counts_once_the_entry_is_enforced() -> None:
+def test_usage_of_a_shadow_budget_counts_once_its_entry_is_enforced() -> None:
     quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
     _none, shadow = produces(quotas)
     assert shadow is not None
@@ -186,7 +186,7 @@ def test_what_was_used_in_the_shadow_counts_once_the_entry_is_enforced() -> None
     assert enforced.charge(1000, 200) == 2800
 
 
-def test_what_was_used_under_enforcement_counts_in_the_shadow() -> None:
+def test_usage_of_an_enforced_budget_counts_once_its_entry_is_in_shadow() -> None:
     quotas = BrokerQuotas.create(table({ALICE: 1000.0}))
     enforced, _none = produces(quotas)
     assert enforced is not None
@@ -198,7 +198,7 @@ def test_what_was_used_under_enforcement_counts_in_the_shadow() -> None:
     assert shadow.charge(2000, 100) == 900
 
 
-def test_it_is_forgotten_with_time_as_any() -> None:
+def test_an_idle_shadow_budget_is_forgotten() -> None:
     quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
     _none, shadow = produces(quotas)
     assert shadow is not None
@@ -219,7 +219,7 @@ def test_sessions_look_again_when_a_shadow_entry_changes() -> None:
         assert quotas.generation > generation
 
 
-def test_a_new_shadow_limit_reaches_its_budget_in_place() -> None:
+def test_a_changed_shadow_limit_keeps_its_budget() -> None:
     quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}))
     _none, before = produces(quotas)
     quotas.update(table(shadow={ALICE: 500.0}))
@@ -245,7 +245,7 @@ def shadow_mutations(rate: float = 1.0) -> tuple[BrokerQuotas, MutationBudget]:
     return quotas, payers.shadow
 
 
-def test_mutations_that_would_be_refused_cost_nothing() -> None:
+def test_shadow_mutations_that_would_be_refused_cost_no_tokens() -> None:
     """11 tokens: 12 may be taken, one more topic is refused, for a second."""
     _quotas, shadow = shadow_mutations()
     charge = shadow.begin(strict=True)
@@ -255,7 +255,7 @@ def test_mutations_that_would_be_refused_cost_nothing() -> None:
     assert shadow.tokens(0) == -1
 
 
-def test_permissive_mutations_that_would_have_come_later_cost_nothing() -> None:
+def test_permissive_shadow_mutations_beyond_the_quota_cost_no_tokens() -> None:
     _quotas, shadow = shadow_mutations()
     for _request in range(3):
         charge = shadow.begin(strict=False)
@@ -269,7 +269,7 @@ def test_permissive_mutations_that_would_have_come_later_cost_nothing() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 9), st.booleans()), min_size=1, max_size=40),
 )
-def test_mutations_count_the_same_up_to_the_first_that_would_be_refused_or_wait(
+def test_shadow_mutations_count_as_enforced_up_to_the_first_refusal(
     story: list[tuple[int, int, bool]],
 ) -> None:
     enforced, shadow = MutationBudget(Tags("", "a"), 2.0, 0), ShadowMutationBudget(Tags("", "a"), 2.0, 0)
@@ -287,7 +287,7 @@ def test_mutations_count_the_same_up_to_the_first_that_would_be_refused_or_wait(
             break
 
 
-def test_mutations_in_the_shadow_count_once_the_entry_is_enforced_but_nobody_begins_in_debt() -> None:
+def test_shadow_mutations_count_once_enforced_without_a_negative_balance() -> None:
     for taken, left in ((4, 7), (15, 0)):
         quotas, shadow = shadow_mutations()
         shadow.begin(strict=True).admit(taken, 0)
@@ -298,7 +298,7 @@ def test_mutations_in_the_shadow_count_once_the_entry_is_enforced_but_nobody_beg
         assert payers.enforced.tokens(0) == left
 
 
-def test_what_exists_already_is_charged_to_both() -> None:
+def test_existing_topics_are_charged_to_enforced_and_shadow_budgets() -> None:
     quotas = BrokerQuotas.create(table({ALICE: 2.0}, {ALICE: 1.0}, key=MUTATIONS))
     enforced, shadow = payers = mutation_payers(quotas)
     assert enforced is not None
@@ -315,7 +315,7 @@ def test_what_exists_already_is_charged_to_both() -> None:
 
 @pytest.mark.parametrize("user", ["alice", "ANONYMOUS"])
 @pytest.mark.parametrize("entity", [ANY_APP, Entity(DEFAULT, DEFAULT)], ids=str)
-def test_by_default_no_default_means_a_client_without_a_client_id(user: str, entity: Entity) -> None:
+def test_default_quotas_do_not_apply_to_an_empty_client_id(user: str, entity: Entity) -> None:
     """Kafka's own rule, seen with brokers: such a client is unlimited."""
     quotas = BrokerQuotas.create(table({entity: 1000.0}))
     assert quotas.payers(user, "", 0) == NOBODY
@@ -330,7 +330,7 @@ def test_by_default_no_default_means_a_client_without_a_client_id(user: str, ent
     ],
     ids=str,
 )
-def test_if_asked_for_defaults_mean_it(entity: Entity, tags: Tags) -> None:
+def test_default_quotas_apply_to_an_empty_client_id_if_configured(entity: Entity, tags: Tags) -> None:
     quotas = BrokerQuotas.create(table({entity: 1000.0}), unnamed=EMPTY)
     payer = produces(quotas, client_id="")[0]
     assert payer is not None
@@ -342,19 +342,19 @@ def test_if_asked_for_defaults_mean_it(entity: Entity, tags: Tags) -> None:
     assert mutations.mutation_payers("alice", "", 0) is not None
 
 
-def test_entries_of_names_and_prefixes_do_not_mean_it() -> None:
+def test_named_and_prefix_quotas_do_not_apply_to_an_empty_client_id() -> None:
     quotas = BrokerQuotas.create(table({APP: 1.0, Entity(client_id=Prefix("a")): 2.0}), unnamed=EMPTY)
     assert quotas.payers("alice", "", 0) == NOBODY
 
 
-def test_a_user_s_own_quota_comes_after_a_default_of_client_ids_that_means_it() -> None:
+def test_a_default_client_id_quota_precedes_the_users_for_an_empty_client_id() -> None:
     """Kafka's precedence: (user, default client-id) before (user)."""
     both = table({Entity("alice", DEFAULT): 1.0, ALICE: 2.0})
     assert produces(BrokerQuotas.create(both, unnamed=EMPTY), client_id="")[0].limit == 1.0  # type: ignore[union-attr]  # there is one
     assert produces(BrokerQuotas.create(both), client_id="")[0].limit == 2.0  # type: ignore[union-attr]  # there is one
 
 
-def test_managers_of_one_key_have_their_shadow() -> None:
+def test_quotas_of_every_key_have_a_shadow() -> None:
     for quotas in (byte_rates(PRODUCE), mutation_rates()):
         assert quotas.shadow is not None
         assert quotas.shadow.key is quotas.key

@@ -12,14 +12,14 @@ PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, APP = Entity("alice"), Entity(client_id="app")
 
 
-def test_each_key_has_its_own_limits() -> None:
+def test_each_quota_key_has_separate_limits() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 10.0, (APP, FETCH): 20.0})
     assert table.limits(PRODUCE).resolve("alice", "app") == Limit(10.0, Tags("alice", ""))
     assert table.limits(FETCH).resolve("alice", "app") == Limit(20.0, Tags("", "app"))
     assert table.limits(QuotaKey.REQUEST_PERCENTAGE).resolve("alice", "app") is None
 
 
-def test_a_change_makes_another_table() -> None:
+def test_altering_a_quota_table_returns_a_new_one() -> None:
     before = QuotaTable({(ALICE, PRODUCE): 10.0, (APP, PRODUCE): 20.0})
     after = before.altered(
         {(ALICE, PRODUCE): None, (APP, PRODUCE): 5.0, (ALICE, FETCH): 7.0, (APP, FETCH): None}
@@ -28,7 +28,7 @@ def test_a_change_makes_another_table() -> None:
     assert dict(before.values) == {(ALICE, PRODUCE): 10.0, (APP, PRODUCE): 20.0}
 
 
-def test_a_table_does_not_follow_the_dict_it_was_made_of() -> None:
+def test_a_quota_table_copies_its_values() -> None:
     values = {(ALICE, PRODUCE): 10.0}
     table = QuotaTable(values)
     values[ALICE, PRODUCE] = 99.0
@@ -36,7 +36,7 @@ def test_a_table_does_not_follow_the_dict_it_was_made_of() -> None:
     assert table.limits(PRODUCE).of(Tags("alice", "")) == 10.0
 
 
-def test_order_does_not_matter() -> None:
+def test_quota_tables_are_equal_in_any_order() -> None:
     one = QuotaTable({(ALICE, PRODUCE): 1.0, (APP, PRODUCE): 2.0})
     other = QuotaTable({(APP, PRODUCE): 2.0, (ALICE, PRODUCE): 1.0})
     assert one == other
@@ -46,12 +46,12 @@ def test_order_does_not_matter() -> None:
     assert len(one) == 2
 
 
-def test_entities_come_once_each() -> None:
+def test_a_quota_table_lists_each_entity_once() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 1.0, (APP, FETCH): 2.0, (ALICE, FETCH): 3.0})
     assert list(table.entities()) == [(ALICE, {PRODUCE: 1.0, FETCH: 3.0}), (APP, {FETCH: 2.0})]
 
 
-def test_shadow_entries_are_independent_of_the_others() -> None:
+def test_shadow_and_enforced_entries_of_a_table_are_independent() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(ALICE, PRODUCE): 5.0, (APP, PRODUCE): 1.0})
     assert dict(table.values) == {(ALICE, PRODUCE): 10.0}
     assert dict(table.shadow) == {(ALICE, PRODUCE): 5.0, (APP, PRODUCE): 1.0}
@@ -66,13 +66,13 @@ def test_shadow_entries_are_independent_of_the_others() -> None:
     assert len(table) == 3
 
 
-def test_what_is_enforced_wins_in_shadow_too_where_it_comes_first() -> None:
+def test_an_enforced_entry_of_a_more_specific_level_beats_a_shadow_entry() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(APP, PRODUCE): 1.0})
     limit = table.shadow_limits(PRODUCE).resolve("alice", "app")
     assert limit == Limit(10.0, Tags("alice", ""), is_shadow=False)
 
 
-def test_a_change_leaves_the_other_kind_alone() -> None:
+def test_altering_enforced_entries_keeps_shadow_entries() -> None:
     before = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(ALICE, PRODUCE): 5.0})
     enforced = before.altered({(ALICE, PRODUCE): None, (APP, FETCH): 2.0})
     assert enforced == QuotaTable({(APP, FETCH): 2.0}, shadow={(ALICE, PRODUCE): 5.0})
@@ -80,14 +80,14 @@ def test_a_change_leaves_the_other_kind_alone() -> None:
     assert shadow == QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(APP, FETCH): 2.0})
 
 
-def test_a_table_in_shadow_enforces_nothing() -> None:
+def test_a_quota_table_in_shadow_enforces_nothing() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 10.0, (ALICE, FETCH): 3.0}, shadow={(ALICE, PRODUCE): 5.0})
     assert table.in_shadow() == QuotaTable(None, {(ALICE, PRODUCE): 5.0, (ALICE, FETCH): 3.0})
     assert table.in_shadow().in_shadow() == table.in_shadow()
     assert table.in_shadow().limits(PRODUCE).resolve("alice", "") is None
 
 
-def test_enforced_and_shadow_are_not_the_same() -> None:
+def test_enforced_and_shadow_tables_are_not_equal() -> None:
     enforced, shadow = QuotaTable({(ALICE, PRODUCE): 1.0}), QuotaTable(None, {(ALICE, PRODUCE): 1.0})
     assert enforced != shadow
     assert shadow == QuotaTable({}, {(ALICE, PRODUCE): 1.0})
@@ -97,7 +97,7 @@ def test_enforced_and_shadow_are_not_the_same() -> None:
         QuotaTable(None, {(ALICE, PRODUCE): 0.0})
 
 
-def test_what_can_be_limited_depends_on_the_entity() -> None:
+def test_each_entity_type_allows_its_quota_keys_only() -> None:
     clients = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
     for entity in (ALICE, APP, Entity("a", DEFAULT), Entity(client_id=Prefix("a"))):
         assert {key.value for key in keys_of(entity)} == clients
@@ -113,7 +113,7 @@ def test_a_limit_is_a_number_above_zero(value: float) -> None:
         QuotaTable({(Entity(DEFAULT), PRODUCE): value})
 
 
-def test_the_keys_are_kafkas() -> None:
+def test_quota_keys_have_kafkas_names() -> None:
     assert {key.value for key in QuotaKey} == {
         "producer_byte_rate",
         "consumer_byte_rate",

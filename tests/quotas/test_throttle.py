@@ -21,14 +21,14 @@ positive = st.floats(1e-6, 1e15)
 
 
 @pytest.mark.parametrize("case", THROTTLE.rate_formula, ids=repr)
-def test_the_wait_for_a_rate(case: RateFormula) -> None:
+def test_the_throttle_time_of_a_rate_follows_kafkas_formula(case: RateFormula) -> None:
     assert throttle_ms(case.rate, case.quota, case.window_ms, INT64_MAX) == case.throttle_ms
     assert throttle_ms(case.rate, case.quota, case.window_ms, 1000) == case.bounded_1000_ms
     if case.throttle_ms == case.as_int32:
         assert throttle_ms(case.rate, case.quota, case.window_ms) == case.as_int32
 
 
-def test_a_wait_too_long_for_32_bits_saturates_where_kafka_wraps() -> None:
+def test_a_throttle_time_beyond_int32_saturates_instead_of_wrapping() -> None:
     wrapped = [case for case in THROTTLE.rate_formula if case.throttle_ms != case.as_int32]
     assert {case.as_int32 for case in wrapped} >= {-(2**31), 0, -1, 1000}
     for case in wrapped:
@@ -36,32 +36,32 @@ def test_a_wait_too_long_for_32_bits_saturates_where_kafka_wraps() -> None:
 
 
 @pytest.mark.parametrize("case", THROTTLE.token_formula, ids=repr)
-def test_the_wait_for_tokens(case: TokenFormula) -> None:
+def test_the_throttle_time_of_a_token_bucket_follows_kafkas_formula(case: TokenFormula) -> None:
     assert token_throttle_ms(case.tokens, case.quota, INT64_MAX) == case.throttle_ms
     assert token_throttle_ms(case.tokens, case.quota) == min(case.throttle_ms, INT32_MAX)
 
 
 @pytest.mark.parametrize("case", THROTTLE.fetch_cap, ids=repr)
-def test_the_cap_of_a_fetch(case: FetchCap) -> None:
+def test_the_byte_limit_of_a_fetch_follows_kafkas_formula(case: FetchCap) -> None:
     assert fetch_cap(case.quota, case.num_samples, case.window_s) == case.as_int32_saturated
     assert fetch_cap(math.inf, case.num_samples, case.window_s) == case.max_value_without_quota_int32
 
 
-def test_nothing_to_wait_for() -> None:
+def test_a_rate_within_its_quota_has_no_throttle_time() -> None:
     assert throttle_ms(1000.0, 1000.0, 10_000) == 0
     assert throttle_ms(0.0, 0.0, 10_000) == 0
     assert token_throttle_ms(0.0, 1.0) == 0
     assert token_throttle_ms(3.0, 0.0) == 0
 
 
-def test_a_quota_of_zero_waits_as_long_as_can_be_said() -> None:
+def test_a_quota_of_zero_gives_the_longest_throttle_time() -> None:
     assert throttle_ms(1e-9, 0.0, 1) == INT32_MAX
     assert throttle_ms(1e-9, 0.0, 1, at_most_ms=1000) == 1000
     assert token_throttle_ms(-1e-9, 0.0) == INT32_MAX
 
 
 @given(positive, positive, st.integers(1, 100_000))
-def test_a_wait_is_an_int32_and_not_negative(rate: float, quota: float, window_ms: int) -> None:
+def test_a_throttle_time_is_a_non_negative_int32(rate: float, quota: float, window_ms: int) -> None:
     wait_ms = throttle_ms(rate, quota, window_ms)
     assert isinstance(wait_ms, int)
     assert 0 <= wait_ms <= INT32_MAX
@@ -69,7 +69,7 @@ def test_a_wait_is_an_int32_and_not_negative(rate: float, quota: float, window_m
 
 
 @given(st.floats(1, 1e6), st.floats(1, 1e6), st.integers(1000, 12_000))
-def test_after_the_wait_the_rate_is_the_quota(rate: float, quota: float, window_ms: int) -> None:
+def test_after_the_throttle_time_the_rate_equals_the_quota(rate: float, quota: float, window_ms: int) -> None:
     wait_ms = throttle_ms(rate, quota, window_ms, INT64_MAX)
     if rate > quota:
         then = rate * window_ms / (window_ms + wait_ms)
@@ -77,7 +77,7 @@ def test_after_the_wait_the_rate_is_the_quota(rate: float, quota: float, window_
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_rounding_is_exact(x: float) -> None:
+def test_throttle_times_are_rounded_exactly_as_in_java(x: float) -> None:
     exact = math.floor(Fraction(x) + Fraction(1, 2))
     assert round_half_up(x) == max(-INT64_MAX - 1, min(INT64_MAX, exact))
 
@@ -98,5 +98,5 @@ def test_rounding_is_exact(x: float) -> None:
         (math.nan, 0),
     ],
 )
-def test_rounding_on_the_edge(x: float, rounded: int) -> None:
+def test_throttle_times_at_half_a_ms_are_rounded_as_in_java(x: float, rounded: int) -> None:
     assert round_half_up(x) == rounded

@@ -19,7 +19,7 @@ def topics(table: QuotaTable) -> TopicQuotas:
     return made
 
 
-def test_each_topic_has_its_rate_and_the_longest_wait_counts() -> None:
+def test_each_topic_has_a_rate_and_the_longest_throttle_counts() -> None:
     made = topics(QuotaTable({(A, PRODUCE): 100, (B, PRODUCE): 1000, (A, FETCH): 5}))
     assert made.produce.charge({b"a": 1000, b"b": 10_000, b"c": 10**9}, 0) == 0  # 10 s of each
     assert made.produce.charge({b"a": 100, b"b": 5000}, 0) == 5000
@@ -30,7 +30,7 @@ def test_each_topic_has_its_rate_and_the_longest_wait_counts() -> None:
     assert made.fetch.throttled_until_ms() == 0
 
 
-def test_shadow_entries_count_and_make_nobody_wait() -> None:
+def test_shadow_topic_rates_count_and_throttle_no_client() -> None:
     made = topics(QuotaTable({(A, PRODUCE): 1000}, {(A, PRODUCE): 10, (B, PRODUCE): 1}))
     assert made.produce.charge({b"a": 5000, b"b": 5000}, 0) == 0
     (enforced,) = made.produce.budgets()
@@ -39,7 +39,7 @@ def test_shadow_entries_count_and_make_nobody_wait() -> None:
     assert enforced.tags == shadow.tags == Tags("", "", topic="a")
 
 
-def test_what_was_used_stays_when_a_rate_changes_or_its_mode() -> None:
+def test_a_topics_usage_survives_changes_of_rate_and_mode() -> None:
     made = topics(QuotaTable({}, {(A, PRODUCE): 10**9}))
     assert made.produce.charge({b"a": 1100}, 0) == 0
     made.update(QuotaTable({(A, PRODUCE): 100}))
@@ -51,7 +51,7 @@ def test_what_was_used_stays_when_a_rate_changes_or_its_mode() -> None:
     assert made.produce.charge({b"a": 10**9}, 0) == 0
 
 
-def test_entities_of_clients_are_no_topics() -> None:
+def test_client_entities_do_not_limit_topics() -> None:
     made = topics(QuotaTable({(Entity(client_id="a"), PRODUCE): 1, (Entity(user="a"), FETCH): 1}))
     assert not made
     assert made.produce.names == frozenset()

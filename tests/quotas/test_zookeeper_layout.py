@@ -63,7 +63,7 @@ def refused(path: str, content: bytes | None) -> str:
         ("/config/clients/a+b%3d", Entity(client_id="a b=")),
     ],
 )
-def test_paths(path: str, entity: Entity | None) -> None:
+def test_znode_paths_name_their_entities(path: str, entity: Entity | None) -> None:
     content = node(producer_byte_rate="1024")
     if entity is None:
         assert "cannot be told from the default" in refused(path, content)
@@ -71,7 +71,7 @@ def test_paths(path: str, entity: Entity | None) -> None:
         assert found(path, content) == {(entity, PRODUCE): 1024.0}
 
 
-def test_each_key_and_how_numbers_are_written() -> None:
+def test_znodes_of_every_quota_key_and_number_format_are_imported() -> None:
     written = node(producer_byte_rate=" 1024 ", consumer_byte_rate=2048, controller_mutation_rate="5.50")
     entity = Entity(user="alice")
     assert found("/config/users/alice", written) == {
@@ -91,18 +91,18 @@ def test_each_key_and_how_numbers_are_written() -> None:
         ("2001%3Adb8%3A%3A1", "2001:db8::1"),
     ],
 )
-def test_addresses(name: str, ip: Name) -> None:
+def test_znodes_of_ip_addresses_are_imported(name: str, ip: Name) -> None:
     values = found(f"/config/ips/{name}", node(connection_creation_rate="10"))
     assert values == {(Entity(ip=ip), QuotaKey.CONNECTION_CREATION_RATE): 10.0}
 
 
-def test_the_largest_long_stays_an_entry() -> None:
+def test_a_znode_with_the_largest_long_is_imported() -> None:
     values = found("/config/clients/app", node(producer_byte_rate="9223372036854775807"))
     assert values == {(Entity(client_id="app"), PRODUCE): float(2**63 - 1)}
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"version":1,"config":{}}', b'{"version":1}'])
-def test_nodes_without_quotas(content: bytes | None) -> None:
+def test_znodes_without_quotas_are_ignored(content: bytes | None) -> None:
     assert found("/config/users/alice", content) == {}
 
 
@@ -136,7 +136,9 @@ def test_nodes_without_quotas(content: bytes | None) -> None:
         ("/config/topics/alice", node(), "no node of a user, a client-id or an ip"),
     ],
 )
-def test_what_cannot_be_imported_is_listed(path: str, content: bytes, words: str) -> None:
+def test_znodes_that_cannot_be_imported_are_listed_with_a_reason(
+    path: str, content: bytes, words: str
+) -> None:
     assert words in refused(path, content)
 
 
@@ -153,7 +155,7 @@ def test_percentages_of_request_time_are_imported_as_java_writes_them(written: s
 
 
 @pytest.mark.parametrize("written", ["0", "-1", "NaN", "Infinity", "1E300"])
-def test_a_percentage_that_weir_cannot_hold_is_listed_and_the_rest_imported(written: str) -> None:
+def test_a_znodes_invalid_percentage_is_listed_and_its_other_quotas_imported(written: str) -> None:
     quotas = ZooKeeperQuotas(
         [("/config/clients/app", node(request_percentage=written, producer_byte_rate="7"))]
     )
@@ -163,7 +165,7 @@ def test_a_percentage_that_weir_cannot_hold_is_listed_and_the_rest_imported(writ
     assert quotas.table == QuotaTable({(Entity(client_id="app"), PRODUCE): 7.0})
 
 
-def test_two_nodes_of_one_entity() -> None:
+def test_a_second_znode_of_one_entity_is_listed_as_skipped() -> None:
     quotas = ZooKeeperQuotas(
         [
             ("/config/clients/a%3Db", node(producer_byte_rate="1")),
@@ -174,7 +176,7 @@ def test_two_nodes_of_one_entity() -> None:
     assert [line.reason for line in quotas.skipped] == ["there is one for client-id a=b already"]
 
 
-def test_credentials_are_counted_and_appear_nowhere() -> None:
+def test_scram_credentials_in_znodes_are_counted_and_never_shown() -> None:
     scram = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
     config = {"SCRAM-SHA-256": scram, "SCRAM-SHA-512": scram, "producer_byte_rate": "1024"}
     nodes = [
@@ -227,7 +229,7 @@ CONNECTION_RATES = st.dictionaries(
 
 
 @given(RATES, CONNECTION_RATES)
-def test_a_table_comes_back_from_its_znodes(
+def test_a_quota_table_written_as_znodes_is_imported_unchanged(
     rates: dict[Entity, dict[QuotaKey, float]], connection_rates: dict[Entity, dict[QuotaKey, float]]
 ) -> None:
     drawn = rates | connection_rates
@@ -265,7 +267,7 @@ CONTENTS = st.binary(max_size=20) | st.dictionaries(KEYS, JSON).map(lambda confi
 
 
 @given(PATHS | st.text(), CONTENTS)
-def test_nothing_that_stands_in_zookeeper_ends_the_import(path: str, content: bytes) -> None:
+def test_any_znode_content_is_imported_or_listed(path: str, content: bytes) -> None:
     quotas = ZooKeeperQuotas([(path, content)])
     assert quotas.nodes == 1
     assert all(isinstance(str(line), str) for line in quotas.skipped)

@@ -18,18 +18,20 @@ SWINGING = [Answer(float(second), 10_000, 0) for second in range(5, 105, 10)]
 
 
 @pytest.mark.parametrize("rate", [mean_rate, trend_rate])
-def test_a_steady_rate_is_what_it_is(rate: Callable[[list[Answer], float, float], float]) -> None:
+def test_the_measured_rate_of_a_steady_stream_is_its_rate(
+    rate: Callable[[list[Answer], float, float], float],
+) -> None:
     assert rate(STEADY, 10.0, 50.0) == pytest.approx(1000, rel=0.001)
 
 
-def test_the_trend_hardly_depends_on_where_a_swing_is_cut() -> None:
+def test_the_measured_trend_hardly_depends_on_where_a_swing_is_cut() -> None:
     means = [mean_rate(SWINGING, begin, begin + 64.0) for begin in range(20)]
     trends = [trend_rate(SWINGING, begin, begin + 64.0) for begin in range(20)]
     assert max(means) > 1090
     assert all(abs(trend / 1000 - 1) < 0.05 for trend in trends)
 
 
-def test_throttling_counts_those_told_to_wait() -> None:
+def test_throttling_counts_responses_with_a_throttle_time() -> None:
     answers = [
         Answer(0.5, 1, 100),
         Answer(1.0, 1, 100),

@@ -46,25 +46,25 @@ def calls_in_slices(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("module", COMPILED)
-def test_no_bound_of_a_slice_has_an_effect(module: str) -> None:
+def test_compiled_modules_call_nothing_in_slice_bounds(module: str) -> None:
     """mypyc 2.4 evaluates the bounds of a slice twice if it does not know the type: a `send` there sent
     twice.
     """
     assert calls_in_slices((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8")) == []
 
 
-def test_a_call_in_a_slice_is_found() -> None:
+def test_the_check_of_slice_bounds_finds_a_call() -> None:
     assert calls_in_slices("a = b[sock.send(b) : len(b)]") == ["sock.send(b)"]
 
 
-def test_no_module_lies_compiled_beside_its_source() -> None:
+def test_no_compiled_module_lies_beside_its_source() -> None:
     rooms = {module.partition(".")[0] for module in COMPILED}
     files = [path for room in rooms for path in (ROOT / room).rglob("*")]
     found = [path for path in files if path.name.endswith(tuple(EXTENSION_SUFFIXES))]
     assert found == [], "they would be imported instead of the sources"
 
 
-def test_without_a_compiler_it_says_so_and_what_to_do() -> None:
+def test_a_compiled_build_without_a_compiler_explains_the_remedy() -> None:
     done = build("bdist_wheel", WEIR_COMPILE="1", CC="/no/such/compiler")
     assert done.returncode != 0
     assert "WEIR_COMPILE=1 needs a C compiler" in done.stderr
@@ -72,7 +72,7 @@ def test_without_a_compiler_it_says_so_and_what_to_do() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_compiler_that_fails_is_named_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_compilers_output_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", f'{sys.executable} -c "import sys; sys.exit(sys.stdin.read())"')
     hindrance: Callable[[], str | None] = runpy.run_path(str(SETUP))["hindrance"]
     assert "#include <Python.h>" in str(hindrance())
@@ -85,12 +85,12 @@ def test_an_editable_install_stays_pure() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "0"])
-def test_nothing_is_compiled_unless_it_is_wanted(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_modules_are_compiled_only_on_request(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("WEIR_COMPILE", value)
     assert runpy.run_path(str(SETUP))["WANTED"] is False
 
 
-def test_sources_are_not_taken_for_compiled_modules() -> None:
+def test_the_compiled_only_plugin_refuses_sources() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.tools.compiled_only", "--collect-only", "tests/tools"],
         cwd=ROOT,

@@ -91,11 +91,11 @@ def names(found: schema.MessageSchema, version: int) -> list[str]:
         ("CreatedTopicId", "created_topic_id"),
     ],
 )
-def test_names_become_snake_case(kafkas: str, ours: str) -> None:
+def test_schema_names_become_snake_case(kafkas: str, ours: str) -> None:
     assert snake_case(kafkas) == ours
 
 
-def test_a_version_of_the_old_release_keeps_its_layout_and_newer_ones_have_the_new_one(
+def test_merged_schemas_keep_old_layouts_for_versions_of_the_old_release(
     tmp_path: Path,
 ) -> None:
     old = message("request", [field("A"), field("Gone", versions="0-1"), field("B", versions="1+")], "0-2")
@@ -109,7 +109,7 @@ def test_a_version_of_the_old_release_keeps_its_layout_and_newer_ones_have_the_n
     ]
 
 
-def test_a_field_may_have_gaps_in_its_versions(tmp_path: Path) -> None:
+def test_a_schema_field_may_have_gaps_in_its_versions(tmp_path: Path) -> None:
     old = message("request", [field("A", versions="0-1")], "0-2")
     new = message("request", [field("A", versions="0-1"), field("B", versions="3+")], "3")
     assert [names(merged(tmp_path, old, new), version) for version in range(4)] == [["a"], ["a"], [], ["b"]]
@@ -118,7 +118,7 @@ def test_a_field_may_have_gaps_in_its_versions(tmp_path: Path) -> None:
     assert found.fields[0].versions == VersionSet.parse("0-1,3")
 
 
-def test_structs_common_structs_tags_defaults_and_flags_survive(tmp_path: Path) -> None:
+def test_structs_tags_defaults_and_flags_survive_the_schema_import(tmp_path: Path) -> None:
     request = message(
         "request",
         [
@@ -143,20 +143,20 @@ def test_structs_common_structs_tags_defaults_and_flags_survive(tmp_path: Path) 
     assert layout.fields[1].nullable
 
 
-def test_an_api_may_be_renamed_and_has_its_newest_name(tmp_path: Path) -> None:
+def test_a_renamed_api_has_its_newest_name(tmp_path: Path) -> None:
     old = message("request", [field("A")], "0", name="ListOldThings")
     new = message("request", [field("A")], "0-1", name="ListThings")
     jars = [read_jar(jar(tmp_path, name, each)) for name, each in (("old.jar", old), ("new.jar", new))]
     assert "schemas/007_list_things.json" in generate(*jars)
 
 
-def test_a_removed_api_keeps_its_versions(tmp_path: Path) -> None:
+def test_an_api_removed_from_kafka_keeps_its_versions(tmp_path: Path) -> None:
     gone = {"apiKey": 7, "type": "request", "name": "ThingRequest", "validVersions": "none"}
     found = merged(tmp_path, message("request", [field("A")], "0-2"), gone)
     assert str(found.versions) == "0-2"
 
 
-def test_a_version_that_the_old_release_calls_unstable_is_the_new_releases(tmp_path: Path) -> None:
+def test_a_version_unstable_in_the_old_release_has_the_new_releases_layout(tmp_path: Path) -> None:
     old = message("request", [field("A")], "0-1", latestVersionUnstable=True)
     new = message("request", [field("A"), field("B", versions="1+")], "0-1")
     assert names(merged(tmp_path, old, new), 1) == ["a", "b"]
@@ -185,14 +185,14 @@ def test_a_version_that_the_old_release_calls_unstable_is_the_new_releases(tmp_p
         ([field("A", fields=[])], [field("A")], r"field A: a int32 cannot have fields"),
     ],
 )
-def test_what_does_not_add_up_is_an_error_that_names_message_field_and_rule(
+def test_contradicting_schemas_are_an_error_that_names_message_field_and_rule(
     tmp_path: Path, old: list[Json], new: list[Json], complaint: str
 ) -> None:
     with pytest.raises(SchemaError, match=complaint):
         merged(tmp_path, message("request", old), message("request", new))
 
 
-def test_the_command_owns_its_output(
+def test_the_schema_importer_removes_stale_files_and_checks_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     room = tmp_path / "room"
@@ -238,7 +238,7 @@ def _fetched(cache: Path, version: str) -> Path:
 
 
 @pytest.mark.oracle
-def test_the_committed_schemas_are_what_the_published_jars_give(jars: list[Path], tmp_path: Path) -> None:
+def test_the_committed_schemas_equal_those_of_the_published_jars(jars: list[Path], tmp_path: Path) -> None:
     files = generate(*map(read_jar, jars))
     assert check(Path(schema.__file__).parent, files) == 0
     (tmp_path / "schemas").mkdir()
@@ -247,7 +247,7 @@ def test_the_committed_schemas_are_what_the_published_jars_give(jars: list[Path]
 
 
 @pytest.mark.oracle
-def test_a_jars_layout_is_found_without_merging(jars: list[Path]) -> None:
+def test_a_schema_jars_layout_is_found_without_merging(jars: list[Path]) -> None:
     metadata = read_jar(jars[1])[3, "response"]
     brokers = direct_layout(metadata, 9)[1]
     assert brokers[:6] == ("brokers", "MetadataResponseBroker", True, False, True, None)

@@ -10,9 +10,9 @@ from usage.schema import defaults, required
 
 
 @pytest.mark.parametrize("record", [UsageRecord, TraceRecord])
-def test_every_field_is_required_or_has_a_default(record: type[msgspec.Struct]) -> None:
+def test_every_field_of_a_usage_record_is_required_or_has_a_default(record: type[msgspec.Struct]) -> None:
     assert [*required(record), *defaults(record)] == [field.name for field in msgspec.structs.fields(record)]
 
 
-def test_a_default_that_is_a_struct_has_all_its_fields() -> None:
+def test_a_struct_default_of_a_usage_record_has_all_its_fields() -> None:
     assert defaults(UsageRecord)["throttle_ms"] == dict.fromkeys(ByQuota.__struct_fields__, 0)
