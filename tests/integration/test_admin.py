@@ -26,7 +26,7 @@ SIZE, COUNT = 100_000, 160
 """16 MB: ten are the burst that Kafka's windows allow, the rest takes six seconds."""
 
 
-def test_figures_are_what_the_client_saw(
+def test_metrics_agree_with_a_real_clients_throttle_times(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster = kafka_cluster("3.9.1")
@@ -64,7 +64,9 @@ def test_figures_are_what_the_client_saw(
     assert weir.stop() == 0
 
 
-def test_readiness_follows_the_broker(fresh_cluster: StartCluster, start_weir: StartWeir) -> None:
+def test_readiness_follows_the_brokers_availability(
+    fresh_cluster: StartCluster, start_weir: StartWeir
+) -> None:
     cluster = fresh_cluster("3.9.1")
     admin = Admin()
     weir = start_weir(cluster.bootstrap, options=admin.options)

@@ -47,7 +47,7 @@ def metadata(address: Address, version: int, *names: str) -> MetadataResponse:
 
 
 @pytest.mark.parametrize("version", METADATA)
-def test_who_asks_for_missing_topics_pays_for_them(
+def test_clients_that_request_missing_topics_are_charged_for_automatic_creation(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = mutable(kafka_cluster, version)
@@ -68,7 +68,7 @@ def test_who_asks_for_missing_topics_pays_for_them(
 
 
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
-def test_in_strict_mode_nothing_is_created_for_a_client_that_is_over_its_quota(
+def test_strict_auto_creation_creates_no_topic_for_a_client_over_its_quota(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     """Until it has tokens again: here it is given a quota that refills at once."""

@@ -86,7 +86,7 @@ class Load:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_clients_are_held_to_their_quotas(
+def test_real_clients_are_held_to_their_byte_rates(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)

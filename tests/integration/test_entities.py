@@ -129,7 +129,7 @@ class Group:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_level_is_enforced_and_shared_by_whom_it_should_be(
+def test_every_quota_level_is_enforced_and_shared_by_its_clients(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version, brokers=BROKERS)

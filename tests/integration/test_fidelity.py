@@ -90,7 +90,7 @@ class Seen(NamedTuple):
     answers: int
 
 
-def test_weir_throttles_as_a_broker_does(
+def test_weir_throttles_byte_rates_as_a_broker_does(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster = fresh_cluster("3.9.1")

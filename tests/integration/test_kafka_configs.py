@@ -263,7 +263,7 @@ def weir(cluster: Cluster, start_weir: StartWeir) -> Weir:
     return start_weir(cluster.bootstrap, "# nothing yet\n", options=ADMIN)
 
 
-def test_kafka_configs_says_the_same_of_weir_as_of_a_broker(cluster: Cluster, weir: Weir) -> None:
+def test_kafka_configs_prints_equal_output_for_weir_and_a_broker(cluster: Cluster, weir: Weir) -> None:
     own, through = side_by_side("3.9.1", cluster, weir, FULL)
     assert through == own
     printed = "\n".join(said.out + said.err for _call, said in own)
@@ -380,7 +380,7 @@ REQUESTS: Final = (
 )
 
 
-def test_requests_are_answered_as_by_a_broker(cluster: Cluster, weir: Weir) -> None:
+def test_client_quota_requests_are_answered_as_by_a_broker(cluster: Cluster, weir: Weir) -> None:
     own, through = line(cluster.bootstrap), line(weir.bootstrap)
     with own.sock, through.sock:
         for version in (0, 1):
@@ -400,7 +400,7 @@ def test_requests_are_answered_as_by_a_broker(cluster: Cluster, weir: Weir) -> N
                 assert described(through, question, version) == described(own, question, version), question
 
 
-def test_a_change_applies_to_an_open_connection_at_once_and_survives_a_restart(
+def test_a_quota_change_applies_to_open_connections_and_survives_a_restart(
     cluster: Cluster, start_weir: StartWeir
 ) -> None:
     weir = start_weir(cluster.bootstrap, "# ours\n", options=ADMIN)
@@ -421,7 +421,7 @@ def test_a_change_applies_to_an_open_connection_at_once_and_survives_a_restart(
         assert client.ask(produce, 7, ProduceResponse).throttle_time_ms > 0
 
 
-def test_an_old_cluster_gets_quotas_that_kafka_configs_can_manage(
+def test_kafka_configs_manages_quotas_of_a_0_10_cluster_through_weir(
     fresh_cluster: StartCluster, start_weir: StartWeir
 ) -> None:
     """A broker of 0.10.2.2 has no such API, nor one for SCRAM credentials: the tool ends with 1 where it asks
@@ -445,7 +445,7 @@ def test_an_old_cluster_gets_quotas_that_kafka_configs_can_manage(
 # Who may
 
 
-def test_only_admins_whom_the_broker_has_accepted(
+def test_only_admins_that_the_broker_authenticated_alter_quotas(
     kafka_cluster: StartCluster, start_weir: StartWeir, tmp_path: Path
 ) -> None:
     """Whoever has not authenticated is ANONYMOUS, whom these admins include: the broker closes on him."""

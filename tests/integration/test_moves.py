@@ -91,7 +91,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("version", [MIDDLE])
-def test_brokers_are_restarted_one_by_one_under_load(
+def test_clients_lose_nothing_while_brokers_restart_one_by_one(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version, brokers=3)
@@ -110,7 +110,7 @@ def test_brokers_are_restarted_one_by_one_under_load(
 
 
 @pytest.mark.parametrize(("version", "member"), [(OLD, CLASSIC), (MIDDLE, CLASSIC), (NEW, KIP_848)])
-def test_the_groups_coordinator_and_then_the_controller_are_killed(
+def test_clients_survive_killed_group_coordinators_and_controllers(
     kafka_cluster: StartCluster,
     start_weir: StartWeir,
     topic: str,
@@ -161,7 +161,7 @@ def test_clients_follow_a_partition_to_another_broker(
 
 
 @pytest.mark.parametrize("version", [MIDDLE])
-def test_a_broker_is_added_and_removed(
+def test_clients_follow_an_added_and_a_removed_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version, brokers=3)

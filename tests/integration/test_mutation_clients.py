@@ -33,7 +33,7 @@ SLOW: Final = burst(5)
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("version", BROKERS)
-def test_javas_admin_client_tries_again_until_it_has_tokens(
+def test_javas_admin_client_retries_until_tokens_are_available(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     """It is that of 4.2.0, with its own defaults; 0.10.2.2 is ten years older."""
@@ -52,7 +52,7 @@ def test_javas_admin_client_tries_again_until_it_has_tokens(
 
 
 @pytest.mark.oracle
-def test_javas_admin_client_reports_the_quota_when_its_time_is_up(
+def test_javas_admin_client_reports_the_quota_error_at_its_timeout(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster = mutable(kafka_cluster, "0.10.2.2")

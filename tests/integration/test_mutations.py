@@ -41,7 +41,7 @@ def codes(answer: Answer) -> dict[str | None, int]:
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_a_part_of_a_request_is_admitted(
+def test_the_first_topics_of_a_request_within_the_quota_are_created(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     """Topics are charged in the request's order; those that are refused are as they were."""
@@ -66,7 +66,7 @@ def test_a_part_of_a_request_is_admitted(
 
 
 @pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
-def test_connections_of_one_client_id_share_a_bucket(
+def test_connections_of_one_client_id_share_a_token_bucket(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = mutable(kafka_cluster, version)
@@ -87,7 +87,7 @@ def test_connections_of_one_client_id_share_a_bucket(
 
 
 @pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
-def test_client_ids_of_one_user_share_a_bucket(
+def test_client_ids_of_one_user_share_a_token_bucket(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = mutable(kafka_cluster, version)
@@ -98,7 +98,7 @@ def test_client_ids_of_one_user_share_a_bucket(
     assert_no_complaint(weir.log)
 
 
-def test_mutations_at_both_brokers_are_charged_to_one_bucket(
+def test_mutations_at_both_brokers_are_charged_to_one_token_bucket(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster = mutable(kafka_cluster, "3.9.1")

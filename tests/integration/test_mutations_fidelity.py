@@ -56,7 +56,7 @@ class Pair(NamedTuple):
     """How many of its steps say something."""
 
 
-def test_weir_admits_and_throttles_mutations_as_a_broker_does(
+def test_weir_admits_and_throttles_mutations_as_brokers_do(
     fresh_cluster: StartCluster, start_weir: StartWeir
 ) -> None:
     cluster = fresh_cluster("3.9.1", settings=SETTINGS)

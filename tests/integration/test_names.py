@@ -76,7 +76,7 @@ class Door:
         return {(of["client_id"], of["quota"], of["broker"]): value for of, value in found}
 
 
-def test_clients_reach_each_broker_by_its_name_and_each_charges_for_itself(
+def test_clients_reach_each_broker_by_sni_and_each_broker_charges_separately(
     kafka_cluster: StartCluster,
     start_weir: StartWeir,
     topic: str,
@@ -116,7 +116,7 @@ def test_clients_reach_each_broker_by_its_name_and_each_charges_for_itself(
                 assert least < charged[client, quota, str(node_id)] < HEADS * least
 
 
-def test_a_broker_that_nobody_knows_cannot_be_called(
+def test_a_tls_connection_with_an_unknown_server_name_is_closed(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     door = Door(start_weir, mutable(kafka_cluster, VERSION).bootstrap, tmp_path)

@@ -68,7 +68,7 @@ def users(bootstrap: str, topic: str) -> None:
     KafkaPython().produce(bootstrap, topic, some, client_id="of-bob", config=bob)
 
 
-def test_totals_of_the_tables_are_those_of_the_wire(
+def test_totals_of_the_pipelines_tables_equal_those_of_the_wire(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     cluster = kafka_cluster(RELEASE, with_sasl=True)

@@ -20,7 +20,7 @@ SECONDS = 4.0
 LOCAL = ("--master", "local[2]")
 
 
-def test_one_after_the_other(tmp_path: Path) -> None:
+def test_pipeline_commands_run_one_after_the_other_over_real_records(tmp_path: Path) -> None:
     files = Files(tmp_path)
     record(None, SECONDS, files, lambda _cluster, _elapsed_s: None)
     lines = sum(len(path.read_text().splitlines()) for path in files.records.glob("usage-*.jsonl"))
@@ -55,7 +55,7 @@ NOTHING = {
 """Jobs, and what they say where there is nothing."""
 
 
-def test_over_nothing_and_over_lines_that_are_no_records(tmp_path: Path) -> None:
+def test_pipeline_commands_run_over_empty_and_malformed_input(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "usage-a-00000001.jsonl").write_text('no json\n{"version":1}\n{"version":99}\n[]\n')

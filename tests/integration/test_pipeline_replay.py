@@ -58,7 +58,7 @@ SMALL_BATCHES, SMALL_FETCHES = {"batch.size": 50_000}, {"fetch.message.max.bytes
 """So there are many short waits, not a few long ones."""
 
 
-def test_replayed_is_what_was_recorded(
+def test_replayed_throttle_times_equal_those_recorded_at_a_real_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     cluster = kafka_cluster("3.9.1")

@@ -24,7 +24,7 @@ LATEST_S = 5.0
 """A question a second, and what it takes to ask on a machine that is busy with others."""
 
 
-def test_what_a_broker_is_told_is_enforced_by_weir(
+def test_quotas_altered_at_a_broker_are_enforced_by_weir(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster, admin = kafka_cluster("3.9.1"), Admin()
@@ -52,7 +52,7 @@ def test_what_a_broker_is_told_is_enforced_by_weir(
         alter(cluster.ports[0], client_id, None)
 
 
-def test_a_cluster_that_stores_no_quotas_is_no_store(kafka_cluster: StartCluster) -> None:
+def test_a_0_10_cluster_cannot_be_the_quota_store(kafka_cluster: StartCluster) -> None:
     config = load(None, {"upstream": kafka_cluster("0.10.2.2").bootstrap, "quota_store": "broker"})
     with pytest.raises(ConfigError, match=r"quota_store = broker: .* brokers before 2\.6"):
         choose(config)

@@ -63,7 +63,7 @@ class Front:
         return bool(self.admin.metrics().value("weir_quota_store_available", store="topic"))
 
 
-def test_every_weir_follows_and_a_restart_forgets_nothing(
+def test_every_weir_follows_the_quota_topic_and_a_restart_loses_nothing(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster = kafka_cluster("3.9.1")
@@ -89,7 +89,7 @@ def test_every_weir_follows_and_a_restart_forgets_nothing(
     assert _settings_of(cluster, store)["cleanup.policy"] == "compact"
 
 
-def test_traffic_goes_on_under_the_last_known_quotas(
+def test_traffic_continues_under_the_last_known_quotas(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """Broker 1 alone has the quota topic, and dies; broker 0 goes on. Who starts then has a snapshot."""
@@ -123,7 +123,7 @@ def test_traffic_goes_on_under_the_last_known_quotas(
 
 
 @pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
-def test_weirs_own_connections_log_in(
+def test_weirs_connections_to_the_quota_topic_authenticate(
     kafka_cluster: StartCluster, topic: str, tmp_path: Path, version: str
 ) -> None:
     cluster = kafka_cluster(version, with_sasl=True)

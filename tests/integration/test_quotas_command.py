@@ -70,7 +70,9 @@ def protect(cluster: Cluster, path: str, digest: str) -> None:
     client.close()
 
 
-def test_what_kafkas_tool_has_written_to_zookeeper(fresh_cluster: StartCluster, tmp_path: Path) -> None:
+def test_quotas_that_kafka_configs_wrote_to_zookeeper_are_imported(
+    fresh_cluster: StartCluster, tmp_path: Path
+) -> None:
     """Compared with what was asked for, and with what a broker of that cluster tells of it."""
     cluster = fresh_cluster("2.8.2")
     scram = f"SCRAM-SHA-256=[iterations=4096,password={PASSWORD}]"
@@ -139,7 +141,9 @@ def test_quotas_of_brokers_move_into_weirs_file(
     assert in_json("describe", "--config", str(store), "--user", user, exit_code=1)["quotas"] == []
 
 
-def test_quotas_in_a_topic(kafka_cluster: StartCluster, topic: str, tmp_path: Path) -> None:
+def test_weir_quotas_manages_quotas_in_a_topic(
+    kafka_cluster: StartCluster, topic: str, tmp_path: Path
+) -> None:
     config = tmp_path / "weir.toml"
     config.write_text(
         f'upstream = "{kafka_cluster("3.9.1").bootstrap}"\nquota_store = "topic"\nquota_topic = "{topic}"\n'

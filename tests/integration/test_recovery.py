@@ -35,7 +35,7 @@ PARTITIONS = 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_clients_go_on_when_their_broker_was_killed_and_restarted(
+def test_clients_lose_nothing_when_their_broker_is_killed_and_restarted(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = fresh_cluster(version)

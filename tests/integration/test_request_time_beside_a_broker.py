@@ -158,7 +158,7 @@ class Stage:
 
 
 @pytest.mark.parametrize("percents", [(10, 50), (1,)], ids=["10 and 50 %", "1 %"])
-def test_weir_lets_as_much_through_as_a_brokers_own_quota(
+def test_weirs_request_time_quota_admits_as_much_as_a_brokers(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, percents: Sequence[int]
 ) -> None:
     stage = Stage(kafka_cluster("3.9.1", settings=SETTINGS), start_weir, topic, tmp_path / "costs.toml")

@@ -61,7 +61,9 @@ def throttled(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, ve
 
 @pytest.mark.oracle
 @pytest.mark.parametrize(("version", "release"), JAVA)
-def test_javas_clients_tell_of_it_in_their_metrics(throttled: Weir, topic: str, release: str) -> None:
+def test_javas_clients_report_request_time_throttles_in_their_metrics(
+    throttled: Weir, topic: str, release: str
+) -> None:
     config = {
         "client.id": "java",
         "enable.idempotence": "false",
@@ -75,7 +77,9 @@ def test_javas_clients_tell_of_it_in_their_metrics(throttled: Weir, topic: str, 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("version", VERSIONS)
-def test_javas_admin_client_waits_and_completes(throttled: Weir, topic: str) -> None:
+def test_javas_admin_client_waits_for_request_time_throttles_and_completes(
+    throttled: Weir, topic: str
+) -> None:
     """It has no figure for it: calls that take some milliseconds take the throttle time each."""
     calls = [Step("describe", {topic: 0})] * COUNT
     outcomes = JavaAdmin("4.2.0", throttled.bootstrap, {"client.id": "java"}).run(*calls)
@@ -86,7 +90,7 @@ def test_javas_admin_client_waits_and_completes(throttled: Weir, topic: str) -> 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_librdkafka_tells_of_it_in_its_statistics(throttled: Weir, topic: str) -> None:
+def test_librdkafka_reports_request_time_throttles_in_its_statistics(throttled: Weir, topic: str) -> None:
     statistics: list[dict[str, Any]] = []
     options = ONE_AT_A_TIME | {
         "statistics.interval.ms": 100,
@@ -101,7 +105,7 @@ def test_librdkafka_tells_of_it_in_its_statistics(throttled: Weir, topic: str) -
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kafka_python_tells_of_it_in_its_metrics(throttled: Weir, topic: str) -> None:
+def test_kafka_python_reports_request_time_throttles_in_its_metrics(throttled: Weir, topic: str) -> None:
     messages = some_messages(COUNT, 100)
     one_by_one = {"max_in_flight_requests_per_connection": 1, "batch_size": 0}
     produced = KafkaPython().produce(throttled.bootstrap, topic, messages, partition=0, config=one_by_one)
@@ -110,7 +114,7 @@ def test_kafka_python_tells_of_it_in_its_metrics(throttled: Weir, topic: str) ->
 
 
 @pytest.mark.parametrize("version", VERSIONS[:1])
-def test_a_broker_may_refuse_a_version_of_api_versions_to_who_is_throttled(throttled: Weir) -> None:
+def test_a_throttled_clients_unsupported_apiversions_is_answered_in_version_0(throttled: Weir) -> None:
     """It does so in version 0, which has no throttle time."""
     request = frames.request(ApiVersionsRequest(), 3, client_id=b"new")
     address = ("127.0.0.1", throttled.port)

@@ -76,7 +76,7 @@ def records(bootstrap: str, topic: str) -> int:
 
 
 @pytest.mark.parametrize("held", ["by-broker", "by-weir"])
-def test_a_flood_without_answers_is_not_throttled(
+def test_acks_0_requests_are_not_throttled_for_request_time(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, held: str
 ) -> None:
     places = Places(kafka_cluster, start_weir, topic)
@@ -98,7 +98,7 @@ def test_a_flood_without_answers_is_not_throttled(
     assert throttled(places.addresses[held], answered), "with acks=1 it would have been"
 
 
-def test_who_claims_to_be_a_replica_is_charged_as_a_consumer(
+def test_a_client_that_claims_a_replica_id_is_charged_as_a_consumer(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     places = Places(kafka_cluster, start_weir, topic)

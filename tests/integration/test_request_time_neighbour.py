@@ -69,7 +69,7 @@ class Neighbour:
         self._connection.close()
 
 
-def test_a_starved_neighbour_recovers_when_the_greedy_one_gets_a_quota(
+def test_a_starved_client_recovers_when_the_greedy_one_gets_a_quota(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster = kafka_cluster("3.9.1", settings=SETTINGS | ONE_THREAD)

@@ -105,7 +105,7 @@ class Scene:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_arrive_and_the_right_user_is_charged(
+def test_records_arrive_over_sasl_and_the_authenticated_user_is_charged(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, version: str
 ) -> None:
     cluster = kafka_cluster(version, with_sasl=True)

@@ -42,7 +42,7 @@ controller_mutation_rate = 0.01
 PARTITIONS = 5
 
 
-def test_a_user_whom_the_broker_is_told_of_through_weir_comes_in_and_pays(
+def test_a_scram_user_created_through_weir_authenticates_and_is_charged(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """SCRAM credentials are not Weir's (KIP-554): they are altered and described at the broker."""
@@ -66,7 +66,7 @@ def test_a_user_whom_the_broker_is_told_of_through_weir_comes_in_and_pays(
     assert_no_complaint(front.weir.log)
 
 
-def test_the_topics_that_a_user_creates_are_limited_whatever_the_client_id(
+def test_topics_created_by_a_user_are_limited_for_any_client_id(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """By Java's AdminClient, and by requests of ours."""

@@ -164,7 +164,7 @@ def front(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_pa
     return Front(start_weir, cluster, tmp_path, GENEROUS_TO_ALL)
 
 
-def test_odd_tokens_name_whom_the_broker_takes_them_for(front: Front, topic: str) -> None:
+def test_odd_sasl_tokens_give_the_principals_that_the_broker_sees(front: Front, topic: str) -> None:
     visitor = Visitor(front, topic)
     believed = {what: visitor.come(what, OAUTHBEARER, bearer(said)) for what, said in BEARERS.items()}
     extended = "n=bob"  # behind the nonce it is an extension, which no broker knows
@@ -178,7 +178,7 @@ def test_odd_tokens_name_whom_the_broker_takes_them_for(front: Front, topic: str
     assert_untold(front, visitor.said)
 
 
-def test_what_weir_cannot_read_is_nobodys_and_what_is_refused_neither(front: Front, topic: str) -> None:
+def test_unreadable_and_refused_sasl_tokens_are_charged_to_no_user(front: Front, topic: str) -> None:
     visitor = Visitor(front, topic)
     for what, said in UNREADABLE.items():
         visitor.come(what, OAUTHBEARER, bearer(said))
@@ -191,7 +191,7 @@ def test_what_weir_cannot_read_is_nobodys_and_what_is_refused_neither(front: Fro
     assert_untold(front, visitor.said)
 
 
-def test_a_delegation_token_is_its_owners_once_weir_has_seen_it_made_or_described(
+def test_a_delegation_token_is_its_owners_after_weir_saw_its_creation(
     kafka_cluster: StartCluster, front: Front, topic: str
 ) -> None:
     visitor = Visitor(front, topic)
@@ -231,7 +231,7 @@ def use(visitor: Visitor, token: CreateDelegationTokenResponse, client_id: str) 
 
 
 @pytest.mark.parametrize("version", ["0.10.2.2", VERSION])
-def test_a_name_claimed_without_right_leaves_nothing_behind(
+def test_a_name_in_a_failed_authentication_is_never_charged(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, version: str
 ) -> None:
     """With requests behind the token in the same packet, as if it had been accepted; the broker closes."""

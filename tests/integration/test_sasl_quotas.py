@@ -58,7 +58,7 @@ QUOTAS = "".join(
 )
 
 
-def test_users_are_held_as_closely_as_client_ids(
+def test_users_are_held_to_byte_rates_as_closely_as_client_ids(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """Each has a twin that does the same at the same time, under a client-id's quota.
@@ -99,7 +99,7 @@ def spent(clients: Sequence[RawClient]) -> float:
     return sum(answer.charged_bytes for client in clients for answer in client.answers)
 
 
-def test_authenticating_anew_brings_no_new_budget_and_stops_nothing(
+def test_reauthentication_keeps_the_budget_and_the_traffic(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """KIP-368 under traffic: bob's connection stays the same one. A library does it as well.
@@ -165,7 +165,7 @@ def logins(page: Page) -> float:
     return page.rows("weir_authentications_total").get(frozenset(label), 0)
 
 
-def test_a_thousand_connections_of_a_user_have_one_budget(
+def test_a_thousand_connections_of_a_user_share_one_budget(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """Each with a client-id of its own; their requests come when all of them are open."""

@@ -290,7 +290,7 @@ def tried(case: Case, at: Address) -> Seen:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_client_sees_what_it_sees_at_the_broker(
+def test_sasl_frames_through_weir_equal_those_of_the_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, tmp_path: Path, version: str
 ) -> None:
     cluster = kafka_cluster(version, with_sasl=True)

@@ -65,7 +65,9 @@ def test_a_user_by_certificate_is_held_to_its_quota_with_tls_on_both_sides(
 
 
 @pytest.mark.parametrize("sides", ["clients", "brokers", "neither"])
-def test_either_side_may_be_plain(start_weir: StartWeir, topic: str, place: Place, sides: str) -> None:
+def test_tls_works_on_either_side_alone_or_on_neither(
+    start_weir: StartWeir, topic: str, place: Place, sides: str
+) -> None:
     options = {"clients": place.listener(), "brokers": place.upstream(), "neither": ()}[sides]
     weir = start_weir(place.tls if sides == "brokers" else place.plain, options=options)
     create_topic(place.plain, topic)
@@ -75,7 +77,9 @@ def test_either_side_may_be_plain(start_weir: StartWeir, topic: str, place: Plac
     assert client.consume(weir.bootstrap, topic, 20, config=config).values == MESSAGES[:20]
 
 
-def test_a_broker_that_wants_a_certificate_is_understood(start_weir: StartWeir, place: Place) -> None:
+def test_weir_reports_a_broker_that_requires_a_client_certificate(
+    start_weir: StartWeir, place: Place
+) -> None:
     weir = start_weir(place.tls, options=("--upstream-tls", "--upstream-ca", place.ca))
     (line,) = [line for line in weir.log.splitlines() if "does not tell its brokers" in line]
     assert "upstream_cert" in line

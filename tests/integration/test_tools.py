@@ -33,7 +33,7 @@ def until(found: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.parametrize("version", NEW)
-def test_topics_are_created_described_grown_and_deleted(
+def test_kafka_topics_creates_describes_grows_and_deletes_topics(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)
@@ -51,7 +51,7 @@ def test_topics_are_created_described_grown_and_deleted(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_perf_tests_send_and_get_every_record_and_the_group_is_described(
+def test_kafkas_perf_tests_send_and_receive_every_record(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)
@@ -73,7 +73,7 @@ def test_perf_tests_send_and_get_every_record_and_the_group_is_described(
 
 
 @pytest.mark.parametrize("version", NEW)
-def test_a_groups_offsets_are_reset_and_the_group_deleted(
+def test_kafka_consumer_groups_resets_offsets_and_deletes_a_group(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)
@@ -95,7 +95,7 @@ def test_a_groups_offsets_are_reset_and_the_group_deleted(
 
 
 @pytest.mark.parametrize("version", NEW)
-def test_the_producer_perf_test_in_transactions(
+def test_kafkas_producer_perf_test_runs_in_transactions(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)
@@ -111,7 +111,7 @@ def test_the_producer_perf_test_in_transactions(
     assert_no_complaint(weir.log)
 
 
-def test_the_consumer_perf_test_in_the_new_group_protocol(
+def test_kafkas_consumer_perf_test_runs_in_the_new_group_protocol(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """KIP-848."""
@@ -128,7 +128,7 @@ def test_the_consumer_perf_test_in_the_new_group_protocol(
     assert_no_complaint(weir.log)
 
 
-def test_tools_of_3_9_at_a_broker_of_0_10(
+def test_tools_of_kafka_3_9_work_at_a_broker_of_0_10(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     """They create and list topics, produce and consume; docs/compatibility.md tells what they refuse."""

@@ -44,7 +44,7 @@ def transact(producer: Producer, topic: str, messages: list[bytes], *, commit: b
 
 
 @pytest.mark.parametrize("version", TRANSACTIONAL)
-def test_read_committed_sees_what_was_committed_and_nothing_else(
+def test_read_committed_consumers_see_committed_records_only(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)
@@ -63,7 +63,7 @@ def test_read_committed_sees_what_was_committed_and_nothing_else(
 
 
 @pytest.mark.parametrize("version", TRANSACTIONAL)
-def test_an_open_transaction_holds_readers_of_committed_records_back(
+def test_an_open_transaction_holds_back_read_committed_consumers(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)
@@ -84,7 +84,7 @@ def test_an_open_transaction_holds_readers_of_committed_records_back(
 
 
 @pytest.mark.parametrize("version", TRANSACTIONAL)
-def test_offsets_are_committed_with_the_records_they_led_to(
+def test_offsets_and_records_are_committed_in_one_transaction(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     """Read, transform, write: an aborted round leaves neither records nor offsets, the next one does both."""

@@ -37,7 +37,7 @@ LENT_AT_MOST: Final = 5
 
 @pytest.mark.parametrize("version", OLD)
 @pytest.mark.parametrize("quotas", ["", quota(1_000_000)], ids=["without quota", "with quota"])
-def test_the_same_is_told_in_every_version(
+def test_uplifted_responses_agree_in_every_version(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, quotas: str
 ) -> None:
     cluster = mutable(kafka_cluster, version)
@@ -61,7 +61,7 @@ def test_the_same_is_told_in_every_version(
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_api_versions_is_answered_in_every_version_that_is_offered(
+def test_apiversions_is_answered_in_every_offered_version(
     kafka_cluster: StartCluster, start_weir: StartWeir, version: str
 ) -> None:
     """To a connection that knows what is offered. The first question goes to the broker as it is."""
@@ -80,7 +80,7 @@ def test_api_versions_is_answered_in_every_version_that_is_offered(
             assert ranges(answer) == offered
 
 
-def test_without_uplift_what_the_broker_has_is_offered(
+def test_without_uplift_the_brokers_versions_are_offered(
     kafka_cluster: StartCluster, start_weir: StartWeir
 ) -> None:
     cluster = mutable(kafka_cluster, "0.10.2.2")
@@ -91,7 +91,7 @@ def test_without_uplift_what_the_broker_has_is_offered(
 @pytest.mark.oracle
 @pytest.mark.parametrize("version", OLD)
 @pytest.mark.parametrize("client", ["java", "kafka-python", "librdkafka"])
-def test_admin_clients_understand_what_uplift_writes(
+def test_admin_clients_understand_uplifted_responses(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, client: str
 ) -> None:
     """Java's is of 4.2.0. What 0.10.2.2 has no API for, each refuses by itself."""
@@ -132,7 +132,7 @@ NOT_THERE: Final = {
 }
 
 
-def test_kafka_topics_of_4_2_creates_and_deletes_at_0_10_which_it_refuses_without_uplift(
+def test_kafka_topics_of_4_2_works_at_0_10_only_with_uplift(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     cluster, newest = mutable(kafka_cluster, "0.10.2.2"), mutable(kafka_cluster, "4.2.0")
@@ -149,7 +149,9 @@ def test_kafka_topics_of_4_2_creates_and_deletes_at_0_10_which_it_refuses_withou
     assert_no_complaint(weir.log)
 
 
-def test_tools_of_4_2_at_1_1(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str) -> None:
+def test_tools_of_kafka_4_2_work_at_a_broker_of_1_1(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
     """What they do without Weir, they do through it."""
     cluster, newest = mutable(kafka_cluster, "1.1.1"), mutable(kafka_cluster, "4.2.0")
     weir = start_weir(cluster.bootstrap)

@@ -87,7 +87,7 @@ def check(found: dict[int, list[bytes]], sent: list[UsageRecord]) -> None:
 
 
 @pytest.mark.parametrize("release", ["0.10.2.2", "3.9.1"])
-def test_every_record_is_there_once_and_a_client_s_are_in_order(
+def test_the_usage_topic_has_every_record_once_and_each_clients_in_order(
     release: str, kafka_cluster: StartCluster, topic: str
 ) -> None:
     bootstrap = kafka_cluster(release).bootstrap
@@ -104,7 +104,9 @@ def test_every_record_is_there_once_and_a_client_s_are_in_order(
     assert msgspec.json.decode(trace)["bytes_in"] == 7
 
 
-def test_a_broker_that_is_away_for_a_while_costs_no_record(fresh_cluster: StartCluster, topic: str) -> None:
+def test_no_usage_record_is_lost_while_a_broker_is_unavailable(
+    fresh_cluster: StartCluster, topic: str
+) -> None:
     cluster = fresh_cluster("3.9.1")
     writer = writer_of(cluster.bootstrap, topic)
     writer.start()

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.broker]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_clients_and_brokers_say_is_understood_to_the_last_byte(
+def test_frames_of_real_clients_and_brokers_decode_to_the_last_byte(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = kafka_cluster(version)

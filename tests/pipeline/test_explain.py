@@ -63,7 +63,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
 
 
 @pytest.mark.parametrize("period", PERIODS)
-def test_windows_are_shuffled_twice_and_periods_not_at_all(
+def test_the_rollup_plan_shuffles_windows_twice_and_periods_not_at_all(
     spark: SparkSession, lake: Lake, period: str
 ) -> None:
     made = windows(usage_of(spark, lake, [date(2026, 3, 2)]), WINDOW_MS, 2)
@@ -77,7 +77,7 @@ def test_windows_are_shuffled_twice_and_periods_not_at_all(
     assert not [name for name in FORBIDDEN if name in shown]
 
 
-def test_only_the_days_and_columns_that_are_needed_are_read(spark: SparkSession, lake: Lake) -> None:
+def test_the_rollup_plan_reads_only_the_needed_days_and_columns(spark: SparkSession, lake: Lake) -> None:
     shown = plan(windows(usage_of(spark, lake, [date(2026, 3, 2), date(2026, 3, 3)]), WINDOW_MS, 2))
     assert re.search(r"PartitionFilters: \[day#\d+ IN \(2026-03-02,2026-03-03\)\]", shown)
     (read,) = re.findall(r"ReadSchema: struct<(.*)", shown)
@@ -86,13 +86,13 @@ def test_only_the_days_and_columns_that_are_needed_are_read(spark: SparkSession,
     assert shown.count("FileScan") == 1
 
 
-def test_a_day_is_no_more_files_than_its_own(spark: SparkSession, lake: Lake) -> None:
+def test_the_rollup_reads_only_the_files_of_its_day(spark: SparkSession, lake: Lake) -> None:
     names = usage_of(spark, lake, [date(2026, 3, 2)]).select(sql.input_file_name().alias("file"))
     (row,) = names.collect()
     assert "day=2026-03-02" in row.file
 
 
-def test_what_there_is_is_listed_and_not_read(spark: SparkSession, lake: Lake) -> None:
+def test_the_rollup_lists_files_without_reading_them(spark: SparkSession, lake: Lake) -> None:
     found = files(spark, lake)
     assert found is not None
     shown = plan(
@@ -103,7 +103,7 @@ def test_what_there_is_is_listed_and_not_read(spark: SparkSession, lake: Lake) -
     assert re.search(r"PartitionFilters: \[.*day#\d+ = 2026-03-02", shown)
 
 
-def test_an_entity_with_nine_tenths_of_all_records_is_no_task_of_its_own(spark: SparkSession) -> None:
+def test_the_rollup_spreads_an_entity_with_most_records_over_tasks(spark: SparkSession) -> None:
     """After the first shuffle its records are everywhere, after the second they are rows of windows."""
     count, tasks, brokers = 60_000, 8, 6
     client = sql.when(sql.col("id") % 10 == 0, sql.concat(sql.lit("c"), sql.col("id") % 5000)).otherwise(

@@ -50,7 +50,7 @@ def trace(time_ms: int) -> bytes:
     )
 
 
-def test_files_of_both_kinds_become_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_ingest_writes_usage_and_trace_files_to_tables(spark: SparkSession, tmp_path: Path) -> None:
     lake, directory = Lake(str(tmp_path / "lake")), tmp_path / "us age%201"
     put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"), b"", b"no record", usage(NOON_MS, "b"))
     put(directory, "trace-weir-1-00000000.jsonl", trace(NOON_MS), b"{}")
@@ -88,9 +88,7 @@ def test_files_of_both_kinds_become_tables(spark: SparkSession, tmp_path: Path) 
     assert spark.read.schema(tables.USAGE).parquet(lake.late("usage")).columns == tables.USAGE.names
 
 
-def test_it_goes_on_until_it_is_stopped_and_finishes_what_it_has_begun(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_continuous_ingest_finishes_its_batch_when_stopped(spark: SparkSession, tmp_path: Path) -> None:
     lake, directory, stop = Lake(str(tmp_path / "lake")), tmp_path / "usage", threading.Event()
     put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"))
 
@@ -105,7 +103,7 @@ def test_it_goes_on_until_it_is_stopped_and_finishes_what_it_has_begun(
     assert clients(spark, lake.usage) == Counter("ab")
 
 
-def test_a_directory_without_files_is_nothing_new(spark: SparkSession, tmp_path: Path) -> None:
+def test_ingest_of_an_empty_directory_reads_nothing(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     (tmp_path / "usage").mkdir()
     outcome = ingest(spark, lake, Directory(str(tmp_path / "usage")))
@@ -114,7 +112,7 @@ def test_a_directory_without_files_is_nothing_new(spark: SparkSession, tmp_path:
     assert tables.read(spark, lake.usage, tables.USAGE).count() == 0
 
 
-def test_a_directory_that_is_not_there_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_ingest_of_a_missing_directory_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"/usage: no such directory; does Weir write usage there yet\?"):
         ingest(spark, Lake(str(tmp_path)), Directory(str(tmp_path / "usage")))
 
@@ -124,7 +122,7 @@ def lines(spark: SparkSession, *values: bytes, channel: str = "", taken_ms: int 
     return spark.createDataFrame(rows, "value string, source string, channel string, taken_ms bigint")
 
 
-def test_a_batch_done_again_with_other_options_leaves_nothing_of_the_first_try(
+def test_a_repeated_ingest_batch_replaces_all_of_the_first_attempt(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = Lake(str(tmp_path))
@@ -146,7 +144,7 @@ def test_a_batch_done_again_with_other_options_leaves_nothing_of_the_first_try(
     assert [tuple(each) for each in row.newest] == [("/weir-1", NOON_MS)]
 
 
-def test_what_is_late_is_so_by_its_own_stream(spark: SparkSession) -> None:
+def test_a_record_is_late_only_against_its_stream(spark: SparkSession) -> None:
     before = spark.createDataFrame([("0/weir-1", NOON_MS), ("1/weir-1", NOON_MS + 9 * MINUTE_MS)], NEWEST)
     old = usage(NOON_MS - MINUTE_MS, "of weir-1")
     other = usage(NOON_MS - 99 * MINUTE_MS, "of another", "weir-2")
@@ -159,7 +157,7 @@ def test_what_is_late_is_so_by_its_own_stream(spark: SparkSession) -> None:
     }
 
 
-def test_a_clock_that_is_ahead_counts_as_no_newer_than_the_batch(spark: SparkSession) -> None:
+def test_a_record_from_the_future_counts_as_no_newer_than_its_batch(spark: SparkSession) -> None:
     before = spark.createDataFrame([("/weir-1", NOON_MS - 5), ("/weir-3", 7)], NEWEST)
     rows = parsed(
         lines(spark, usage(NOON_MS + 60 * MINUTE_MS), usage(5, "old", "weir-2"), taken_ms=NOON_MS), USAGE
@@ -187,7 +185,7 @@ def a_batch(lake: Lake, number: int) -> None:
         (4, 3, [], "ledger/usage lacks batch 3, which .*checkpoint/usage says is done"),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_the_tables_is_refused(
+def test_ingest_refuses_a_checkpoint_that_does_not_fit_the_tables(
     planned: int | None,
     done: int | None,
     entered: list[int],
@@ -211,7 +209,7 @@ def test_a_checkpoint_that_does_not_fit_the_tables_is_refused(
     [(None, None, []), (0, None, []), (0, None, [0]), (4, 3, [3]), (4, 3, [3, 4]), (4, 4, [4])],
     ids=["new", "killed in the first", "after its row", "killed in a batch", "after its row, later", "idle"],
 )
-def test_a_checkpoint_that_fits_is_gone_on_with(
+def test_ingest_continues_from_a_checkpoint_that_fits_the_tables(
     planned: int | None, done: int | None, entered: list[int], spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = Lake(str(tmp_path))
@@ -225,7 +223,7 @@ def test_a_checkpoint_that_fits_is_gone_on_with(
     ingest_checkpoint.check(Files(spark), lake, "usage", "files here")
 
 
-def test_a_lake_takes_from_one_source(spark: SparkSession, tmp_path: Path) -> None:
+def test_ingest_refuses_a_second_source_for_a_lake(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     ingest_checkpoint.check(Files(spark), lake, "usage", "files here")
     ingest_checkpoint.check(Files(spark), lake, "usage", "files here")
@@ -233,7 +231,7 @@ def test_a_lake_takes_from_one_source(spark: SparkSession, tmp_path: Path) -> No
         ingest_checkpoint.check(Files(spark), lake, "usage", "topic there")
 
 
-def test_two_at_once_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_ingests_into_one_lake_at_once_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     files, path = Files(spark), str(tmp_path / "checkpoint" / ".weir-lock")
     with files.locked(path), pytest.raises(PipelineError, match="another ingest is at work"):
         files.locked(path).__enter__()
@@ -241,7 +239,7 @@ def test_two_at_once_are_refused(spark: SparkSession, tmp_path: Path) -> None:
         pass
 
 
-def test_counts_of_an_empty_batch_are_zeros(spark: SparkSession, tmp_path: Path) -> None:
+def test_counts_of_an_empty_ingest_batch_are_zeros(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     taker = Batches(lake, USAGE, 0, print)
     taker.take(parsed(lines(spark, b"x").where(fn.lit(False)), USAGE), 0)
@@ -250,7 +248,7 @@ def test_counts_of_an_empty_batch_are_zeros(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["us{ag}e", "usage[1]", "usage*", "usage?", "us\\age"])
-def test_a_directory_that_spark_would_read_twice_is_refused(
+def test_ingest_refuses_a_directory_that_spark_would_read_as_a_pattern(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / name).mkdir()

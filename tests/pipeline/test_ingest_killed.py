@@ -122,9 +122,7 @@ def is_written(lake: Lake, batch: int) -> bool:
     return bool(list(Path(lake.usage).glob(f"day=*/batch={batch}/*.parquet")))
 
 
-def test_killed_again_and_again_it_loses_nothing_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_ingest_killed_repeatedly_loses_and_doubles_no_record(spark: SparkSession, tmp_path: Path) -> None:
     lake, directory = Lake(str(tmp_path / "lake")), tmp_path / "usage"
     inputs = write(directory)
 

@@ -161,18 +161,18 @@ BAD: list[tuple[str | bytes | None, str]] = [
 ]
 
 
-def test_what_is_malformed_is_said_and_why(spark: SparkSession) -> None:
+def test_malformed_usage_lines_are_kept_with_a_reason(spark: SparkSession) -> None:
     rows = judge(spark, [line for line, _why in BAD])
     assert [row.reason for row in rows] == [why for _line, why in BAD]
     assert [row.source for row in rows] == [str(number) for number in range(len(BAD))]
 
 
-def test_what_is_malformed_is_kept_as_far_as_it_is_text(spark: SparkSession) -> None:
+def test_malformed_usage_lines_are_kept_as_bounded_text(spark: SparkSession) -> None:
     rows = judge(spark, [None, b"\xff and so on", "x" * (LINE_MAX + 1)])
     assert [row.line for row in rows] == [None, "\ufffd and so on", "x" * LINE_MAX]
 
 
-def test_a_record_is_what_was_written(spark: SparkSession) -> None:
+def test_a_parsed_usage_record_equals_the_written_one(spark: SparkSession) -> None:
     (row,) = judge(spark, [msgspec.json.encode(FULL)])
     assert_is(row, FULL)
     assert str(row.day) == "2023-11-14"
@@ -180,14 +180,14 @@ def test_a_record_is_what_was_written(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(("kind", "record"), [("usage", BARE), ("trace", TRACED)], ids=["usage", "trace"])
-def test_what_was_left_out_is_at_its_default(
+def test_omitted_fields_of_a_usage_record_have_their_defaults(
     kind: str, record: UsageRecord | TraceRecord, spark: SparkSession
 ) -> None:
     (row,) = judge(spark, [msgspec.json.encode(record)], kind)
     assert_is(row, record)
 
 
-def test_what_is_no_reason_to_refuse_a_record(spark: SparkSession) -> None:
+def test_unknown_and_null_fields_do_not_make_a_usage_record_malformed(spark: SparkSession) -> None:
     lines: list[str | bytes | None] = [
         having(field_of_tomorrow=[1, {"user": 5}]),
         having(requests=None),
@@ -206,6 +206,6 @@ def test_what_is_no_reason_to_refuse_a_record(spark: SparkSession) -> None:
     assert {(row.requests, row.throttle_ms.producer_byte_rate) for row in rows} == {(0, 0)}
 
 
-def test_nothing_gives_nothing(spark: SparkSession) -> None:
+def test_parsing_no_lines_gives_no_records(spark: SparkSession) -> None:
     empty = spark.createDataFrame([], "value string, source string, channel string, taken_ms bigint")
     assert parsed(empty, USAGE).collect() == []

@@ -43,7 +43,7 @@ def submit(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
         )
 
 
-def test_spark_submit_runs_a_job(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_submit_runs_a_pipeline_job(spark: SparkSession, tmp_path: Path) -> None:
     directory, lake = tmp_path / "usage", Lake(str(tmp_path / "lake"))
     put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"), usage(NOON_MS, "b"))
     done = submit(tmp_path, "ingest", "--lake", lake.root, "--files", str(directory), "--once", "--json")
@@ -52,7 +52,7 @@ def test_spark_submit_runs_a_job(spark: SparkSession, tmp_path: Path) -> None:
     assert clients(spark, lake.usage) == {"a": 1, "b": 1}
 
 
-def test_the_entry_file_is_not_misled_by_the_modules_beside_it(tmp_path: Path) -> None:
+def test_the_spark_submit_entry_file_does_not_import_modules_beside_it(tmp_path: Path) -> None:
     command = [sys.executable, str(REPOSITORY / "cli" / "pipeline_submit.py"), "ingest", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.startswith("Usage: pipeline_submit.py ingest")

@@ -39,7 +39,7 @@ def ingest(lake: Path, bootstrap: str, topic: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
 
 
-def test_a_topic_is_taken_once_and_gone_on_with(kafka_cluster: StartCluster, tmp_path: Path) -> None:
+def test_ingest_reads_each_record_of_a_topic_once(kafka_cluster: StartCluster, tmp_path: Path) -> None:
     bootstrap = kafka_cluster("3.9.1").bootstrap
     send(
         bootstrap, "weir-usage", *(usage(NOON_MS + row, f"c{row}") for row in range(ROWS)), None, b"no record"

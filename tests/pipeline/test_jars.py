@@ -12,13 +12,13 @@ from pipeline.locked_jars import JarError
 from pipeline.outcome import PipelineError
 
 
-def test_the_connector_is_locked_in_the_version_of_the_pyspark_here() -> None:
+def test_the_locked_kafka_connector_has_pysparks_version() -> None:
     locked = [jar.coordinates for jar in jars.locked()]
     assert jars.CONNECTOR in locked
     assert jars.CONNECTOR.endswith(f":{pyspark.__version__}")
 
 
-def test_nothing_is_locked_that_pyspark_brings() -> None:
+def test_no_locked_jar_is_bundled_with_pyspark() -> None:
     brought = {
         path.name.rpartition("-")[0] for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")
     }
@@ -26,7 +26,7 @@ def test_nothing_is_locked_that_pyspark_brings() -> None:
     assert not [jar for jar in jars.locked() if jar.coordinates.split(":")[1] in brought]
 
 
-def test_jars_are_kept_where_the_operator_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downloaded_jars_are_kept_in_the_configured_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEIR_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
     assert jars.cache_directory() == Path("/cache/kafka-weir/jars")
@@ -34,7 +34,7 @@ def test_jars_are_kept_where_the_operator_says(monkeypatch: pytest.MonkeyPatch) 
     assert jars.cache_directory() == Path("/elsewhere")
 
 
-def test_what_is_brought_is_taken_and_nothing_fetched(
+def test_given_connector_jars_are_used_without_a_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEIR_MAVEN_REPOSITORY", "http://127.0.0.1:1/")
@@ -44,17 +44,17 @@ def test_what_is_brought_is_taken_and_nothing_fetched(
     assert jars.settings([mine]) == {"spark.jars": str(mine)}
 
 
-def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_connector_jar_is_named(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"mine\.jar: no such jar"):
         jars.connector([tmp_path / "mine.jar"], print)
 
 
-def test_a_path_that_spark_would_take_for_two_is_refused(tmp_path: Path) -> None:
+def test_a_jar_path_with_a_comma_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="comma"):
         jars.settings([tmp_path / "a,b.jar"])
 
 
-def test_without_a_repository_the_error_is_one_line_with_the_way_out(
+def test_an_unreachable_jar_repository_is_reported_in_one_line_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEIR_CACHE", str(tmp_path))

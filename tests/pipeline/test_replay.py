@@ -102,7 +102,7 @@ def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
 
 
 @pytest.mark.parametrize("quota", QUOTAS)
-def test_under_the_quotas_in_force_it_is_what_was_recorded(replayed: Replayed, quota: str) -> None:
+def test_replay_under_the_quotas_in_force_equals_the_recording(replayed: Replayed, quota: str) -> None:
     told = [getattr(trace.throttle_ms, quota) for trace in replayed.world.traces]
     violations, throttle_ms, throttled_s, given_up = replayed.sums("in-force.toml", quota)
     assert (violations, throttle_ms, given_up) == (sum(wait > 0 for wait in told), sum(told), 0)
@@ -110,7 +110,7 @@ def test_under_the_quotas_in_force_it_is_what_was_recorded(replayed: Replayed, q
     assert replayed.sums(RECORDED, quota) == (violations, throttle_ms, throttled_s, 0)
 
 
-def test_what_was_recorded_is_told_of_the_same_budgets_and_hours(replayed: Replayed) -> None:
+def test_replay_and_recording_cover_the_same_budgets_and_hours(replayed: Replayed) -> None:
     """The world spans the end of an hour; all of a client-id's users share."""
     budgets = {
         name: {
@@ -126,7 +126,7 @@ def test_what_was_recorded_is_told_of_the_same_budgets_and_hours(replayed: Repla
     assert len({start for _q, _u, _c, _b, start, *_ in budgets[RECORDED]}) == 2
 
 
-def test_a_loose_candidate_makes_nobody_wait(replayed: Replayed) -> None:
+def test_replay_of_a_loose_candidate_throttles_no_client(replayed: Replayed) -> None:
     rows = [row for row in replayed.hours if row.candidate == "loose.toml"]
     assert {(row.quota, row.user, row.client_id, row.limit) for row in rows} == {
         ("producer_byte_rate", "ANONYMOUS", None, 1e6),
@@ -137,7 +137,7 @@ def test_a_loose_candidate_makes_nobody_wait(replayed: Replayed) -> None:
     assert sum(row.charged for row in rows) == sum(charged), "everybody's bytes"
 
 
-def test_the_outcome_says_what_was_read_and_how_the_candidates_compare(replayed: Replayed) -> None:
+def test_the_outcome_of_replay_counts_inputs_and_compares_candidates(replayed: Replayed) -> None:
     outcome = replayed.outcome
     assert outcome.read["requests"] > len(replayed.world.traces)
     assert outcome.wrote == {"hours": len(replayed.hours)}
@@ -161,14 +161,14 @@ def test_the_outcome_says_what_was_read_and_how_the_candidates_compare(replayed:
     assert len(longest.rows) == 10
 
 
-def test_demand_that_was_held_back_is_noted(replayed: Replayed) -> None:
+def test_replay_notes_demand_that_recorded_throttles_held_back(replayed: Replayed) -> None:
     held_back = [note for note in replayed.outcome.notes if "is not known" in note]
     assert [note.split(":")[0] for note in held_back] == list(QUOTAS)
     assert "traces have 100 % of the requests in the usage records of these days" in replayed.outcome.notes
 
 
 @pytest.mark.parametrize("client", [*CASES, *(f"app, {quota}" for quota in QUOTAS[1:])])
-def test_usage_of_one_second_is_not_far_from_it(replayed: Replayed, client: str) -> None:
+def test_replay_of_one_second_usage_is_close_to_that_of_traces(replayed: Replayed, client: str) -> None:
     """Time in which somebody waited: within 25 %; the sum of throttle times: within 40 %."""
     client_id, _, quota = client.partition(", ")
     key = quota or CASES[client][0].value
@@ -189,7 +189,9 @@ def test_usage_of_one_second_is_not_far_from_it(replayed: Replayed, client: str)
     assert abs(throttled) < 0.25
 
 
-def test_budgets_are_per_weir_and_broker_and_go_on_past_midnight(spark: SparkSession, tmp_path: Path) -> None:
+def test_replayed_budgets_are_per_weir_and_broker_and_span_midnight(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """15,000 bytes at 1000/s, half of them at 0.5 s and half at 1.5 s: 15 s, of which 10 have passed. In the
     last second of a Saturday and the first of a Sunday; of another client each half is at another broker, of
     a third by another Weir. Of mutations there is one bucket: of 11 tokens 20 are taken, for the next 20 nine
@@ -241,7 +243,7 @@ def test_budgets_are_per_weir_and_broker_and_go_on_past_midnight(spark: SparkSes
     assert outcome.read == {"records": 9}, "not those of other days"
 
 
-def test_nothing_recorded_makes_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_replay_without_records_writes_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     outcome = replay(spark, lake, [file(tmp_path, "q.toml", IN_FORCE)], Options(compare_sources=True))
     assert (outcome.read, outcome.wrote) == ({"records": 0}, {"hours": 0})
@@ -249,7 +251,7 @@ def test_nothing_recorded_makes_an_empty_table(spark: SparkSession, tmp_path: Pa
     assert [listing.rows for listing in outcome.listings] == [(), ()]
 
 
-def test_files_may_be_called_as_columns_are_and_differ_by_case(spark: SparkSession, tmp_path: Path) -> None:
+def test_replay_accepts_candidate_names_that_equal_column_names(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     put(spark, lake, [used(SUNDAY_MS, charged_bytes=20_000)])
     one_byte = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1\n'
@@ -261,7 +263,7 @@ def test_files_may_be_called_as_columns_are_and_differ_by_case(spark: SparkSessi
     assert len(set(row[-5:])) == 1, "the files say the same"
 
 
-def test_numbers_that_no_client_has_reached_make_no_more_rows_than_there_can_be(
+def test_replay_of_enormous_numbers_writes_a_bounded_number_of_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """As many as ingest takes: a record of a million million connections, and of a wait of 31,000 years."""

@@ -43,17 +43,17 @@ def file(directory: Path, name: str, text: str = SOME) -> Path:
     return path
 
 
-def test_files_are_called_by_their_names(tmp_path: Path) -> None:
+def test_replay_candidates_are_named_after_their_files(tmp_path: Path) -> None:
     found = read_candidates([file(tmp_path, "a.toml"), file(tmp_path, "b.toml")])
     assert found == [Candidate("a.toml", SOME), Candidate("b.toml", SOME)]
 
 
-def test_files_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+def test_replay_candidates_with_equal_file_names_are_named_by_path(tmp_path: Path) -> None:
     one, other = file(tmp_path / "x", "q.toml"), file(tmp_path / "y", "q.toml")
     assert [found.name for found in read_candidates([one, other])] == [str(one), str(other)]
 
 
-def test_a_file_may_be_named_twice_or_be_called_as_what_was(tmp_path: Path) -> None:
+def test_replay_candidates_named_twice_or_recorded_get_a_number(tmp_path: Path) -> None:
     one, recorded = file(tmp_path, "q.toml"), file(tmp_path, "recorded")
     names = [found.name for found in read_candidates([one, one, recorded])]
     assert names == [str(one), f"{one} #2", "recorded #2"]
@@ -67,7 +67,7 @@ def test_a_file_may_be_named_twice_or_be_called_as_what_was(tmp_path: Path) -> N
         (b"quota", "not valid TOML"),
     ],
 )
-def test_a_file_that_is_no_quota_file_is_named(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_malformed_replay_candidate_is_named(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     with pytest.raises(PipelineError, match=told) as caught:
@@ -76,12 +76,12 @@ def test_a_file_that_is_no_quota_file_is_named(tmp_path: Path, content: bytes, t
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_replay_candidate_is_named(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"missing\.toml: No such file or directory"):
         read_candidates([tmp_path / "missing.toml"])
 
 
-def test_what_records_cannot_tell_is_said() -> None:
+def test_replay_reports_quotas_that_records_cannot_reproduce() -> None:
     text = SOME + (
         '[[quota]]\ntopic = "t"\nproducer_byte_rate = 1\n'
         '[[quota]]\nip = "<default>"\nconnection_creation_rate = 1\n'
@@ -100,7 +100,7 @@ def test_what_records_cannot_tell_is_said() -> None:
     st.sampled_from(["app", "etl-", "etl-7", "other", "", "y" * 300]),
     st.sampled_from(["", "<empty>"]),
 )
-def test_clients_draw_on_the_budgets_that_they_draw_on_at_a_broker(
+def test_replayed_clients_use_the_budgets_that_a_broker_would_use(
     user: str, client_id: str, unnamed: str
 ) -> None:
     """Long names are shortened in records; whoever has that name has that budget."""
@@ -130,14 +130,14 @@ def once(name: str) -> str:
     return name if len(name) == NAME_CHARS_MAX + 1 else shortened(name)
 
 
-def test_the_command_needs_a_quota_file() -> None:
+def test_replay_command_needs_a_quota_file() -> None:
     result = CliRunner().invoke(replay, ["--lake", "/nowhere"])
     assert result.exit_code == 2
     assert "Missing argument 'QUOTAS...'" in result.output
 
 
 @pytest.mark.parametrize("days", ["", "today", "2026-11-31", "2026-11-21..2026-11-20"])
-def test_days_that_are_none_are_refused(tmp_path: Path, days: str) -> None:
+def test_replay_command_refuses_malformed_days(tmp_path: Path, days: str) -> None:
     arguments = [str(file(tmp_path, "q.toml")), "--lake", "/nowhere", "--days", days]
     result = CliRunner().invoke(replay, arguments)
     assert result.exit_code == 2

@@ -60,7 +60,7 @@ def union_ms(waits: list[tuple[int, int]]) -> int:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_was_in_force_is_replayed_as_it_was(case: str, seed: int) -> None:
+def test_a_replay_of_session_traces_equals_the_recorded_throttles(case: str, seed: int) -> None:
     key, limit, habits = CASES[case]
     world = World(QuotaTable({(APPS, key): limit}), seed).join(habits).run(60_000)
     assert_same(world, key, limit)
@@ -77,7 +77,7 @@ def assert_same(world: World, key: QuotaKey, limit: float) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_several_quotas_at_once_are_replayed_one_by_one(seed: int) -> None:
+def test_several_quotas_in_force_at_once_are_replayed_separately(seed: int) -> None:
     """That each delays what the others are charged for is in the times that were recorded."""
     limits = {PRODUCE: 8000.0, FETCH: 6000.0, TIME: 0.06}
     world = World(QuotaTable({(APPS, key): limit for key, limit in limits.items()}), seed)

@@ -48,29 +48,29 @@ def told(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
     return [row for batch in replayed(batches, Rules()) for row in batch.to_pylist()]
 
 
-def test_no_charges_make_no_hours() -> None:
+def test_replaying_no_charges_gives_no_hours() -> None:
     assert told([]) == []
     assert told([batch([])]) == []
 
 
-def test_a_budget_goes_on_in_the_next_batch() -> None:
+def test_a_replayed_budget_continues_in_the_next_batch() -> None:
     """Kafka's own example: 0, 2204, 8102."""
     (row,) = told([batch([charge(1, 0, 6102.0)]), batch([charge(1, 0, 6102.0), charge(1, 0, 6102.0)])])
     assert (row["throttle_ms"], row["violations"], row["throttled_s"]) == (10_306, 2, 10.306)
     assert (row["candidate"], row["user"], row["client_id"], row["broker"]) == ("a.toml", None, "app", 0)
 
 
-def test_the_next_budget_begins_with_nothing_used() -> None:
+def test_each_replayed_budget_begins_unused() -> None:
     rows = told([batch([charge(1, 0, 10_000.0), charge(2, 0, 10_000.0, name="other")])])
     assert [(row["client_id"], row["violations"]) for row in rows] == [("app", 0), ("other", 0)]
 
 
-def test_two_budgets_with_the_same_hash_are_two() -> None:
+def test_replayed_budgets_with_equal_hashes_stay_separate() -> None:
     rows = told([batch([charge(1, 0, 10_000.0), charge(1, 0, 10_000.0, name="other")])])
     assert [(row["client_id"], row["violations"]) for row in rows] == [("app", 0), ("other", 0)]
 
 
-def test_prefixes_are_marked_and_mutations_are_at_no_broker() -> None:
+def test_replayed_hours_mark_prefixes_and_give_mutations_no_broker() -> None:
     quota = "controller_mutation_rate"
     (row,) = told([batch([charge(1, 0, 5.0, quota=quota, prefix="etl-")])])
     assert (row["client_id"], row["broker"], row["charged"]) == ("etl-*", None, 5.0)
@@ -82,7 +82,7 @@ def test_prefixes_are_marked_and_mutations_are_at_no_broker() -> None:
     ),
     st.lists(st.integers(0, 40), max_size=8),
 )
-def test_how_rows_are_cut_into_batches_does_not_matter(
+def test_replayed_hours_do_not_depend_on_the_cut_into_batches(
     drawn: list[tuple[int, int, int]], cuts: list[int]
 ) -> None:
     rows = [charge(budget, at, float(value), name=f"app-{budget}") for budget, at, value in sorted(drawn)]

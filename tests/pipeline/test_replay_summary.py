@@ -13,7 +13,7 @@ def total(candidate: str, throttle_s: float, throttled_s: float) -> Total:
     return Total(KEY, candidate, 1, 2, violations, throttle_s, throttled_s, 0)
 
 
-def test_sources_are_compared_where_anybody_is_throttled() -> None:
+def test_the_replay_summary_compares_sources_where_clients_are_throttled() -> None:
     of_traces = [total("a", 10.0, 8.0), total("b", 0.0, 0.0), total("c", 1.0, 1.0)]
     of_usage = [total("a", 9.0, 10.0), total("b", 0.0, 0.0)]
     assert differences(of_traces, of_usage) == [
@@ -24,7 +24,7 @@ def test_sources_are_compared_where_anybody_is_throttled() -> None:
     ]
 
 
-def test_what_traces_do_not_have_has_no_share() -> None:
+def test_the_replay_summary_gives_no_share_of_zero_traces() -> None:
     (line,) = differences([total("a", 0.0, 0.0)], [total("a", 2.0, 1.0)])
     assert line == (
         f"a, {KEY}: throttle times 2.0 s of usage, 0.0 s of traces,"
@@ -32,16 +32,16 @@ def test_what_traces_do_not_have_has_no_share() -> None:
     )
 
 
-def test_only_what_was_recorded_can_have_been_held_back() -> None:
+def test_the_replay_summary_notes_held_back_demand_for_recorded_quotas_only() -> None:
     """Two budgets for 20 s of 100 s each."""
     (line,) = held_back([total(RECORDED, 50.0, 40.0), total("a", 60.0, 50.0)], 100.0)
     assert line.startswith(f"{KEY}: when recorded, 2 were throttled 20 % of the time;")
     assert held_back([total(RECORDED, 0.0, 0.0)], 100.0) == []
 
 
-def test_shares() -> None:
+def test_the_replay_summary_formats_shares_as_percentages() -> None:
     assert (share(1, 8), share(3, 2), share(1, 0)) == ("12.5 %", "100 %", "some")
 
 
-def test_totals_are_rounded_for_people() -> None:
+def test_the_replay_summary_rounds_totals() -> None:
     assert listed([total("a", 1.25, 1.0 / 3)]).rows == ((KEY, "a", 2, 3, 1.2, 0.3, 0),)

@@ -60,7 +60,7 @@ def replayed(candidate: str, client_id: str, throttled_s: float, **values: objec
     return {"candidate": candidate, "client_id": client_id, "throttled_s": throttled_s, **quota, **values}
 
 
-def test_without_tables_it_says_what_to_run(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_without_tables_names_the_jobs_to_run(spark: SparkSession, lake: Lake) -> None:
     pages: list[str] = []
     outcome = report(
         spark,
@@ -78,7 +78,7 @@ def test_without_tables_it_says_what_to_run(spark: SparkSession, lake: Lake) -> 
     assert all(said in Page(page).text for said in RUN.values())
 
 
-def test_those_who_are_not_shown_are_summed_up(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_sums_entities_that_it_does_not_show(spark: SparkSession, lake: Lake) -> None:
     """Seven entities, the n-th with n bytes an hour and every third throttled, and two are shown."""
     rows = [
         rolled(
@@ -132,7 +132,7 @@ def test_those_who_are_not_shown_are_summed_up(spark: SparkSession, lake: Lake) 
     assert found.spread is None  # no records, only roll-ups
 
 
-def test_users_are_entities_too_and_days_are_chosen(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_shows_users_of_the_chosen_days(spark: SparkSession, lake: Lake) -> None:
     def of_user(user: str, hour: int, produced: int) -> Values:
         return rolled(user, None, hour, level="user", produced_bytes=produced)
 
@@ -148,7 +148,7 @@ def test_users_are_entities_too_and_days_are_chosen(spark: SparkSession, lake: L
     assert found.heats[0].rows[1] == (Entity("alice", None), {START_MS + DAY_MS: 7})
 
 
-def test_long_times_are_read_from_the_days(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_of_a_long_time_reads_daily_rollups(spark: SparkSession, lake: Lake) -> None:
     write_rollup(spark, lake, [rolled("u", "c", hour, produced_bytes=1) for hour in (5, 24 * 11)])
     days = [rolled("u", "c", day * 24, seconds=86_400, produced_bytes=100 + day) for day in (0, 11)]
     write_rollup(spark, lake, days, "day")
@@ -157,7 +157,7 @@ def test_long_times_are_read_from_the_days(spark: SparkSession, lake: Lake) -> N
     assert heat.rows == ((Entity("u", "c"), {START_MS: 100, START_MS + 11 * DAY_MS: 111}),)
 
 
-def test_brokers_and_who_uses_them_unevenly(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_shows_brokers_and_clients_that_use_them_unevenly(spark: SparkSession, lake: Lake) -> None:
     records = [
         used(1, bytes_in=100, bytes_out=50),
         used(1, bytes_in=1),
@@ -176,7 +176,7 @@ def test_brokers_and_who_uses_them_unevenly(spark: SparkSession, lake: Lake) -> 
     assert uneven.excess_bytes == 100  # 300 of 400 at one of two brokers, whose mean is 200
 
 
-def test_what_is_recommended(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_shows_recommendations_with_their_flags(spark: SparkSession, lake: Lake) -> None:
     def proposal(client_id: str, used: float, current: float | None, *flags: str) -> Values:
         values = {"quota": "consumer_byte_rate", "proposed": 50.0, "in_default": False, "reason": "why"}
         return {
@@ -207,7 +207,7 @@ def test_what_is_recommended(spark: SparkSession, lake: Lake) -> None:
     assert (found.rows[0].used, found.rows[0].current, found.rows[0].flags) == (3, 70, ("never near", "new"))
 
 
-def test_candidates_side_by_side(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_compares_replay_candidates(spark: SparkSession, lake: Lake) -> None:
     rows = [
         *(replayed("recorded", name, 1.0) for name in "abc"),
         replayed("a.toml", "a", 5.0, broker=1),
@@ -234,7 +234,9 @@ def test_candidates_side_by_side(spark: SparkSession, lake: Lake) -> None:
     assert replay(spark, lake, (date(2020, 1, 1), date(2020, 1, 2)), 1) is None
 
 
-def test_the_ledger_and_why_lines_were_none(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_shows_ingest_counts_and_reasons_of_malformed_lines(
+    spark: SparkSession, lake: Lake
+) -> None:
     rows: list[Values] = [
         {"batch": 0, "read": 10, "good": 10, "late": 0, "malformed": 0},
         {"batch": 1, "read": 10, "good": 7, "late": 2, "malformed": 1},
@@ -247,7 +249,7 @@ def test_the_ledger_and_why_lines_were_none(spark: SparkSession, lake: Lake) -> 
     assert found == Ingested("usage", 3, 25, 21, 2, 2, ((2, 0, 1), (1, 2, 1)), (("not JSON", 2),))
 
 
-def test_hostile_names_come_through_as_they_are(spark: SparkSession, lake: Lake) -> None:
+def test_the_report_reads_hostile_names_from_spark_unchanged(spark: SparkSession, lake: Lake) -> None:
     """Through Spark; what the page makes of them is tested without it."""
     write_rollup(spark, lake, [rolled(name, name, produced_bytes=1) for name in HOSTILE])
     found = find(spark, lake, Wanted(top=5))

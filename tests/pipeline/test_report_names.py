@@ -21,13 +21,13 @@ NAMES = st.one_of(st.text(), st.sampled_from(HOSTILE))
 @pytest.mark.parametrize(
     "module", [report_html, report_names, report_units], ids=lambda module: module.__name__
 )
-def test_examples(module: object) -> None:
+def test_docstring_examples_of_the_report_run(module: object) -> None:
     results = doctest.testmod(module, raise_on_error=True)  # type: ignore[arg-type]  # a module it is
     assert results.attempted > 0
 
 
 @given(NAMES, NAMES)
-def test_any_name_is_text_in_a_page(user: str, client_id: str) -> None:
+def test_any_name_is_plain_text_in_a_report_page(user: str, client_id: str) -> None:
     page = Page(element("p", label(Entity(user, client_id)).page()).text)
     assert page.names() <= {"p", "bdi", "i"}
     assert not page.comments
@@ -36,7 +36,7 @@ def test_any_name_is_text_in_a_page(user: str, client_id: str) -> None:
 
 
 @given(NAMES, NAMES, st.integers(10, 60))
-def test_any_name_is_text_in_a_chart(user: str, client_id: str, room: int) -> None:
+def test_any_name_is_plain_text_in_a_report_chart(user: str, client_id: str, room: int) -> None:
     entity = label(Entity(user, client_id))
     for text in (entity.plot(room), entity.hover()):
         assert Page(f"<p>{text.replace('<br>', '')}</p>").names() <= {"p", "i"}
@@ -58,11 +58,11 @@ def test_any_name_is_text_in_a_chart(user: str, client_id: str, room: int) -> No
         (Entity("<b>", "&amp;"), "&lt;b&gt;<i> / </i>&amp;amp;"),
     ],
 )
-def test_what_an_entity_is_called(entity: Entity, said: str) -> None:
+def test_report_labels_name_user_client_id_and_prefix(entity: Entity, said: str) -> None:
     assert label(entity).plot(40) == said
 
 
-def test_nobody_can_be_called_what_weir_says() -> None:
+def test_client_names_cannot_imitate_weirs_report_labels() -> None:
     assert label(Entity(None, "all others (3)")).plot(60).endswith("</i>all others (3)")
     assert ours("all others (3)").plot(60) == "<i>all others (3)</i>"
 
@@ -78,11 +78,11 @@ def test_nobody_can_be_called_what_weir_says() -> None:
         ("Müller عميل 客户", "Müller عميل 客户"),
     ],
 )
-def test_what_cannot_be_seen_is_escaped(name: str, seen: str) -> None:
+def test_invisible_characters_in_report_names_are_escaped(name: str, seen: str) -> None:
     assert visible(name) == seen
 
 
-def test_long_names_lose_their_middle_in_labels_and_are_whole_on_the_page() -> None:
+def test_long_names_are_shortened_in_report_labels_and_whole_on_the_page() -> None:
     entity = label(Entity("alice", "connector-" + "x" * 300 + "-0007"))
     assert entity.plot(38) == "alice<i> / </i>connector-xxxxxxxx…xxxxxx-0007"
     assert entity.page().text.endswith("x" * 300 + "-0007</bdi>")
@@ -90,27 +90,27 @@ def test_long_names_lose_their_middle_in_labels_and_are_whole_on_the_page() -> N
     assert len(longest) <= LONG
 
 
-def test_names_of_one_length_share_the_room_and_equal_names_stay_two() -> None:
+def test_two_long_names_share_a_report_labels_length() -> None:
     text = Page(label(Entity("n" * 100, "n" * 100)).plot(33)).text
     assert text == "nnnnnnnnn…nnnnn / nnnnnnnnn…nnnnn"  # 15 and 15 of 33
 
 
-def test_nothing_ends_a_block_of_json() -> None:
+def test_no_value_ends_the_reports_json_block() -> None:
     value = {"names": list(HOSTILE), "a": "\u2028"}
     page = Page(json_block("data", value).text)
     assert page.json == {"data": value}
     assert page.names() == {"script"}
 
 
-def test_a_script_that_would_end_itself_is_refused() -> None:
+def test_the_report_refuses_a_script_that_contains_its_end_tag() -> None:
     with pytest.raises(ValueError, match="cannot stand in HTML"):
         script("let a = '</SCRIPT>'")
 
 
-def test_attributes_are_escaped() -> None:
+def test_attributes_of_the_report_page_are_escaped() -> None:
     page = Page(element("p", "x", title='"><script>').text)
     assert page.elements == [("p", {"title": '"><script>'})]
 
 
-def test_text_for_plotly_has_no_markup() -> None:
+def test_report_text_for_plotly_has_no_markup() -> None:
     assert plot_text("<b>\u202e&") == "&lt;b&gt;\\u202e&amp;"

@@ -95,7 +95,7 @@ def as_figures(parsed: Page) -> list[dict[str, object]]:
     return [view for views in charts.values() for view in views]
 
 
-def test_without_any_table_the_page_says_what_to_run() -> None:
+def test_the_report_page_without_tables_names_the_jobs_to_run() -> None:
     parsed = Page(rendered(NOTHING))
     for said in RUN.values():
         assert said in parsed.text
@@ -114,7 +114,7 @@ def test_without_any_table_the_page_says_what_to_run() -> None:
     ],
     ids=["ingest", "recommend", "replay", "rollup"],
 )
-def test_what_is_missing_is_named_and_the_rest_is_there(
+def test_the_report_page_names_missing_tables_and_shows_all_others(
     left: dict[str, None], section: str, there: str
 ) -> None:
     found = replace(findings(ALICE), **left)  # type: ignore[arg-type]  # one field
@@ -124,7 +124,7 @@ def test_what_is_missing_is_named_and_the_rest_is_there(
         assert (said in parsed.text) == (job not in there.split())
 
 
-def test_numbers_that_count_come_first() -> None:
+def test_the_report_page_begins_with_the_main_numbers() -> None:
     text = Page(rendered(findings(ALICE))).text
     assert (
         "2026-11-27 00:00 to 2026-11-27 02:00 UTC: 5 pairs of user and client-id, 1 broker, 10 usage records."
@@ -138,7 +138,7 @@ def test_numbers_that_count_come_first() -> None:
     assert "Made by Weir 1.2.3 at 2026-11-27 12:30:00 UTC" in text
 
 
-def test_titles_say_what_is_seen() -> None:
+def test_chart_titles_of_the_report_state_the_main_finding() -> None:
     text = Page(rendered(findings(ALICE))).text
     assert "Produced bytes: most in the hour of 2026-11-27 01:00, 2 MB together" in text
     assert "Most produced bytes: alice / app, 3 MB (75% of all)" in text
@@ -150,7 +150,7 @@ def test_titles_say_what_is_seen() -> None:
     )
 
 
-def test_hostile_names_are_text_wherever_they_stand() -> None:
+def test_hostile_names_are_plain_text_everywhere_on_the_report_page() -> None:
     entities = [Entity(name, other) for name, other in zip(HOSTILE, reversed(HOSTILE), strict=True)]
     parsed = Page(rendered(findings(*entities)))
     harmless = {
@@ -193,7 +193,7 @@ def test_hostile_names_are_text_wherever_they_stand() -> None:
         assert visible(name) in parsed.text
 
 
-def test_hostile_names_are_no_markup_for_plotly() -> None:
+def test_hostile_names_are_no_markup_in_report_charts() -> None:
     entities = [Entity(name, name) for name in HOSTILE]
     views = as_figures(Page(rendered(findings(*entities))))
     texts = {text for view in views for text in _strings(view)}
@@ -203,7 +203,7 @@ def test_hostile_names_are_no_markup_for_plotly() -> None:
         assert not re.search("[\u202a-\u202e\x00-\x1f]", text)
 
 
-def test_templates_hold_no_names() -> None:
+def test_report_templates_contain_no_client_names() -> None:
     views = as_figures(Page(rendered(findings(Entity("%{x}", "%{y}")))))
     traces = [trace for view in views for trace in view["data"]]  # type: ignore[attr-defined]  # JSON
     templates = {trace["hovertemplate"] for trace in traces if "hovertemplate" in trace}
@@ -214,7 +214,7 @@ def test_templates_hold_no_names() -> None:
     }
 
 
-def test_nothing_is_loaded_and_no_other_script_runs() -> None:
+def test_the_report_page_loads_nothing_and_runs_only_its_scripts() -> None:
     library = get_plotlyjs()
     parsed = Page(rendered(findings(ALICE), library))
     loading = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "manifest"}
@@ -231,28 +231,28 @@ def test_nothing_is_loaded_and_no_other_script_runs() -> None:
     )
 
 
-def test_every_figure_is_one_that_plotly_takes() -> None:
+def test_plotly_accepts_every_report_chart() -> None:
     views = as_figures(Page(rendered(findings(ALICE, Entity("", "")))))
     assert len(views) == 9  # use, talkers, two of brokers, two of throttles, recommended, two of the replay
     for view in views:
         Figure({"data": view["data"], "layout": view["layout"]})  # raises ValueError
 
 
-def test_every_view_has_a_table_of_its_numbers() -> None:
+def test_every_report_chart_has_a_table_of_its_numbers() -> None:
     parsed = Page(rendered(findings(ALICE)))
     views = [attributes for _, attributes in parsed.elements if attributes.get("class") == "view"]
     tables = [name for name, _ in parsed.elements if name == "details"]
     assert len(views) == len(tables) == len(as_figures(parsed))
 
 
-def test_bars_are_in_the_unit_of_the_longest() -> None:
+def test_report_bars_use_the_unit_of_the_longest() -> None:
     figure = bars([named("a"), named("b")], [Series("s", [1_500_000.0, 2_000.0])], BYTES, stacked=False)
     assert figure.data[0]["x"] == [1.5, 0.002]
     assert figure.data[0]["text"] == ["1.5 MB", "2 kB"]
     assert figure.layout["xaxis"] == {"title": {"text": "MB"}, "rangemode": "tozero", "automargin": True}
 
 
-def test_heat_is_logarithmic_and_nothing_is_a_gap() -> None:
+def test_report_heat_maps_are_logarithmic_with_gaps_for_zero() -> None:
     columns = Columns(START_MS, HOUR_MS, 3)
     figure = heat([named("a")], [{START_MS: 1000.0, START_MS + 2 * HOUR_MS: 0.0}], columns, BYTES)
     (trace,) = figure.data
@@ -263,7 +263,7 @@ def test_heat_is_logarithmic_and_nothing_is_a_gap() -> None:
     assert figure.columns[1] == "2026-11-27 01:00 UTC"
 
 
-def test_what_is_zero_has_no_mark_on_a_logarithmic_axis() -> None:
+def test_zero_has_no_mark_on_a_logarithmic_report_axis() -> None:
     series = [Series("used", [0.0, 100.0]), Series("current", [None, 1000.0])]
     figure = points([named("a"), named("b")], series, BYTES_PER_S)
     lines, used, current = figure.data
@@ -282,12 +282,12 @@ def test_what_is_zero_has_no_mark_on_a_logarithmic_axis() -> None:
         (24 * 3650, 10 * DAY_MS, 365, "10 days"),
     ],
 )
-def test_long_times_have_longer_columns(hours: int, step_ms: int, count: int, word: str) -> None:
+def test_report_columns_of_a_long_time_are_longer(hours: int, step_ms: int, count: int, word: str) -> None:
     columns = Span(START_MS, START_MS + hours * HOUR_MS).columns
     assert (columns.from_ms, columns.step_ms, columns.count, columns.word) == (START_MS, step_ms, count, word)
 
 
-def test_a_long_time_says_that_columns_are_no_hours() -> None:
+def test_the_report_page_explains_columns_longer_than_an_hour() -> None:
     found = findings(ALICE)
     long = replace(found.heats[0], columns=Span(START_MS, START_MS + 20 * DAY_MS).columns)
     text = Page(rendered(replace(found, heats=(long,)))).text

@@ -180,7 +180,9 @@ records = st.lists(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(records=records)
-def test_hours_and_days_are_what_their_definition_says(spark: SparkSession, records: list[Record]) -> None:
+def test_rollups_of_hours_and_days_match_a_plain_computation(
+    spark: SparkSession, records: list[Record]
+) -> None:
     usage = spark.createDataFrame([dict(each) for each in records], tables.USAGE)
     kept = windows(usage, WINDOW_MS, 2).cache()
     for seconds in (3600, 86_400):
@@ -197,7 +199,9 @@ def test_hours_and_days_are_what_their_definition_says(spark: SparkSession, reco
     kept.unpersist()
 
 
-def test_a_record_counts_where_its_interval_began(spark: SparkSession, tmp_path: Path) -> None:
+def test_rollup_counts_a_record_in_the_hour_where_its_interval_began(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(3_599_999, requests=1), record(3_600_000, requests=2)])
     rollup(spark, lake)
@@ -205,7 +209,9 @@ def test_a_record_counts_where_its_interval_began(spark: SparkSession, tmp_path:
     assert {(row.start_ms - FIRST_MS, row.requests) for row in hours} == {(0, 1), (3_600_000, 2)}
 
 
-def test_sessions_are_the_most_of_a_pair_and_add_up_over_pairs(spark: SparkSession, tmp_path: Path) -> None:
+def test_rolled_up_sessions_are_a_pairs_maximum_summed_over_pairs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     lake = Lake(str(tmp_path))
     apis = [record(0, sessions=3), record(1000, sessions=2, api="fetch")]
     ingest(spark, lake, [*apis, record(0, sessions=4, client_id="d"), record(0, sessions=5, broker=2)])
@@ -215,14 +221,14 @@ def test_sessions_are_the_most_of_a_pair_and_add_up_over_pairs(spark: SparkSessi
     assert {row.client_id: row.sessions_max for row in rows if row.level == "client-id"} == {"c": 5, "d": 4}
 
 
-def test_a_lake_without_usage(spark: SparkSession, tmp_path: Path) -> None:
+def test_rollup_of_a_lake_without_usage_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     outcome = rollup(spark, Lake(str(tmp_path / "missing")))
     assert outcome.read == {"records": 0, "files": 0}
     assert "no usage yet" in outcome.notes[0]
     assert not (tmp_path / "missing").exists()
 
 
-def test_usage_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_rollup_of_usage_without_rows_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     Path(lake.usage).mkdir()
     assert rollup(spark, lake).read["records"] == 0
@@ -244,7 +250,7 @@ def only(files: Mapping[str, tuple[bytes, int]], day: str) -> dict[str, tuple[by
     return {name: file for name, file in files.items() if f"day={day}" in name}
 
 
-def test_a_late_batch_changes_its_own_day_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_late_batch_changes_only_the_rollup_of_its_day(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(day * DAY_MS, requests=1, batch=0) for day in range(3)])
     first = rollup(spark, lake)
@@ -264,7 +270,7 @@ def test_a_late_batch_changes_its_own_day_and_no_other(spark: SparkSession, tmp_
     assert requests == {"2026-03-01": 1, "2026-03-02": 11, "2026-03-03": 1}
 
 
-def test_what_was_rolled_up_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_rollup_does_not_rewrite_unchanged_days(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(0)])
     rollup(spark, lake)
@@ -274,7 +280,7 @@ def test_what_was_rolled_up_is_left_alone(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("why", ["again", "other windows", "a batch written anew"])
-def test_a_day_is_done_again(spark: SparkSession, tmp_path: Path, why: str) -> None:
+def test_rollup_recomputes_a_day_on_request(spark: SparkSession, tmp_path: Path, why: str) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(0, charged_bytes=600)])
     rollup(spark, lake)
@@ -285,7 +291,7 @@ def test_a_day_is_done_again(spark: SparkSession, tmp_path: Path, why: str) -> N
     assert most == {"again": 60, "other windows": 10, "a batch written anew": 120}[why]
 
 
-def test_a_kill_between_two_writes_is_made_good(
+def test_rollup_repairs_a_day_killed_between_two_writes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(str(tmp_path))
@@ -309,7 +315,7 @@ def test_a_kill_between_two_writes_is_made_good(
         assert sorted(row.requests for row in rows) == [1, 2]
 
 
-def test_only_the_days_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_rollup_processes_only_the_chosen_days(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(day * DAY_MS) for day in range(3)])
     outcome = rollup(spark, lake, days=(date(2026, 3, 2), date(2026, 3, 2)))
@@ -317,7 +323,7 @@ def test_only_the_days_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     assert {str(row.day) for row in rolled(spark, lake)} == {"2026-03-02"}
 
 
-def test_longer_intervals_than_windows_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_rollup_notes_records_longer_than_its_windows(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(0, interval_ms=60_000)])
     assert "some records are of 60 s, longer than windows of 10 s" in rollup(spark, lake).notes[-1]
@@ -325,6 +331,6 @@ def test_longer_intervals_than_windows_are_told(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("window_s", [0, -10, 7, 7200])
-def test_windows_fill_an_hour(spark: SparkSession, tmp_path: Path, window_s: int) -> None:
+def test_rollup_windows_divide_an_hour(spark: SparkSession, tmp_path: Path, window_s: int) -> None:
     with pytest.raises(PipelineError, match="do not fill an hour"):
         rollup(spark, Lake(str(tmp_path)), window_s=window_s)

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_days_are_utc_days(spark: SparkSession) -> None:
+def test_spark_days_are_utc_days(spark: SparkSession) -> None:
     (row,) = spark.sql("select cast(timestamp_millis(1700006399999) as date) day").collect()
     assert str(row.day) == "2023-11-14"

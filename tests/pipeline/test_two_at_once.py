@@ -37,7 +37,9 @@ JOBS: dict[str, Callable[[SparkSession, Lake, Path], Outcome]] = {
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_second_is_refused_and_writes_nothing(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_the_second_of_two_jobs_at_once_is_refused_and_writes_nothing(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
     lake = Lake(str(tmp_path / "lake"))
     put(spark, lake, [used(SUNDAY_MS, charged_bytes=10)])
     quotas = file(tmp_path, "q.toml", "")
@@ -50,7 +52,7 @@ def test_the_second_is_refused_and_writes_nothing(spark: SparkSession, tmp_path:
     assert {path.name for path in Path(lake.root).iterdir()} == before | {f".weir-{name}-lock"}
 
 
-def test_a_lock_is_no_part_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_job_lock_is_no_part_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     put(spark, lake, [used(SUNDAY_MS, charged_bytes=10)])
     for _twice in range(2):

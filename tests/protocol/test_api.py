@@ -22,14 +22,14 @@ TABLE: list[dict[str, Any]] = json.loads(
 )["responses"]
 
 
-def test_api_keys_are_called_as_the_schemas_call_them() -> None:
+def test_api_keys_have_the_names_of_kafkas_schemas() -> None:
     named = {key: found.name for key in schema.api_keys() if (found := schema.api(key)) is not None}
     assert {int(key): key.name.replace("_", "") for key in ApiKey} == {
         key: name.upper() for key, name in named.items()
     }
 
 
-def test_versions_are_those_of_both_releases() -> None:
+def test_api_versions_span_the_ranges_of_both_kafka_releases() -> None:
     assert {row["api_key"] for row in TABLE} == set(schema.api_keys())
     for row in TABLE:
         ranges = row["valid_versions"].values()
@@ -39,7 +39,7 @@ def test_versions_are_those_of_both_releases() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=[row["name"] for row in TABLE])
-def test_headers_and_flexibility_are_kafkas(row: dict[str, Any]) -> None:
+def test_header_versions_and_flexibility_equal_kafkas(row: dict[str, Any]) -> None:
     key, flexible_from = row["api_key"], row["flexible_from"]
     for entry in row["versions"]:
         version = entry["version"]
@@ -49,7 +49,7 @@ def test_headers_and_flexibility_are_kafkas(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=[row["name"] for row in TABLE])
-def test_throttle_fields_are_where_kafka_has_them(row: dict[str, Any]) -> None:
+def test_throttle_time_fields_have_the_positions_of_kafkas_schemas(row: dict[str, Any]) -> None:
     found = schema.api(row["api_key"])
     assert found is not None
     for entry in row["versions"]:
@@ -61,25 +61,25 @@ def test_throttle_fields_are_where_kafka_has_them(row: dict[str, Any]) -> None:
         assert len(layout.tagged) == len(entry["tagged_fields"])
 
 
-def test_the_two_special_headers() -> None:
+def test_apiversions_and_controlledshutdown_have_special_headers() -> None:
     assert response_header_version(ApiKey.API_VERSIONS, 3) == 0
     assert request_header_version(ApiKey.CONTROLLED_SHUTDOWN, 0) == 0
 
 
-def test_an_unknown_version_is_an_error_that_says_which() -> None:
+def test_an_unknown_api_version_is_an_error_that_names_the_version() -> None:
     with pytest.raises(UnknownVersionError, match="Metadata v99"):
         is_flexible(3, 99)
     with pytest.raises(UnknownVersionError, match="API 4711 v0"):
         request_header_version(4711, 0)
 
 
-def test_error_codes_are_those_of_another_library() -> None:
+def test_error_codes_equal_those_of_kio() -> None:
     theirs = {error.name.upper(): int(error) for error in kio.schema.errors.ErrorCode}
     assert {code.name: int(code) for code in ErrorCode} == theirs
     assert ErrorCode(89).name == "THROTTLING_QUOTA_EXCEEDED"
 
 
-def test_errors_say_all_they_know() -> None:
+def test_protocol_errors_print_api_version_field_and_offset() -> None:
     assert str(ProtocolError("bad")) == "bad"
     assert str(ProtocolError("bad", offset=3)) == "at byte 3: bad"
     assert (

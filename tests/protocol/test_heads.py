@@ -102,7 +102,9 @@ def test_a_responses_body_starts_behind_its_header(head: bytes, flexible: bool) 
 
 @pytest.mark.parametrize("client_id", CLIENT_IDS)
 @pytest.mark.parametrize("flexible", [False, True])
-def test_kios_request_headers_are_followed_too(client_id: str | None, flexible: bool) -> None:
+def test_request_bodies_are_found_behind_headers_written_by_kio(
+    client_id: str | None, flexible: bool
+) -> None:
     out = io.BytesIO()
     kind = KioRequestHeaderV2 if flexible else KioRequestHeaderV1
     key, version, correlation_id = i16(3), i16(9), i32(5)
@@ -123,14 +125,14 @@ def test_the_client_id_lies_between_its_offset_and_its_end(client_id: str | None
     assert data[CLIENT_ID_OFFSET:stop] == struct.pack(">h", length) + encoded
 
 
-def test_an_empty_body_starts_at_the_end() -> None:
+def test_an_empty_body_starts_at_the_end_of_its_frame() -> None:
     data = framed(request_head("weir", (), flexible=True), b"")
     assert request_body(data, 0, len(data), flexible=True) == len(data)
     data = framed(response_head((), flexible=False), b"")
     assert response_body(data, 0, len(data), flexible=False) == len(data)
 
 
-def test_the_heads_are_as_long_as_the_shortest_frames() -> None:
+def test_frame_head_lengths_equal_the_shortest_frames() -> None:
     assert REQUEST_HEAD_BYTES == LENGTH.size + REQUEST_LENGTH_MIN == CLIENT_ID_OFFSET == 12
     assert RESPONSE_HEAD_BYTES == LENGTH.size + RESPONSE_LENGTH_MIN == 8
 
@@ -169,7 +171,7 @@ def test_a_cut_response_head_is_incomplete(head: bytes, flexible: bool) -> None:
 
 @pytest.mark.parametrize("length", [-2, -3, -32_768])
 @pytest.mark.parametrize("flexible", [False, True])
-def test_a_negative_client_id_is_an_error(length: int, flexible: bool) -> None:
+def test_a_negative_client_id_length_is_an_error(length: int, flexible: bool) -> None:
     data = BEFORE + framed(struct.pack(">hhih", 3, 9, 1, length) + b"\x00")
     with pytest.raises(ProtocolError, match=f"client-id length {length} is negative") as caught:
         request_body(data, len(BEFORE), len(data), flexible=flexible)
@@ -195,14 +197,14 @@ def test_tags_longer_than_their_frame_never_complete(tags: bytes) -> None:
 
 
 @pytest.mark.timeout(30)  # a look at each of the tags claimed would take minutes
-def test_a_header_of_very_many_tags_is_refused_before_they_are_walked() -> None:
+def test_a_header_with_a_million_tags_is_refused_before_they_are_scanned() -> None:
     tags = UNBOUNDED + bytes(1_000_000)
     with pytest.raises(ProtocolError, match="tagged fields"):
         skip_tags(tags, 0, len(tags))
 
 
 @pytest.mark.parametrize("before", [b"", b"\x01", b"\x01\x00", b"\x02\x00\x01x"])
-def test_a_varint_of_six_bytes_is_an_error_at_its_place_in_the_frame(before: bytes) -> None:
+def test_a_varint_of_six_bytes_is_an_error_with_its_offset(before: bytes) -> None:
     """In the count, a tag, a size, and behind another tag."""
     long = before + b"\x80\x80\x80\x80\x80\x00"
     request = BEFORE + framed(struct.pack(">hhih", 3, 9, 1, -1) + long)
@@ -216,7 +218,7 @@ def test_a_varint_of_six_bytes_is_an_error_at_its_place_in_the_frame(before: byt
 
 
 @given(garbage=st.binary(max_size=80), flexible=st.booleans())
-def test_garbage_gives_a_body_in_bounds_or_none(garbage: bytes, flexible: bool) -> None:
+def test_garbage_frames_give_a_body_offset_in_bounds_or_an_error(garbage: bytes, flexible: bool) -> None:
     for find in (request_body, response_body):
         try:
             body = find(garbage, 0, len(garbage), flexible=flexible)

@@ -26,7 +26,7 @@ DATA: Final[dict[str, dict[str, Any]]] = json.loads(
 )["messages"]
 
 
-def test_every_version_is_there() -> None:
+def test_recorded_kafka_encodings_cover_every_version() -> None:
     ours = {(message.__name__, str(version)) for message, version in every_version()}
     assert {(name, version) for name, found in DATA.items() for version in found["sample"]} == ours
 
@@ -39,14 +39,14 @@ def test_a_message_with_nothing_set_has_kafkas_defaults(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_a_message_with_everything_set_is_read_and_written_as_by_kafka(name: str) -> None:
+def test_a_message_with_every_field_set_is_encoded_as_by_kafka(name: str) -> None:
     for version, expected in DATA[name]["sample"].items():
         subject = codec(message_type(name), int(version))
         assert subject.encode(subject.decode(bytes.fromhex(expected))).hex() == expected
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_what_a_version_lacks_is_refused_or_dropped_as_by_kafka(name: str) -> None:
+def test_fields_that_a_version_lacks_are_refused_or_dropped_as_by_kafka(name: str) -> None:
     message, samples = message_type(name), DATA[name]["sample"]
     for field, found in DATA[name]["refused"].items():
         newest = max(version for version in map(int, samples) if has(message, version, field))

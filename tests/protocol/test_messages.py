@@ -18,7 +18,7 @@ from protocol.values import Message, Value, message_type
 STUB = ast.parse((Path(schema.__file__).parent / "messages.pyi").read_text())
 
 
-def test_unset_fields_hold_kafkas_defaults() -> None:
+def test_unset_message_fields_hold_kafkas_defaults() -> None:
     response = MetadataResponse()
     assert (response.controller_id, response.cluster_id, response.brokers) == (-1, None, [])
     assert response.cluster_authorized_operations == -(1 << 31)
@@ -29,7 +29,7 @@ def test_unset_fields_hold_kafkas_defaults() -> None:
     assert MetadataResponse.MetadataResponseTopic().topic_id == uuid.UUID(int=0)
 
 
-def test_values_are_keyword_only_compared_by_value_and_share_no_state() -> None:
+def test_message_values_are_keyword_only_comparable_and_share_no_state() -> None:
     assert CreateTopicsRequest(timeout_ms=5) == CreateTopicsRequest(timeout_ms=5) != CreateTopicsRequest()
     with pytest.raises(TypeError):
         cast("Any", CreateTopicsRequest)(5)
@@ -39,20 +39,20 @@ def test_values_are_keyword_only_compared_by_value_and_share_no_state() -> None:
     assert FetchRequest().replica_state is not FetchRequest().replica_state
 
 
-def test_structs_are_classes_inside_their_message() -> None:
+def test_message_structs_are_nested_classes() -> None:
     assert issubclass(MetadataResponse, Message)
     assert issubclass(MetadataResponse.MetadataResponseBroker, Value)
     assert MetadataResponse.MetadataResponseBroker.__qualname__ == "MetadataResponse.MetadataResponseBroker"
     assert repr(MetadataResponse(controller_id=3)) == "MetadataResponse(controller_id=3)"
 
 
-def test_values_can_be_copied_and_pickled() -> None:
+def test_message_values_can_be_copied_and_pickled() -> None:
     value = MetadataResponse(brokers=[MetadataResponse.MetadataResponseBroker(host="a")])
     assert copy.deepcopy(value) == value
     assert pickle.loads(pickle.dumps(value)) == value  # noqa: S301  # just made
 
 
-def test_there_is_no_message_that_the_schemas_do_not_have() -> None:
+def test_every_message_class_has_a_schema() -> None:
     with pytest.raises(AttributeError, match="NoSuchRequest"):
         messages.NoSuchRequest  # type: ignore[attr-defined]  # the point  # noqa: B018
     with pytest.raises(KeyError):
@@ -60,7 +60,7 @@ def test_there_is_no_message_that_the_schemas_do_not_have() -> None:
     assert "MetadataResponse" in dir(messages)
 
 
-def test_the_stub_has_every_class_and_field_that_there_is_at_run_time() -> None:
+def test_the_message_stub_has_every_runtime_class_and_field() -> None:
     classes = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
     assert set(classes) | {"Message", "Value"} == set(dir(messages))
     for name, node in classes.items():

@@ -45,7 +45,9 @@ def body_of(version: int, topics: list[list[bytes | None]]) -> bytes:
 @pytest.mark.parametrize("version", VERSIONS)
 @modest(60)
 @given(topics=Topics)
-def test_all_are_found(version: int, topics: list[list[bytes | None]]) -> None:
+def test_all_record_batches_of_a_produce_request_are_found(
+    version: int, topics: list[list[bytes | None]]
+) -> None:
     data = bytearray(b"before" + body_of(version, topics))
     claimed, begun, partitions, first, spans = records_in(version)(data, 6, len(data), NO_LIMIT)
     assert (claimed, begun) == (len(topics), len(topics))
@@ -61,7 +63,7 @@ def test_all_are_found(version: int, topics: list[list[bytes | None]]) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @modest(60)
 @given(topics=Topics, cut=st.integers(0, 5000), limit=st.integers(1, 6))
-def test_of_what_is_cut_the_beginning_is_found(
+def test_record_batches_of_a_cut_produce_request_are_found_up_to_the_cut(
     version: int, topics: list[list[bytes | None]], cut: int, limit: int
 ) -> None:
     data = bytearray(body_of(version, topics))
@@ -76,7 +78,7 @@ def test_of_what_is_cut_the_beginning_is_found(
 @pytest.mark.parametrize("version", VERSIONS)
 @modest(200)
 @given(body=st.binary(max_size=200), end=st.integers(0, 200))
-def test_no_bytes_are_refused(version: int, body: bytes, end: int) -> None:
+def test_the_scan_for_record_batches_accepts_any_bytes(version: int, body: bytes, end: int) -> None:
     claimed, begun, _partitions, _first, spans = records_in(version)(
         bytearray(body), 0, min(end, len(body)), 10
     )
@@ -85,14 +87,14 @@ def test_no_bytes_are_refused(version: int, body: bytes, end: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_request_of_empty_topics_is_not_followed_for_long(version: int) -> None:
+def test_the_scan_for_record_batches_bounds_its_work_on_empty_topics(version: int) -> None:
     data = bytearray(body_of(version, [[] for _ in range(2000)]))
     claimed, begun, partitions, _first, spans = records_in(version)(data, 0, len(data), 64)
     assert (claimed, begun, partitions, spans) == (2000, 64, 0, [])
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 9])
-def test_tagged_fields_are_stepped_over(version: int) -> None:
+def test_the_scan_for_record_batches_skips_tagged_fields(version: int) -> None:
     """A partition may have some that we do not know; of many the walk stops at."""
     data = body_of(version, [[b"one"], [b"two"]])
     at = data.index(b"one") + 3

@@ -50,7 +50,7 @@ def bearer(token: str, gs2: str = "n,,", before: str = "", after: str = "") -> b
         (b"\0nobody\0", "nobody"),  # without a password: the broker refuses it
     ],
 )
-def test_plain(token: bytes, name: str) -> None:
+def test_a_sasl_plain_token_gives_its_user(token: bytes, name: str) -> None:
     assert plain_name(token) == name
 
 
@@ -67,7 +67,7 @@ def test_plain(token: bytes, name: str) -> None:
         (b"\0" + b"n" * (NAME_BYTES_MAX + 1) + b"\0p", "more than 32767"),
     ],
 )
-def test_plain_without_a_name(token: bytes, why: str) -> None:
+def test_a_sasl_plain_token_without_a_user_is_an_error(token: bytes, why: str) -> None:
     with pytest.raises(TokenError, match=why) as caught:
         plain_name(token)
     assert SECRET not in str(caught.value)
@@ -95,7 +95,7 @@ def test_plain_without_a_name(token: bytes, why: str) -> None:
         (b"n,,n=r,r=n=,x", Claimed("r")),
     ],
 )
-def test_scram(token: bytes, claimed: Claimed) -> None:
+def test_a_scram_client_first_message_gives_its_user(token: bytes, claimed: Claimed) -> None:
     assert scram_name(token) == claimed
 
 
@@ -115,13 +115,13 @@ def test_scram(token: bytes, claimed: Claimed) -> None:
         (b"n,,n=" + b"n" * (NAME_BYTES_MAX + 1) + b",r=x", "more than 32767"),
     ],
 )
-def test_scram_without_a_name(token: bytes, why: str) -> None:
+def test_a_scram_client_first_message_without_a_user_is_an_error(token: bytes, why: str) -> None:
     with pytest.raises(TokenError, match=why):
         scram_name(token)
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))
-def test_scram_escapes_are_undone(name: str) -> None:
+def test_escapes_in_scram_user_names_are_decoded(name: str) -> None:
     """ScramFormatter.saslName: the equals sign first, then the comma."""
     escaped = name.replace("=", "=3D").replace(",", "=2C")
     assert scram_name(f"n,,n={escaped},r=x".encode()) == Claimed(name)
@@ -144,18 +144,18 @@ def test_scram_escapes_are_undone(name: str) -> None:
         bearer("e30." + base64.b64encode(b'{"sub":"alice" }').decode() + "."),  # padded; no signature
     ],
 )
-def test_oauthbearer(token: bytes) -> None:
+def test_an_oauthbearer_token_gives_its_subject(token: bytes) -> None:
     assert oauthbearer_name(token) == "alice"
 
 
-def test_another_claim_is_the_name_if_kafka_is_told_so() -> None:
+def test_an_oauthbearer_token_gives_the_configured_claim() -> None:
     token = bearer(jwt({"sub": "7d1f", "azp": "payments"}))
     assert oauthbearer_name(token, "azp") == "payments"
     with pytest.raises(TokenError, match="without a name"):
         oauthbearer_name(token, "email")
 
 
-def test_both_alphabets_of_base64_are_read() -> None:
+def test_oauthbearer_tokens_in_both_base64_alphabets_are_decoded() -> None:
     """Some brokers take the basic one (OAuthBearerUnsecuredJws of 3.9)."""
     written = b'{"sub":"\xc3\xbf\xc3\xbe\xef\xbf\xbf>>>???"}'
     basic = base64.b64encode(written).decode().rstrip("=")
@@ -194,7 +194,7 @@ DEEP: Final = b'{"sub":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         (bearer(jwt({"sub": "alice"}), gs2="n,a=bob,"), "authorization id"),
     ],
 )
-def test_oauthbearer_without_a_name(token: bytes, why: str) -> None:
+def test_an_oauthbearer_token_without_its_claim_is_an_error(token: bytes, why: str) -> None:
     with pytest.raises(TokenError, match=why) as caught:
         oauthbearer_name(token)
     assert SECRET not in str(caught.value)
@@ -216,7 +216,9 @@ def refusal(read: Callable[[bytes], object], token: bytes) -> TokenError | None:
 
 @pytest.mark.parametrize("read", READERS)
 @given(token=st.binary())
-def test_any_bytes_are_a_name_or_an_error(read: Callable[[bytes], object], token: bytes) -> None:
+def test_any_bytes_as_a_sasl_token_give_a_name_or_an_error(
+    read: Callable[[bytes], object], token: bytes
+) -> None:
     error = refusal(read, token)
     assert error is None or error.__context__ is None
 
@@ -226,7 +228,7 @@ PIECES: Final = [b"n,", b"a=", b",", b"n=", b"r=", b"=2C", b"=", b"\x01", b"auth
 
 @pytest.mark.parametrize("read", READERS)
 @given(parts=st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=4))))
-def test_anything_like_a_token_is_a_name_or_an_error(
+def test_any_token_like_text_gives_a_name_or_an_error(
     read: Callable[[bytes], object], parts: list[bytes]
 ) -> None:
     error = refusal(read, b"".join(parts))
@@ -234,7 +236,7 @@ def test_anything_like_a_token_is_a_name_or_an_error(
 
 
 @given(st.binary())
-def test_any_payload_is_a_name_or_an_error(payload: bytes) -> None:
+def test_any_oauthbearer_payload_gives_a_name_or_an_error(payload: bytes) -> None:
     error = refusal(oauthbearer_name, bearer(jwt(payload)))
     assert error is None or error.__context__ is None
 
@@ -243,6 +245,6 @@ def test_any_payload_is_a_name_or_an_error(payload: bytes) -> None:
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
 )
-def test_the_password_is_never_the_name(name: str, password: str) -> None:
+def test_a_sasl_plain_password_is_never_the_name(name: str, password: str) -> None:
     assert plain_name(f"\0{name}\0{password}".encode()) == name
     assert plain_name(f"{name}\0{name}\0{password}".encode()) == name

@@ -114,7 +114,9 @@ def with_endpoints(message: type[M], version: int) -> M:
 
 
 @pytest.mark.parametrize(("message", "version"), FLEXIBLE, ids=FLEXIBLE_ID)
-def test_chunks_of_any_size_give_the_same_tag_section(message: type[Message], version: int) -> None:
+def test_the_stream_scanner_finds_the_tag_section_in_chunks_of_any_size(
+    message: type[Message], version: int
+) -> None:
     body = codec(message, version).encode(sample(message, version))
     expected = tags_at(message, version, body)
     for size in (1, 2, 3, 5, 64, len(body)):
@@ -122,7 +124,7 @@ def test_chunks_of_any_size_give_the_same_tag_section(message: type[Message], ve
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
-def test_every_cut_gives_the_same_tag_section(message: type[Message], version: int) -> None:
+def test_the_stream_scanner_finds_the_tag_section_at_every_cut(message: type[Message], version: int) -> None:
     body = codec(message, version).encode(with_endpoints(message, version))
     expected = tags_at(message, version, body)
     for cut in range(len(body) + 1):
@@ -132,7 +134,7 @@ def test_every_cut_gives_the_same_tag_section(message: type[Message], version: i
 @pytest.mark.parametrize(("message", "version"), FLEXIBLE, ids=FLEXIBLE_ID)
 @given(data=st.data())
 @settings(max_examples=2)
-def test_any_message_in_any_chunks_is_skimmed_to_where_the_codec_ends_its_fields(
+def test_the_stream_scanner_agrees_with_the_codec_on_the_end_of_the_fields(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
     value = data.draw(messages(message, version))
@@ -144,7 +146,7 @@ def test_any_message_in_any_chunks_is_skimmed_to_where_the_codec_ends_its_fields
     assert skimmed(message, version, chunked(body, cuts)) == expected
 
 
-def test_the_tag_section_is_known_when_its_first_byte_is_there() -> None:
+def test_the_stream_scanner_reports_the_tag_section_at_its_first_byte() -> None:
     body = codec(FetchResponse, 16).encode(with_endpoints(FetchResponse, 16))
     expected = tags_at(FetchResponse, 16, body)
     skimmer = Skimmer(FetchResponse, 16)
@@ -155,7 +157,7 @@ def test_the_tag_section_is_known_when_its_first_byte_is_there() -> None:
     assert known == [None, None, expected, expected]
 
 
-def test_two_byte_lengths_are_read_across_chunks_too() -> None:
+def test_the_stream_scanner_reads_two_byte_lengths_across_chunks() -> None:
     """Of all flexible messages only the request header has one: the client id's."""
     for client_id in (b"\xff\xff", b"\x00\x00", b"\x01\x2c" + b"c" * 300):
         body = bytes(8) + client_id + b"\x00"
@@ -166,7 +168,7 @@ def test_two_byte_lengths_are_read_across_chunks_too() -> None:
             assert skimmer.tag_section == len(body) - 1
 
 
-def test_fifty_megabytes_of_records_pass_through_a_small_buffer() -> None:
+def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> None:
     records = b"\xfa" * 50_000_000
     value = with_endpoints(FetchResponse, 17)
     value.responses[0].partitions[0].records = records
@@ -187,7 +189,7 @@ def test_fifty_megabytes_of_records_pass_through_a_small_buffer() -> None:
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
 @settings(max_examples=200)
-def test_mutated_bytes_are_skimmed_or_refused_and_never_moved(
+def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
     body = bytearray(codec(message, version).encode(with_endpoints(message, version)))
@@ -206,7 +208,7 @@ def test_mutated_bytes_are_skimmed_or_refused_and_never_moved(
     assert all(body[index] == UNKNOWN_TAG and before[index] == 0 for index in changed)
 
 
-def test_after_an_error_there_is_no_going_on() -> None:
+def test_the_stream_scanner_stays_in_error_after_malformed_bytes() -> None:
     skimmer = Skimmer(ProduceResponse, 10)
     with pytest.raises(ProtocolError, match=r"ProduceResponse v10 at byte 6: .*longer than five bytes"):
         skimmer.feed(b"\x02\xff\xff\xff\xff\xff\x01", 0, 7)
@@ -215,7 +217,7 @@ def test_after_an_error_there_is_no_going_on() -> None:
     assert skimmer.tag_section is None
 
 
-def test_what_is_not_flexible_cannot_be_skimmed() -> None:
+def test_the_stream_scanner_refuses_versions_without_a_tag_section() -> None:
     with pytest.raises(ValueError, match="ProduceResponse v8 has no tag section"):
         Skimmer(ProduceResponse, 8)
 
@@ -223,7 +225,7 @@ def test_what_is_not_flexible_cannot_be_skimmed() -> None:
 # Which tag
 
 
-def test_the_endpoints_are_the_root_tags_with_addresses_of_kafkas_schemas() -> None:
+def test_endpoint_tags_are_kafkas_root_tags_with_addresses() -> None:
     expected = {
         (row["name"] + "Response", int(row["tagged_versions"].removesuffix("+"))): row["tag"]
         for row in ADDRESSES
@@ -238,14 +240,14 @@ def test_the_endpoints_are_the_root_tags_with_addresses_of_kafkas_schemas() -> N
     assert first == expected
 
 
-def test_each_has_all_versions_from_its_first_on() -> None:
+def test_endpoint_tags_exist_in_all_versions_after_their_first() -> None:
     for message, version in WITH_ENDPOINTS:
         last = schema_of(message).versions.max
         assert all(endpoints_tag(message, later) == 0 for later in range(version, last + 1))
 
 
 @pytest.mark.parametrize(("message", "version"), WITH_ENDPOINTS, ids=WITH_ENDPOINTS_ID)
-def test_no_known_tag_comes_behind_the_addresses_nor_near_the_unknown_one(
+def test_no_known_tag_follows_the_endpoints_or_equals_the_masking_tag(
     message: type[Message], version: int
 ) -> None:
     tags = [slot.tag or 0 for slot in codec(message, version).layout.tagged]
@@ -257,7 +259,7 @@ def test_no_known_tag_comes_behind_the_addresses_nor_near_the_unknown_one(
     ("message", "version"),
     [(FetchResponse, 15), (ProduceResponse, 9), (ShareFetchResponse, 1), (DescribeClusterResponse, 0)],
 )
-def test_other_responses_have_nothing_to_neutralise(message: type[Message], version: int) -> None:
+def test_responses_without_endpoint_tags_have_no_endpoint_mask(message: type[Message], version: int) -> None:
     assert endpoints_tag(message, version) is None
     with pytest.raises(ValueError, match="no addresses among its tags"):
         Neutraliser(message, version)
@@ -267,7 +269,7 @@ def test_other_responses_have_nothing_to_neutralise(message: type[Message], vers
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
-def test_one_byte_is_changed_wherever_the_chunks_end(message: type[Message], version: int) -> None:
+def test_the_endpoint_mask_changes_one_byte_at_any_cut(message: type[Message], version: int) -> None:
     body = codec(message, version).encode(with_endpoints(message, version))
     tag = tags_at(message, version, body) + 1
     expected = body[:tag] + bytes([UNKNOWN_TAG]) + body[tag + 1 :]
@@ -280,7 +282,7 @@ def test_one_byte_is_changed_wherever_the_chunks_end(message: type[Message], ver
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
 @settings(max_examples=25)
-def test_neutralised_endpoints_are_an_unknown_tag_to_the_codec(
+def test_masked_endpoints_are_an_unknown_tag_to_the_codec(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
     value: FetchResponse | ProduceResponse = data.draw(messages(message, version))
@@ -308,7 +310,7 @@ def read_by_kafka_python(message: type[Message], version: int, body: bytes) -> t
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
 @settings(max_examples=10)
-def test_kafka_python_overlooks_neutralised_endpoints_also_with_a_newer_brokers_tags_behind(
+def test_kafka_python_ignores_masked_endpoints_before_newer_tags(
     message: type[Message], version: int, behind: tuple[tuple[int, bytes], ...], data: st.DataObject
 ) -> None:
     drawn = data.draw(messages(message, version, tame=True))
@@ -322,7 +324,9 @@ def test_kafka_python_overlooks_neutralised_endpoints_also_with_a_newer_brokers_
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
-def test_a_response_without_endpoints_is_left_as_it_is(message: type[Message], version: int) -> None:
+def test_the_endpoint_mask_leaves_responses_without_endpoints_unchanged(
+    message: type[Message], version: int
+) -> None:
     for unknown in ((), ((1, b"news"), (127, b"\x00\x00"), (128, b"\x00" * 200), (2**21, b""))):
         value = message(unknown_tagged_fields=unknown)
         body = codec(message, version).encode(value)
@@ -330,7 +334,7 @@ def test_a_response_without_endpoints_is_left_as_it_is(message: type[Message], v
             assert neutralised(message, version, chunked(body, range(size, len(body), size))) == (body, 0)
 
 
-def test_each_of_several_fields_with_the_tag_is_neutralised() -> None:
+def test_the_endpoint_mask_covers_repeated_endpoint_tags() -> None:
     """No broker sends two; a reader might take the last."""
     body = codec(FetchResponse, 16).encode(FetchResponse())
     body = body[:-1] + b"\x02" + b"\x00\x01\x01" + b"\x00\x01\x01"
@@ -350,13 +354,13 @@ def test_each_of_several_fields_with_the_tag_is_neutralised() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_a_malformed_tag_section_is_refused(tags: bytes, reason: str, size: int) -> None:
+def test_the_endpoint_mask_refuses_a_malformed_tag_section(tags: bytes, reason: str, size: int) -> None:
     body = codec(FetchResponse, 16).encode(FetchResponse())[:-1] + tags
     with pytest.raises(ProtocolError, match=f"FetchResponse v16 at byte .*{reason}"):
         neutralised(FetchResponse, 16, chunked(body, range(size, len(body), size)))
 
 
-def test_after_a_malformed_tag_section_nothing_passes() -> None:
+def test_the_endpoint_mask_passes_nothing_after_a_malformed_tag_section() -> None:
     body = bytearray(codec(FetchResponse, 16).encode(FetchResponse())[:-1] + b"\x02\x80\x00\x01\x01")
     neutraliser = Neutraliser(FetchResponse, 16)
     for _ in range(2):

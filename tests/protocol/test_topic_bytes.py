@@ -57,7 +57,7 @@ def fed(message: type[Message], version: int, body: bytes, cuts: list[int]) -> T
 @pytest.mark.parametrize(("message", "version"), NAMING, ids=NAMING_ID)
 @modest(30)
 @given(data=st.data(), cuts=st.lists(st.integers(0, 10_000), max_size=12))
-def test_every_chunking_counts_what_was_encoded(
+def test_topic_bytes_are_counted_in_chunks_of_any_size(
     message: type[ProduceRequest | FetchResponse], version: int, data: st.DataObject, cuts: list[int]
 ) -> None:
     value = data.draw(messages(message, version))
@@ -75,21 +75,21 @@ def test_every_chunking_counts_what_was_encoded(
     assert Counter(counting.counted) == Counter({name: expected[name] for name in WANTED})
 
 
-def test_every_cut_of_a_request_is_the_same() -> None:
+def test_topic_bytes_are_counted_at_every_cut() -> None:
     body = codec(ProduceRequest, 9).encode(produce(("a", 300), ("unwanted", 7), ("a", None), ("bé", 1)))
     for cut in range(len(body) + 1):
         assert fed(ProduceRequest, 9, body, [cut]).counted == {b"a": 300, "bé".encode(): 1}
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_bytes_that_are_only_claimed_do_not_count(version: int) -> None:
+def test_claimed_topic_bytes_that_never_arrive_are_not_counted(version: int) -> None:
     body = codec(ProduceRequest, version).encode(produce(("a", 1000)))
     counting = fed(ProduceRequest, version, body[:-500], [40])
     assert not counting.complete
     assert not counting.counted
 
 
-def test_rubbish_is_a_protocol_error_and_stays_one() -> None:
+def test_counting_topic_bytes_of_garbage_is_a_lasting_error() -> None:
     counting = TopicBytes(ProduceRequest, 8, WANTED)
     for _ in range(2):
         with pytest.raises(ProtocolError):
@@ -99,7 +99,7 @@ def test_rubbish_is_a_protocol_error_and_stays_one() -> None:
 
 @modest(300)
 @given(body=st.binary(max_size=200), version=st.sampled_from([3, 9, 12]))
-def test_any_bytes_are_counted_or_refused(body: bytes, version: int) -> None:
+def test_counting_topic_bytes_of_any_bytes_counts_or_refuses(body: bytes, version: int) -> None:
     counting = TopicBytes(ProduceRequest, version, WANTED)
     try:
         counting.feed(body, 0, len(body))
@@ -108,7 +108,7 @@ def test_any_bytes_are_counted_or_refused(body: bytes, version: int) -> None:
     assert sum(counting.counted.values()) <= len(body)
 
 
-def test_newer_versions_and_share_fetches_have_ids_only() -> None:
+def test_newer_fetch_versions_and_share_fetches_name_topics_by_id_only() -> None:
     assert [v for v in schema_of(ProduceRequest).versions if not names_topics(ProduceRequest, v)] == [13]
     assert min(v for v in schema_of(FetchResponse).versions if not names_topics(FetchResponse, v)) == 13
     assert not names_topics(ShareFetchResponse, 1)

@@ -47,7 +47,7 @@ def body(message: FetchRequest | ProduceRequest, version: int) -> bytes:
 @pytest.mark.parametrize("version", NAMING)
 @modest(30)
 @given(data=st.data())
-def test_it_finds_what_decoding_finds(version: int, data: st.DataObject) -> None:
+def test_the_topic_scan_finds_the_topics_that_decoding_finds(version: int, data: st.DataObject) -> None:
     message: Any = data.draw(messages(FetchRequest, version))
     names = {topic.topic.encode() for topic in message.topics} - {b""}
     wanted = names | {b"another"} if data.draw(st.booleans()) else {b"another"}
@@ -57,7 +57,7 @@ def test_it_finds_what_decoding_finds(version: int, data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("version", NAMING)
-def test_what_is_forgotten_is_not_asked_for(version: int) -> None:
+def test_the_topic_scan_ignores_forgotten_topics(version: int) -> None:
     message = FetchRequest(
         topics=[FetchRequest.FetchTopic(topic="a")],
         forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="b")] if version >= 7 else [],
@@ -68,19 +68,19 @@ def test_what_is_forgotten_is_not_asked_for(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", NAMING)
-def test_what_is_cut_is_an_error_and_reads_nothing_behind(version: int) -> None:
+def test_the_topic_scan_of_a_cut_request_is_an_error(version: int) -> None:
     encoded = body(FetchRequest(topics=[FetchRequest.FetchTopic(topic="topic")]), version)
     find = topics_in(FetchRequest, version, "topics")
     with pytest.raises(ProtocolError):
         find(encoded, 0, encoded.index(b"topic") + 3, {b"topic"})
 
 
-def test_an_array_that_is_not_there_is_a_mistake() -> None:
+def test_the_topic_scan_refuses_an_array_that_the_version_lacks() -> None:
     with pytest.raises(ValueError, match="FetchRequest v4 has no forgotten_topics_data"):
         topics_in(FetchRequest, 4, "forgotten_topics_data")
 
 
-def test_a_name_longer_than_a_string_of_kafkas_is_not_kept() -> None:
+def test_a_topic_name_longer_than_kafkas_strings_is_not_kept() -> None:
     """A varint may claim 2 GB: what comes of it would have been kept, up to a frame's 100 MB."""
     name = "t" * (NAME_BYTES_MAX + 1)
     short = ProduceRequest(topic_data=[ProduceRequest.TopicProduceData(name=name[1:], partition_data=[])])
@@ -94,7 +94,7 @@ def test_a_name_longer_than_a_string_of_kafkas_is_not_kept() -> None:
         counting.feed(bytes(encoded), 0, at)
 
 
-def test_a_name_is_looked_at_once_however_many_partitions_have_records() -> None:
+def test_a_topic_name_is_read_once_for_many_partitions() -> None:
     """32 KB, and 30,000 partitions of one byte, took 0.6 s on the loop."""
     partitions = [ProduceRequest.PartitionProduceData(records=b"r")] * 1000
     topic = ProduceRequest.TopicProduceData(name="t" * 1000, partition_data=partitions)

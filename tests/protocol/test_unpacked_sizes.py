@@ -75,7 +75,7 @@ def name_of(one: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("one", PACKED, ids=name_of)
-def test_what_producers_pack(one: dict[str, Any]) -> None:
+def test_estimated_unpacked_sizes_match_batches_of_real_producers(one: dict[str, Any]) -> None:
     batch, truth = base64.b64decode(one["batch"]), one["unpacked_bytes"]
     unpacked = added(batch)
     found = unpacked[CODECS[one["codec"]]]
@@ -94,14 +94,14 @@ def test_what_producers_pack(one: dict[str, Any]) -> None:
     [one for one in PACKED if one["codec"] in ("snappy", "lz4") and one["unpacked_bytes"] > 5000],
     ids=name_of,
 )
-def test_what_is_cut_is_as_well_packed_as_its_beginning(one: dict[str, Any]) -> None:
+def test_a_cut_batchs_unpacked_size_is_extrapolated_from_its_beginning(one: dict[str, Any]) -> None:
     """zstd's and gzip's are too short here to be cut in the middle: see below."""
     batch, truth = base64.b64decode(one["batch"]), one["unpacked_bytes"]
     found = added(batch, end=len(batch) // 2)[CODECS[one["codec"]]]
     assert 0.6 * truth <= found <= 1.7 * truth
 
 
-def test_a_mixed_set_of_old_messages_is_added_up_by_codec() -> None:
+def test_unpacked_sizes_of_mixed_old_messages_are_summed_by_codec() -> None:
     old = [one for one in PACKED if one["magic"] == 1 and one["unpacked_bytes"] > 5000]
     assert {one["codec"] for one in old} == {"gzip", "snappy", "lz4"}
     apart = [added(base64.b64decode(one["batch"])) for one in old]
@@ -110,13 +110,13 @@ def test_a_mixed_set_of_old_messages_is_added_up_by_codec() -> None:
     assert together == [sum(sizes) for sizes in zip(*apart, strict=True)]
 
 
-def test_of_many_old_messages_the_first_ones_stand_for_all() -> None:
+def test_unpacked_sizes_of_many_old_messages_are_extrapolated() -> None:
     one = next(one for one in PACKED if one["magic"] == 0 and one["codec"] == "gzip")
     batch = base64.b64decode(one["batch"])
     assert added(batch * 160)[GZIP] == pytest.approx(160 * added(batch)[GZIP])
 
 
-def test_what_is_not_packed_adds_nothing() -> None:
+def test_uncompressed_batches_have_no_unpacked_size() -> None:
     batch = bytearray(base64.b64decode(PACKED[0]["batch"]))
     batch[22] &= ~7
     assert added(batch) == [0.0] * 5
@@ -127,7 +127,7 @@ def test_what_is_not_packed_adds_nothing() -> None:
 # gzip
 
 
-def test_gzip_that_is_cut_is_unpacked_a_little() -> None:
+def test_a_cut_gzip_streams_size_is_estimated_from_its_beginning() -> None:
     """Java and librdkafka write one stream with zlib's usual level, as Python does here."""
     for plain in (text(2_000_000), bytes(2_000_000), random.Random(1).randbytes(400_000)):
         stream = gzip.compress(plain, 6)
@@ -137,7 +137,7 @@ def test_gzip_that_is_cut_is_unpacked_a_little() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 20_000, 1_000_000])
-def test_the_last_part_of_a_gzip_stream_does_not_speak_for_the_others(first: int) -> None:
+def test_the_last_gzip_members_size_is_not_taken_for_the_whole_stream(first: int) -> None:
     """Java's reader goes on with the next one: an empty one at the end would say 0."""
     plain = text(first)
     for last in (b"", b"x", text(100)):
@@ -149,7 +149,7 @@ def test_the_last_part_of_a_gzip_stream_does_not_speak_for_the_others(first: int
     assert size(GZIP, stream) >= 200_000
 
 
-def test_bytes_that_only_look_like_another_part_do_not_matter_much() -> None:
+def test_gzip_magic_bytes_inside_data_hardly_change_the_estimate() -> None:
     plain = b"\x1f\x8b\x08" * 3 + random.Random(1).randbytes(5000) + b"\x1f\x8b\x08" + bytes(100)
     stream = gzip.compress(plain, 0)  # as it is
     assert 0.8 * len(plain) <= size(GZIP, stream) <= 1.5 * len(plain)
@@ -174,7 +174,7 @@ def snappy(plain: bytes) -> bytes:
 SNAPPY_HEAD: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
 
-def test_snappys_blocks_say_their_sizes_with_and_without_framing() -> None:
+def test_snappy_blocks_give_their_sizes_with_and_without_framing() -> None:
     blocks = [snappy(text(length)) for length in (100, 32768, 5)]
     framed = [struct.pack(">i", len(block)) + block for block in blocks]
     packed = SNAPPY_HEAD + b"".join(framed)
@@ -202,26 +202,26 @@ LZ4_ZEROS: Final = b"\x1f\x00\x01\x00" + b"\xff" * 100 + b"\x05" + b"\x50" + byt
 """1 literal, 15 + 25500 + 5 + 4 copied, 5 literals."""
 
 
-def test_lz4_blocks_that_are_not_packed_say_their_sizes() -> None:
+def test_uncompressed_lz4_blocks_give_their_sizes() -> None:
     frame = lz4_frame((bytes(1000), False), (bytes(30), False))
     assert size(LZ4, frame) == max(1030, len(frame))
 
 
-def test_a_short_lz4_block_is_followed_to_its_end() -> None:
+def test_a_short_lz4_block_is_scanned_to_its_end() -> None:
     assert size(LZ4, lz4_frame((LZ4_ZEROS, True))) == 25530
     with_checksums = lz4_frame((LZ4_ZEROS, True), flags=0x70)
     assert size(LZ4, with_checksums) == 25530
 
 
 @pytest.mark.parametrize(("most", "block_bytes"), [(4, 1 << 16), (5, 1 << 18), (6, 1 << 20)])
-def test_of_several_lz4_blocks_all_but_the_last_are_full(most: int, block_bytes: int) -> None:
+def test_all_lz4_blocks_but_the_last_are_taken_for_full(most: int, block_bytes: int) -> None:
     """And the last one is as well packed as they are."""
     block = bytes(block_bytes // 200)
     frame = lz4_frame((block, True), (block, True), (block[: len(block) // 2], True), most=most)
     assert size(LZ4, frame) == pytest.approx(2.5 * block_bytes, rel=0.01)
 
 
-def test_what_an_lz4_frame_claims_to_hold_is_not_believed() -> None:
+def test_the_content_size_in_an_lz4_frame_is_not_trusted() -> None:
     claimed = lz4_frame((LZ4_ZEROS, True), flags=0x68, extra=struct.pack("<Q", 1))
     assert size(LZ4, claimed) == 25530
 
@@ -245,12 +245,12 @@ def zstd_frame(
 RAW, RLE, COMPRESSED = 0, 1, 2
 
 
-def test_zstd_blocks_that_are_not_packed_say_their_sizes() -> None:
+def test_uncompressed_zstd_blocks_give_their_sizes() -> None:
     frame = zstd_frame((RLE, 131072, b"x"), (RLE, 70_000, b"y"), (RAW, 500, bytes(500)), checksum=True)
     assert size(ZSTD, frame) == 131072 + 70_000 + 500
 
 
-def test_zstd_says_what_it_holds_if_it_does() -> None:
+def test_a_zstd_frames_content_size_is_used() -> None:
     block = (COMPRESSED, 300, bytes(300))
     assert size(ZSTD, zstd_frame(block, content=54_321)) == 54_321
 
@@ -260,14 +260,14 @@ def test_a_zstd_stream_may_have_several_frames() -> None:
     assert size(ZSTD, one + skipped + zstd_frame((RLE, 50_000, b"y"), checksum=True) + one) == 52_000
 
 
-def test_of_several_zstd_blocks_all_but_the_last_are_full_or_as_large_as_the_window() -> None:
+def test_all_zstd_blocks_but_the_last_are_taken_for_full() -> None:
     block, half = (COMPRESSED, 1000, bytes(1000)), (COMPRESSED, 500, bytes(500))
     empty = (RAW, 0, b"")  # Java's frames end so
     assert size(ZSTD, zstd_frame(block, block, half, empty)) == 2.5 * 131072
     assert size(ZSTD, zstd_frame(block, block, half, empty, window=0x28)) == 2.5 * 32768
 
 
-def test_zstd_that_is_cut_goes_on_as_it_began() -> None:
+def test_a_cut_zstd_frames_size_is_extrapolated() -> None:
     block = (COMPRESSED, 30_000, bytes(30_000))
     frame = zstd_frame(*[block] * 20)
     assert size(ZSTD, frame, 250_000) == pytest.approx(20 * 131072, rel=0.15)
@@ -279,7 +279,7 @@ def test_zstd_that_is_cut_goes_on_as_it_began() -> None:
 @pytest.mark.parametrize("codec", [*CODECS.values(), 0, 5, 7])
 @modest(200)
 @given(data=st.data())
-def test_any_bytes_have_a_size_within_the_codecs_bounds(codec: int, data: st.DataObject) -> None:
+def test_any_bytes_have_an_unpacked_size_within_the_codecs_bounds(codec: int, data: st.DataObject) -> None:
     head = data.draw(
         st.sampled_from([b"", SNAPPY_HEAD, lz4_frame()[:-4], zstd_frame(), gzip.compress(b"x")[:10]])
     )
@@ -292,7 +292,7 @@ def test_any_bytes_have_a_size_within_the_codecs_bounds(codec: int, data: st.Dat
 @given(
     batch=st.binary(max_size=200), end=st.integers(0, 220), magic=st.integers(0, 3), codec=st.integers(0, 7)
 )
-def test_any_bytes_may_be_a_batch(batch: bytes, end: int, magic: int, codec: int) -> None:
+def test_the_unpacked_size_of_any_bytes_is_estimated(batch: bytes, end: int, magic: int, codec: int) -> None:
     data = bytearray(batch)
     if len(data) > 22:
         data[16], data[17 if magic < 2 else 22] = magic, codec
@@ -312,13 +312,13 @@ def test_any_bytes_may_be_a_batch(batch: bytes, end: int, magic: int, codec: int
         b"\x02\x00\x00R",
     ],
 )
-def test_no_stream_takes_more_than_some_looks(codec: int, piece: bytes) -> None:
+def test_estimating_an_unpacked_size_reads_a_bounded_number_of_bytes(codec: int, piece: bytes) -> None:
     for head in (b"", SNAPPY_HEAD, lz4_frame()[:-4], zstd_frame(), gzip.compress(b"x")[:10]):
         data = Counting((head + piece * (1 << 18))[: 1 << 18])
         unpacked_bytes(codec, data, 0, len(data), len(data))
         assert data.looks < 2000
 
 
-def test_a_batch_begins_where_its_head_ends() -> None:
+def test_a_record_batch_head_has_61_bytes() -> None:
     """As DefaultRecordBatch has it: RECORDS_OFFSET."""
     assert BATCH_HEAD_BYTES == 61

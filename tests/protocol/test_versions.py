@@ -11,18 +11,18 @@ from protocol.versions import LAST, NONE, VersionRange, VersionSet
     ("text", "expected"),
     [("0-5", VersionRange(0, 5)), ("3+", VersionRange(3, LAST)), ("7", VersionRange(7, 7)), ("none", NONE)],
 )
-def test_ranges_are_read_and_written_as_kafka_writes_them(text: str, expected: VersionRange) -> None:
+def test_version_ranges_are_parsed_and_printed_as_in_kafka(text: str, expected: VersionRange) -> None:
     assert VersionRange.parse(text) == expected
     assert str(expected) == text
 
 
 @pytest.mark.parametrize("text", ["", "5-3", "a", "1-", "-1+x"])
-def test_what_is_not_a_range_is_an_error(text: str) -> None:
+def test_a_malformed_version_range_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         VersionRange.parse(text)
 
 
-def test_a_range_contains_both_its_ends_and_nothing_else() -> None:
+def test_a_version_range_contains_both_its_ends() -> None:
     assert [version in VersionRange(2, 4) for version in (1, 2, 3, 4, 5)] == [False, True, True, True, False]
     assert "3" not in VersionRange(2, 4)
     assert list(VersionRange(2, 4)) == [2, 3, 4]
@@ -30,13 +30,13 @@ def test_a_range_contains_both_its_ends_and_nothing_else() -> None:
     assert 0 not in NONE
 
 
-def test_ranges_intersect() -> None:
+def test_version_ranges_can_be_intersected() -> None:
     assert VersionRange(0, 9).intersect(VersionRange(4, 20)) == VersionRange(4, 9)
     assert VersionRange(0, 3).intersect(VersionRange(5, 9)) == NONE
     assert VersionRange(0, 3).intersect(NONE) == NONE
 
 
-def test_a_set_may_have_gaps() -> None:
+def test_a_version_set_may_have_gaps() -> None:
     found = VersionSet.parse("0-2,5-7")
     assert [version for version in range(10) if version in found] == [0, 1, 2, 5, 6, 7]
     assert str(found) == "0-2,5-7"
