@@ -14,17 +14,17 @@ def book(*nodes: tuple[int, Address]) -> AddressBook:
     return made
 
 
-def test_an_address_is_that_of_the_broker_with_it() -> None:
+def test_an_address_belongs_to_its_broker() -> None:
     assert [book((0, A), (1, B)).node_at(address) for address in (A, B)] == [0, 1]
 
 
-def test_an_address_that_a_new_broker_took_over_is_the_new_ones() -> None:
+def test_an_address_taken_over_by_a_new_broker_belongs_to_the_new_broker() -> None:
     assert book((0, A), (1, B), (2, B)).node_at(B) == 2
 
 
-def test_an_address_that_a_known_broker_moved_to_is_that_ones() -> None:
+def test_an_address_belongs_to_the_known_broker_that_moved_there() -> None:
     assert book((0, A), (1, B), (0, B)).node_at(B) == 0
 
 
-def test_an_address_that_its_broker_has_left_is_nobodys() -> None:
+def test_an_address_that_its_broker_left_belongs_to_no_broker() -> None:
     assert book((0, A), (0, B)).node_at(A) is None

@@ -27,7 +27,7 @@ def advice(ports: PortRange, node_ids: Sequence[int]) -> str | None:
         (PortRange(9100, 9199, 5), [1, 7], "set --first-node-id 1"),
     ],
 )
-def test_the_advice_fits_and_names_only_what_must_change(
+def test_the_advice_for_node_ids_out_of_range_names_only_options_to_change(
     ports: PortRange, node_ids: list[int], remedy: str
 ) -> None:
     said = advice(ports, node_ids)
@@ -44,11 +44,11 @@ def test_the_advice_fits_and_names_only_what_must_change(
     assert advice(followed, node_ids) is None
 
 
-def test_more_node_ids_than_there_are_ports_above() -> None:
+def test_the_advice_for_too_many_node_ids_asks_for_a_larger_port_range() -> None:
     said = advice(PortRange(65_000, 65_535), [0, 999])
     assert said is not None
     assert said.endswith("set --first-node-id 0, and --broker-ports to a range of 1000 ports")
 
 
-def test_nothing_is_said_when_all_fit() -> None:
+def test_no_advice_is_given_if_all_node_ids_fit_the_ports() -> None:
     assert advice(PortRange(9100, 9102, 7), [7, 8, 9]) is None

@@ -152,7 +152,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("said", BAD.values(), ids=BAD)
-def test_bad_http_ends_its_own_connection_at_most(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_http_ends_at_most_its_admin_connection(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(endpoint, "CONNECTION_S", 2.5)
 
     async def client(port: int) -> None:
@@ -168,7 +170,7 @@ def test_bad_http_ends_its_own_connection_at_most(said: bytes, monkeypatch: pyte
     assert logs == []
 
 
-def test_a_bug_in_a_page_is_answered_and_logged() -> None:
+def test_a_bug_in_an_admin_page_is_answered_and_logged() -> None:
     async def client(port: int) -> None:
         status, _, _ = await get(port, "/broken")
         assert status == 500
@@ -181,7 +183,7 @@ def test_a_bug_in_a_page_is_answered_and_logged() -> None:
     ]
 
 
-def test_a_bug_in_a_connection_ends_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_an_admin_connection_ends_only_that_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def __init__(self, *_args: object) -> None:
             raise RuntimeError("a bug")
@@ -198,7 +200,7 @@ def test_a_bug_in_a_connection_ends_only_that(monkeypatch: pytest.MonkeyPatch) -
     assert ["please report this" in entry["event"] for entry in logs] == [True]
 
 
-def test_it_stops_although_a_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_admin_endpoint_stops_while_a_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "SEND_S", float("inf"))
     with socket.socket() as stuck:
 
@@ -210,7 +212,7 @@ def test_it_stops_although_a_client_does_not_read(monkeypatch: pytest.MonkeyPatc
         served(client)
 
 
-def test_a_client_that_does_not_read_is_given_up_and_its_place_is_free(
+def test_an_admin_client_that_does_not_read_is_closed_and_frees_its_slot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(endpoint, "SEND_S", 0.1)
@@ -231,7 +233,7 @@ def test_a_client_that_does_not_read_is_given_up_and_its_place_is_free(
     served(client)
 
 
-def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admin_connections_above_the_limit_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "IDLE_S", LONG_S)
 
     async def client(port: int) -> None:
@@ -247,7 +249,7 @@ def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch: pytest.Mon
     served(client)
 
 
-def test_a_connection_that_says_nothing_whole_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_admin_connection_without_a_whole_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "IDLE_S", 0.1)
 
     async def client(port: int) -> None:
@@ -316,7 +318,7 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
             nursery.cancel_scope.cancel()
 
 
-def test_it_is_ready_between_start_and_drain() -> None:
+def test_readyz_is_200_between_start_and_drain() -> None:
     async def script(stage: Stage) -> None:
         assert await stage.ready() == (503, "not ready: starting\n")
         await stage.start()
@@ -337,7 +339,7 @@ def test_it_is_ready_between_start_and_drain() -> None:
     play(script)
 
 
-def test_it_is_not_ready_while_no_broker_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_is_503_while_no_broker_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
 
     async def script(stage: Stage) -> None:
@@ -366,7 +368,7 @@ def refused(address: Address) -> bool:
         return sock.connect_ex(address) != 0
 
 
-def test_a_broker_that_never_answers_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_is_503_if_the_broker_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
     monkeypatch.setattr(readiness, "PATIENCE_S", 0.2)
 
@@ -382,7 +384,9 @@ def test_a_broker_that_never_answers_is_not_reached(monkeypatch: pytest.MonkeyPa
     play(script)
 
 
-def test_a_broker_that_wants_something_else_first_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A listener that wants SASL or TLS closes the connection at the first request."""
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
 
@@ -403,7 +407,7 @@ def test_a_broker_that_wants_something_else_first_is_reached(monkeypatch: pytest
     play(script)
 
 
-def test_what_answers_as_no_broker_does_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_is_503_if_the_upstream_is_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 0.0)
 
     async def script(stage: Stage) -> None:
@@ -415,7 +419,7 @@ def test_what_answers_as_no_broker_does_is_none(monkeypatch: pytest.MonkeyPatch)
     play(script)
 
 
-def test_brokers_are_not_asked_again_within_five_seconds() -> None:
+def test_readyz_does_not_ask_brokers_again_within_five_seconds() -> None:
     async def script(stage: Stage) -> None:
         await stage.start()
         assert await stage.ready() == (200, "ready\n")
@@ -438,7 +442,7 @@ def test_brokers_are_not_asked_again_within_five_seconds() -> None:
         ),
     ],
 )
-def test_metrics_come_in_the_format_that_is_asked_for(accept: str, content_type: str, *, end: bool) -> None:
+def test_metrics_have_the_requested_format(accept: str, content_type: str, *, end: bool) -> None:
     async def script(stage: Stage) -> None:
         await stage.start()
         client = Connection(await trio.open_tcp_stream(HOST, stage.clients))
@@ -456,7 +460,7 @@ def test_metrics_come_in_the_format_that_is_asked_for(accept: str, content_type:
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/healthzz", "/../etc/passwd"])
-def test_there_is_nothing_else(path: str) -> None:
+def test_unknown_admin_paths_are_not_found(path: str) -> None:
     async def script(stage: Stage) -> None:
         status, _, _ = await get(stage.admin, path)
         assert status in (307, 404)
@@ -464,7 +468,7 @@ def test_there_is_nothing_else(path: str) -> None:
     play(script)
 
 
-def test_a_scrape_lets_the_sockets_have_their_turns() -> None:
+def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:
     turns = 0
 
     class Counting(SelectorPollSet):
@@ -511,17 +515,17 @@ def test_an_admin_port_that_clients_need_is_refused(admin: str) -> None:
         config.load(None, {"upstream": "a:1", "admin": admin})
 
 
-def test_an_admin_address_must_be_one() -> None:
+def test_an_admin_address_must_be_host_and_port() -> None:
     with pytest.raises(ConfigError, match="admin is '9644', must be HOST:PORT"):
         config.load(None, {"upstream": "a:1", "admin": "9644"})
 
 
-def test_without_an_admin_address_there_is_none() -> None:
+def test_no_admin_endpoint_is_configured_by_default() -> None:
     assert config.load(None, {"upstream": "a:1"}).admin is None
     assert config.load(None, {"upstream": "a:1", "admin": ":9644"}).admin == Address("", 9644)
 
 
-def test_weir_run_says_so_in_one_line() -> None:
+def test_weir_run_reports_a_taken_admin_port_in_one_line() -> None:
     with socket.create_server((HOST, 0)) as taken:
         admin = f"{HOST}:{taken.getsockname()[1]}"
         line = refused_start("--upstream", f"{HOST}:1", "--admin", admin, "--log-level", "error")

@@ -109,7 +109,7 @@ DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("mechanism", DIALOGUES)
-def test_the_principal_is_who_the_broker_has_accepted(mechanism: str, version: int) -> None:
+def test_the_principal_is_the_user_that_the_broker_authenticated(mechanism: str, version: int) -> None:
     with Playbook() as play:
         shake(play, mechanism)
         for token, answer in DIALOGUES[mechanism]:
@@ -125,7 +125,7 @@ def test_the_principal_is_who_the_broker_has_accepted(mechanism: str, version: i
     assert play.session.counters.names_hidden == 0
 
 
-def test_the_claim_is_the_operators_choice() -> None:
+def test_the_oauthbearer_claim_is_configurable() -> None:
     with Playbook(session=with_rules(Identities(IdentityRules(claim="azp")))) as play:
         shake(play, "OAUTHBEARER")
         assert step(play, bearer({"sub": "7d1f", "azp": "alice"})) == "alice"
@@ -143,7 +143,7 @@ def test_a_certificates_principal_stays_until_sasl_has_succeeded() -> None:
 # Failure
 
 
-def test_who_is_refused_is_nobody() -> None:
+def test_a_client_that_fails_to_authenticate_stays_anonymous() -> None:
     with Playbook() as play:
         shake(play)
         assert step(play, plain("alice"), error_code=REFUSED) == ANONYMOUS
@@ -154,7 +154,7 @@ def test_who_is_refused_is_nobody() -> None:
     assert not play.session.counters.authentications_succeeded
 
 
-def test_another_attempt_may_succeed() -> None:
+def test_a_second_attempt_to_authenticate_may_succeed() -> None:
     """Kafka's brokers close the connection; others may not."""
     with Playbook() as play:
         shake(play)
@@ -168,7 +168,7 @@ def test_another_attempt_may_succeed() -> None:
         assert step(play, PROOF, VERIFIED) == "alice"
 
 
-def test_an_unsupported_mechanism_and_then_another() -> None:
+def test_a_client_may_try_another_mechanism_after_an_unsupported_one() -> None:
     with Playbook() as play:
         shake(play, "GSSAPI", UNSUPPORTED_MECHANISM)
         shake(play)
@@ -176,7 +176,7 @@ def test_an_unsupported_mechanism_and_then_another() -> None:
     assert play.session.counters.authentications_failed == {"GSSAPI": 1}
 
 
-def test_a_name_claimed_in_a_failed_exchange_is_worth_nothing_later() -> None:
+def test_a_name_from_a_failed_sasl_exchange_is_discarded() -> None:
     with Playbook() as play:
         shake(play, "SCRAM-SHA-256")
         step(play, scram_first("admin"), SALT)
@@ -186,7 +186,7 @@ def test_a_name_claimed_in_a_failed_exchange_is_worth_nothing_later() -> None:
 
 
 @pytest.mark.parametrize("error_code", [ILLEGAL_STATE, UNSUPPORTED_MECHANISM, -1, 999])
-def test_without_a_handshake_that_succeeded_no_answer_gives_a_name(error_code: int) -> None:
+def test_no_principal_is_set_without_a_successful_handshake(error_code: int) -> None:
     with Playbook() as play:
         assert step(play, plain("alice")) == ANONYMOUS
         shake(play, "PLAIN", error_code)
@@ -195,14 +195,14 @@ def test_without_a_handshake_that_succeeded_no_answer_gives_a_name(error_code: i
     assert not play.session.counters.authentications_succeeded
 
 
-def test_after_success_an_answer_without_an_error_means_nothing() -> None:
+def test_a_response_after_completed_authentication_sets_no_principal() -> None:
     with Playbook() as play:
         log_in(play)
         assert step(play, plain("bob")) == "alice"
         assert step(play, plain("bob"), error_code=ILLEGAL_STATE) == "alice"
 
 
-def test_a_second_handshake_in_the_middle_drops_the_first_exchange() -> None:
+def test_a_second_sasl_handshake_drops_the_first_exchange() -> None:
     with Playbook() as play:
         shake(play, "SCRAM-SHA-256")
         step(play, scram_first("admin"), SALT)
@@ -214,7 +214,7 @@ def test_a_second_handshake_in_the_middle_drops_the_first_exchange() -> None:
         assert step(play, PROOF, VERIFIED) == ANONYMOUS
 
 
-def test_a_proof_cannot_bring_another_name() -> None:
+def test_a_scram_final_message_cannot_change_the_name() -> None:
     proof = b"c=biws,r=nonce+theirs,n=admin,r=x,p=AAAA"
     with Playbook() as play:
         shake(play, "SCRAM-SHA-256")
@@ -236,7 +236,7 @@ def test_scram_does_not_succeed_with_the_first_answer() -> None:
         assert step(play, scram_first("alice"), VERIFIED) == ANONYMOUS
 
 
-def test_oauthbearers_challenge_is_a_refusal_and_the_next_token_counts() -> None:
+def test_an_oauthbearer_challenge_refuses_and_the_next_token_counts() -> None:
     """OAuthBearerSaslServer answers a bad token without an error; it then takes %x01, or another token."""
     with Playbook() as play:
         shake(play, "OAUTHBEARER")
@@ -258,7 +258,7 @@ def test_plain_succeeds_with_an_empty_answer_only(answer: bytes) -> None:
 # Another exchange on a live connection: KIP-368
 
 
-def test_on_a_live_connection_the_old_principal_stays_until_success() -> None:
+def test_reauthentication_keeps_the_old_principal_until_success() -> None:
     with Playbook() as play:
         log_in(play)
         relay(play, PING, PONG)
@@ -267,7 +267,7 @@ def test_on_a_live_connection_the_old_principal_stays_until_success() -> None:
         assert step(play, PROOF, VERIFIED) == "carol"
 
 
-def test_a_failed_reauthentication_changes_nothing() -> None:
+def test_a_failed_reauthentication_keeps_the_principal() -> None:
     with Playbook() as play:
         log_in(play)
         shake(play, "PLAIN", ILLEGAL_STATE)
@@ -276,7 +276,7 @@ def test_a_failed_reauthentication_changes_nothing() -> None:
         assert step(play, plain("bob"), error_code=REFUSED) == "alice"
 
 
-def test_it_waits_for_answers_under_way_and_for_the_mute_as_at_a_broker() -> None:
+def test_reauthentication_waits_for_responses_in_flight_and_for_the_throttle() -> None:
     with Playbook(OF_ALICE) as play:
         log_in(play)
         play.at(1000).client(HEAVY, handshake("PLAIN"))
@@ -295,7 +295,7 @@ def test_it_waits_for_answers_under_way_and_for_the_mute_as_at_a_broker() -> Non
 # Pipelined
 
 
-def test_what_comes_behind_a_login_waits_and_is_charged_to_the_new_principal() -> None:
+def test_requests_behind_an_authentication_wait_and_are_charged_to_its_principal() -> None:
     with Playbook(OF_ALICE) as play:
         play.client(handshake("PLAIN"), authenticate(plain("alice")), HEAVY, PING)
         play.to_broker(handshake("PLAIN"))
@@ -310,7 +310,7 @@ def test_what_comes_behind_a_login_waits_and_is_charged_to_the_new_principal() -
         play.to_broker(PING)
 
 
-def test_what_comes_behind_a_failed_login_is_charged_to_nobody() -> None:
+def test_requests_behind_a_failed_authentication_are_charged_to_anonymous() -> None:
     with Playbook(OF_NOBODY) as play:
         play.client(handshake("PLAIN"), authenticate(plain("alice")), HEAVY)
         play.to_broker(handshake("PLAIN"))
@@ -323,7 +323,7 @@ def test_what_comes_behind_a_failed_login_is_charged_to_nobody() -> None:
         play.muted_until(2106)
 
 
-def test_a_clients_budget_is_looked_up_again_though_its_requests_begin_alike() -> None:
+def test_a_new_principals_budget_is_used_for_requests_of_the_same_client_id() -> None:
     """Produce requests of one client-id are remembered; the principal is not among their bytes."""
     with Playbook(OF_ALICE) as play:
         for _ in range(2):
@@ -334,7 +334,7 @@ def test_a_clients_budget_is_looked_up_again_though_its_requests_begin_alike() -
         play.muted_until(2106)
 
 
-def test_the_exchange_itself_is_never_charged() -> None:
+def test_sasl_requests_are_never_charged() -> None:
     table = QuotaTable(
         {(Entity(user=ANONYMOUS), key): 1.0 for key in QuotaKey if key.value.endswith("_rate")}
     )
@@ -344,7 +344,7 @@ def test_the_exchange_itself_is_never_charged() -> None:
     assert play.session.counters.throttles == 0
 
 
-def test_while_draining_the_answer_goes_out_and_the_session_is_idle() -> None:
+def test_a_sasl_response_is_forwarded_while_draining() -> None:
     with Playbook() as play:
         play.client(handshake("PLAIN"))
         play.to_broker(handshake("PLAIN"))
@@ -358,7 +358,7 @@ def test_while_draining_the_answer_goes_out_and_the_session_is_idle() -> None:
 # Names that cannot be seen
 
 
-def test_a_hidden_name_counts_from_the_first_request_that_needs_it() -> None:
+def test_a_gssapi_client_has_the_configured_name_from_its_first_request_on() -> None:
     with Playbook(session=with_rules(KERBEROS)) as play:
         shake(play, "GSSAPI")
         assert step(play, AP_REQ, b"\x60reply") == ANONYMOUS
@@ -377,7 +377,7 @@ def test_a_hidden_name_counts_from_the_first_request_that_needs_it() -> None:
     assert play.session.counters.names_hidden == 1
 
 
-def test_a_hidden_exchange_is_over_when_the_broker_tells_how_long_it_is_good_for() -> None:
+def test_a_gssapi_exchange_ends_at_a_response_with_a_session_lifetime() -> None:
     with Playbook(session=with_rules(KERBEROS)) as play:
         shake(play, "GSSAPI")
         answer = authenticated(session_lifetime_ms=60_000)
@@ -385,7 +385,7 @@ def test_a_hidden_exchange_is_over_when_the_broker_tells_how_long_it_is_good_for
         assert play.session.user == "kerberos"
 
 
-def test_a_hidden_name_needs_an_answered_token() -> None:
+def test_a_gssapi_client_without_an_answered_token_stays_anonymous() -> None:
     with Playbook(session=with_rules(KERBEROS)) as play:
         shake(play, "X-CUSTOM")
         relay(play, PING, PONG)
@@ -401,7 +401,7 @@ def test_a_hidden_name_needs_an_answered_token() -> None:
 
 
 @pytest.mark.parametrize("byte_by_byte", [False, True])
-def test_the_first_request_under_a_hidden_name_may_come_in_parts(byte_by_byte: bool) -> None:
+def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) -> None:
     wire = Wire(
         with_rules(KERBEROS, QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1.0}))
     )
@@ -416,7 +416,7 @@ def test_the_first_request_under_a_hidden_name_may_come_in_parts(byte_by_byte: b
     assert wire.session.muted_until_ms > 0
 
 
-def test_what_a_broker_accepts_and_weir_cannot_read_is_nobody_and_said_once() -> None:
+def test_an_authenticated_client_with_an_unreadable_name_is_anonymous_and_logged_once() -> None:
     identities = Identities(IdentityRules(hidden="kerberos"))
     with capture_logs() as lines:
         for _ in range(2):
@@ -451,7 +451,7 @@ def test_a_delegation_tokens_owner_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_it_is_learnt_when_the_token_is_created_or_described_through_weir(version: int) -> None:
+def test_a_delegation_tokens_owner_is_learnt_from_responses_through_weir(version: int) -> None:
     identities = Identities(IdentityRules(unknown_owner="tokens"))
     with Playbook(session=with_rules(identities)) as play:
         created = CreateDelegationTokenResponse(
@@ -475,7 +475,7 @@ def test_it_is_learnt_when_the_token_is_created_or_described_through_weir(versio
             assert owner_of(play, token_id) == owner
 
 
-def test_a_long_description_of_tokens_is_passed_on() -> None:
+def test_a_long_describedelegationtoken_response_is_forwarded() -> None:
     told = DescribeDelegationTokenResponse.DescribedDelegationToken
     tokens = [told(principal_name="a" * 1000, token_id=f"token-{number}") for number in range(3000)]
     answer = response(DescribeDelegationTokenResponse(tokens=tokens), 2, 3)
@@ -486,7 +486,7 @@ def test_a_long_description_of_tokens_is_passed_on() -> None:
 # Uplift
 
 
-def test_within_an_exchange_weir_asks_nothing_of_its_own() -> None:
+def test_weir_sends_no_query_during_a_sasl_exchange() -> None:
     """A broker takes ApiVersions once before SASL, and never within."""
     with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
         shake(play, "SCRAM-SHA-256")
@@ -498,7 +498,7 @@ def test_within_an_exchange_weir_asks_nothing_of_its_own() -> None:
         play.to_broker(request(ApiVersionsRequest(), 0, 7))
 
 
-def test_a_request_within_an_exchange_is_charged_as_ever() -> None:
+def test_a_request_during_a_sasl_exchange_is_charged() -> None:
     """The answer to a client that a broker has not closed: nothing goes by for free."""
     with Playbook(OF_NOBODY) as play:
         shake(play)
@@ -519,7 +519,7 @@ def test_a_request_within_an_exchange_is_charged_as_ever() -> None:
         (handshake("PLAIN"), framed(shaken()[4:] + b"more")),
     ],
 )
-def test_a_brokers_garbage_closes_the_session(asked: bytes, garbage: bytes) -> None:
+def test_garbage_instead_of_a_sasl_response_closes_the_session(asked: bytes, garbage: bytes) -> None:
     with Playbook() as play:
         play.client(asked)
         play.to_broker(asked)
@@ -530,7 +530,7 @@ def test_a_brokers_garbage_closes_the_session(asked: bytes, garbage: bytes) -> N
 
 @pytest.mark.parametrize("garbage", [b"", b"\0", b"\0\0", b"\0\0\xff\xff", b"\0\0\0\0\x7f\xff\xff\xff"])
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_garbage_for_an_answer_gives_no_name(garbage: bytes, version: int) -> None:
+def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: int) -> None:
     with Playbook() as play:
         shake(play)
         play.client(authenticate(plain("alice"), version))
@@ -540,7 +540,7 @@ def test_garbage_for_an_answer_gives_no_name(garbage: bytes, version: int) -> No
     assert play.session.user == ANONYMOUS
 
 
-def test_an_endless_answer_is_not_kept() -> None:
+def test_an_endless_sasl_response_is_not_buffered() -> None:
     wire = Wire(new_session())
     wire.feed(0, client=handshake("PLAIN"))
     wire.feed(0, broker=shaken())
@@ -552,13 +552,13 @@ def test_an_endless_answer_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(ApiKey.SASL_HANDSHAKE, 2), (ApiKey.SASL_AUTHENTICATE, 3)])
-def test_versions_that_nobody_knows_are_no_way_around(key: ApiKey, version: int) -> None:
+def test_unknown_versions_of_sasl_requests_close_the_session(key: ApiKey, version: int) -> None:
     with Playbook() as play:
         play.client(unknown_request(key, version))
         play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
 
 
-def test_a_request_that_is_no_saslauthenticate_closes_without_a_word_of_it() -> None:
+def test_a_malformed_saslauthenticate_closes_without_logging_its_bytes() -> None:
     asked = authenticate(plain("alice"), 1)
     with Playbook() as play:
         shake(play)
@@ -568,7 +568,7 @@ def test_a_request_that_is_no_saslauthenticate_closes_without_a_word_of_it() -> 
         assert SECRET.decode() not in play.session.violation.detail
 
 
-def test_a_token_of_a_megabyte_is_refused_and_one_of_half_of_it_is_not() -> None:
+def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() -> None:
     wire = Wire(new_session())
     wire.feed(0, client=handshake("PLAIN"))
     wire.feed(0, broker=shaken())
@@ -597,7 +597,7 @@ def told(
 
 @pytest.mark.parametrize("mechanism", DIALOGUES)
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 11, 13, 1000])
-def test_cuts_anywhere_change_nothing(mechanism: str, cut: int) -> None:
+def test_sasl_frames_cut_anywhere_give_the_same_principal(mechanism: str, cut: int) -> None:
     dialogue = [(handshake(mechanism), shaken())]
     dialogue += [(authenticate(token), authenticated(answer)) for token, answer in DIALOGUES[mechanism]]
     dialogue += [(PING, PONG)]
@@ -668,7 +668,7 @@ class Model:
 
 
 @given(st.lists(STEPS, min_size=1, max_size=12))
-def test_nobody_is_anybody_without_a_complete_exchange(steps: list[Step]) -> None:
+def test_a_principal_needs_a_complete_sasl_exchange(steps: list[Step]) -> None:
     """Whatever happens: a name needs a handshake that was accepted, its own token, and the answer that ends
     its mechanism.
     """

@@ -33,7 +33,7 @@ def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_exchanges_are_counted_by_mechanism_and_result() -> None:
+def test_sasl_exchanges_are_counted_by_mechanism_and_result() -> None:
     wire = Wire(new_session())
     for mechanism, error_code in (("X" * 1000, UNSUPPORTED_MECHANISM), ("GSSAPI", 0), ("PLAIN", 0)):
         wire.feed(0, client=handshake(mechanism))
@@ -51,11 +51,11 @@ def test_exchanges_are_counted_by_mechanism_and_result() -> None:
     }
 
 
-def test_without_sasl_nothing_is_counted() -> None:
+def test_no_sasl_exchange_is_counted_without_sasl() -> None:
     assert values(list(families(Counters()))) == {("weir_authentications_hidden_total",): 0}
 
 
-def test_sessions_have_the_operators_rules() -> None:
+def test_sessions_use_the_configured_identity_rules() -> None:
     reactor = Reactor(lambda: 0)
     try:
         config = load(None, {"upstream": "a:1", "gssapi_principal": "kerberos"})

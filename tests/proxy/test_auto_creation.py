@@ -78,7 +78,7 @@ VERSIONS: Final = [0, 1, 3, 4, 8, 9, 12]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_has_come_is_charged_at_its_clients_next_request(version: int) -> None:
+def test_an_auto_created_topic_is_charged_at_its_clients_next_request(version: int) -> None:
     cluster = Cluster()
     assert cluster.ask(0, "new", version=version) == ({"new": UNKNOWN_TOPIC}, 0)
     assert cluster.tokens == BURST
@@ -89,7 +89,7 @@ def test_a_topic_that_has_come_is_charged_at_its_clients_next_request(version: i
 
 
 @pytest.mark.parametrize("newest", [1, 2, 3, 4, 9])
-def test_older_brokers_are_asked_for_all_topics_lest_one_be_created(newest: int) -> None:
+def test_a_query_to_an_old_broker_names_no_topic_and_creates_none(newest: int) -> None:
     cluster = Cluster(VersionRange(0, newest))
     version = min(newest, 9)
     cluster.ask(0, "new", version=version)
@@ -97,7 +97,7 @@ def test_older_brokers_are_asked_for_all_topics_lest_one_be_created(newest: int)
     assert cluster.tokens == BURST - SIZE
 
 
-def test_a_client_that_has_overdrawn_waits_as_it_is_told() -> None:
+def test_a_client_over_its_quota_waits_the_throttle_time_of_auto_creation() -> None:
     cluster = Cluster()
     cluster.ask(0, *(f"topic-{number}" for number in range(4)))
     connection = cluster.connect()
@@ -107,7 +107,7 @@ def test_a_client_that_has_overdrawn_waits_as_it_is_told() -> None:
     assert connection.session.muted_until_ms == 2000
 
 
-def test_a_topic_that_create_topics_made_is_paid_for_once() -> None:
+def test_a_topic_made_by_createtopics_is_not_charged_again_as_auto_created() -> None:
     cluster = Cluster()
     cluster.controller.creates = False
     cluster.ask(0, "new")
@@ -117,7 +117,7 @@ def test_a_topic_that_create_topics_made_is_paid_for_once() -> None:
     assert cluster.tokens == BURST - 4
 
 
-def test_asking_only_whether_a_topic_could_be_made_does_not_pay_for_one_that_comes() -> None:
+def test_validate_only_does_not_prevent_the_charge_of_an_auto_created_topic() -> None:
     cluster = Cluster()
     cluster.controller.creation_takes = 5
     cluster.ask(0, "new")
@@ -130,7 +130,7 @@ def test_asking_only_whether_a_topic_could_be_made_does_not_pay_for_one_that_com
     assert cluster.tokens == BURST - 1 - SIZE
 
 
-def test_what_has_come_is_charged_before_mutations_are_admitted() -> None:
+def test_auto_created_topics_are_charged_before_mutations_are_admitted() -> None:
     """Else a client could have topics made by asking for them, and then as many again by CreateTopics."""
     cluster = Cluster()
     names = [f"new-{number}" for number in range(4)]
@@ -141,7 +141,7 @@ def test_what_has_come_is_charged_before_mutations_are_admitted() -> None:
     assert cluster.tokens == BURST - 4 * SIZE
 
 
-def test_requests_that_created_nothing_are_looked_at_again_after_a_second_or_a_deletion() -> None:
+def test_metadata_without_creations_is_checked_again_after_a_second_or_a_deletion() -> None:
     cluster = Cluster()
     cluster.ask(0, "new")
     assert cluster.ask(10, "new") == ({"new": OK}, 0)
@@ -158,7 +158,7 @@ def test_requests_that_created_nothing_are_looked_at_again_after_a_second_or_a_d
     assert cluster.tokens == pytest.approx(tokens - SIZE, abs=0.2)
 
 
-def test_a_topic_that_was_made_and_is_asked_for_before_metadata_know_it_is_paid_for_once() -> None:
+def test_a_created_topic_missing_from_metadata_is_charged_once() -> None:
     cluster = Cluster()
     cluster.controller.creates = False
     cluster.connect().send(0, Create((Topic("new", 4),)).frame("app"))
@@ -170,7 +170,7 @@ def test_a_topic_that_was_made_and_is_asked_for_before_metadata_know_it_is_paid_
     assert round(cluster.tokens) == BURST - 4
 
 
-def test_a_topic_that_is_deleted_but_still_shown_is_looked_at_again() -> None:
+def test_a_deleted_topic_still_in_metadata_is_checked_again() -> None:
     cluster = Cluster()
     cluster.ask(0, "new")
     cluster.ask(0, "new")
@@ -184,7 +184,7 @@ def test_a_topic_that_is_deleted_but_still_shown_is_looked_at_again() -> None:
     assert cluster.tokens == pytest.approx(BURST - 3 * SIZE + 0.6, abs=0.2)
 
 
-def test_one_client_s_invented_names_cost_others_nothing() -> None:
+def test_missing_topics_of_one_client_are_not_charged_to_others() -> None:
     cluster = Cluster()
     cluster.controller.creates = False
     other = {(Entity(client_id=name), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0 for name in ("app", "crowd")}
@@ -195,7 +195,7 @@ def test_one_client_s_invented_names_cost_others_nothing() -> None:
     assert cluster.tokens == BURST
 
 
-def test_where_nothing_is_created_nothing_is_charged() -> None:
+def test_missing_topics_that_are_never_created_are_not_charged() -> None:
     cluster = Cluster()
     cluster.controller.creates = False
     for now_ms in range(0, 3 * EXPECTED_MS, 1000):
@@ -206,7 +206,7 @@ def test_where_nothing_is_created_nothing_is_charged() -> None:
 @pytest.mark.parametrize(
     ("client_id", "creating", "version"), [(b"free", True, 12), (b"app", False, 12), (b"app", False, 4)]
 )
-def test_who_has_no_quota_or_cannot_create_is_not_watched(
+def test_missing_topics_are_not_tracked_for_clients_without_quota_or_creation(
     client_id: bytes, version: int, *, creating: bool
 ) -> None:
     cluster = Cluster()
@@ -216,7 +216,7 @@ def test_who_has_no_quota_or_cannot_create_is_not_watched(
     assert cluster.tokens == BURST
 
 
-def test_a_pause_is_no_way_around_the_quota() -> None:
+def test_topics_auto_created_during_a_clients_pause_are_charged_afterwards() -> None:
     """Topics that came while their client was silent are charged when it is back."""
     cluster = Cluster()
     cluster.ask(0, "one", "two")
@@ -224,7 +224,7 @@ def test_a_pause_is_no_way_around_the_quota() -> None:
     assert cluster.tokens == BURST - 2 * SIZE
 
 
-def test_what_did_not_come_in_time_is_forgotten() -> None:
+def test_a_missing_topic_that_is_not_created_in_time_is_forgotten() -> None:
     """Others may make it later."""
     cluster = Cluster()
     cluster.controller.creates = False
@@ -235,7 +235,7 @@ def test_what_did_not_come_in_time_is_forgotten() -> None:
     assert cluster.tokens == BURST
 
 
-def test_deleting_what_has_come_before_asking_again_is_no_way_around_the_quota() -> None:
+def test_an_auto_created_topic_deleted_before_the_next_request_is_charged() -> None:
     cluster = Cluster()
     cluster.ask(0, "new")
     cluster.connect().send(0, Delete(("new",)).frame("app"))
@@ -247,7 +247,7 @@ def test_deleting_what_has_come_before_asking_again_is_no_way_around_the_quota()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_client_without_tokens_may_not_create(version: int) -> None:
+def test_strict_auto_creation_refuses_a_client_without_tokens(version: int) -> None:
     cluster = Cluster(strict=True)
     cluster.connect().send(0, Create((Topic("large", BURST + 1),)).frame("app"))
     assert cluster.tokens == -1
@@ -259,7 +259,7 @@ def test_a_client_without_tokens_may_not_create(version: int) -> None:
     assert "new" in cluster.controller.topics
 
 
-def test_a_client_with_tokens_may_create_under_strict_too() -> None:
+def test_strict_auto_creation_admits_a_client_with_tokens() -> None:
     cluster = Cluster(strict=True)
     cluster.ask(0, "new", version=1)
     cluster.ask(0, "new", version=1)
@@ -269,7 +269,7 @@ def test_a_client_with_tokens_may_create_under_strict_too() -> None:
 # Bounds
 
 
-def test_a_payer_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_topics, "EXPECTED_MAX_EACH", 3)
     expected, payer, other = MissingTopics(), payers(), payers()
     assert expected.expect(["a", "b"], payer, 0) == 0
@@ -278,14 +278,14 @@ def test_a_payer_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     assert (expected.of(payer), expected.of(other), len(expected)) == (["a", "b", "c"], ["f"], 4)
 
 
-def test_of_all_together_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_pending_automatic_creations_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_topics, "EXPECTED_MAX", 2)
     expected, payer = MissingTopics(), payers()
     assert expected.expect(["a", "b", "c"], payer, 0) == 0
     assert expected.of(payer) == ["b", "c"]
 
 
-def test_whoever_asks_when_the_first_has_given_up_pays() -> None:
+def test_a_later_client_is_charged_once_the_first_pending_creation_expires() -> None:
     expected, first, second = MissingTopics(), payers(), payers()
     expected.expect(["a"], first, 0)
     expected.expect(["a"], second, EXPECTED_MS - 1)
@@ -294,14 +294,16 @@ def test_whoever_asks_when_the_first_has_given_up_pays() -> None:
     assert (expected.of(first), expected.of(second)) == ([], ["a"])
 
 
-def test_what_a_payer_has_no_room_for_is_charged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_creations_beyond_a_clients_bound_are_charged_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(missing_topics, "EXPECTED_MAX_EACH", 1)
     cluster = Cluster()
     cluster.ask(0, "one", "two", "three")
     assert cluster.tokens == BURST - 2
 
 
-def test_metadata_of_a_client_with_a_quota_may_be_large_but_not_without_end() -> None:
+def test_the_size_of_a_metadata_request_under_a_mutation_quota_is_bounded() -> None:
     names = [MetadataRequest.MetadataRequestTopic(name=f"{number:0200}") for number in range(3000)]
     asked = request(MetadataRequest(topics=names), 12)
     quotas = Cluster().quotas

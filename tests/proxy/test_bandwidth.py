@@ -65,7 +65,7 @@ def test_kafkas_own_example_of_pipelined_produce_requests() -> None:
         play.to_client(produced(3, throttle_ms=8102))
 
 
-def test_a_request_costs_its_frame_length_when_its_last_byte_is_here() -> None:
+def test_a_produce_request_is_charged_its_frame_length_at_its_last_byte() -> None:
     asked = produce(1, 5000)
     with Playbook(quota_table(produce=1000), buffer_bytes=1000) as play:
         play.client(asked[:-1])
@@ -79,7 +79,7 @@ def test_a_request_costs_its_frame_length_when_its_last_byte_is_here() -> None:
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 @pytest.mark.parametrize("odd", [False, True], ids=["plain", "odd"])
-def test_acks_say_whether_there_is_a_response(version: int, acks: int, odd: bool) -> None:
+def test_weir_expects_a_produce_response_unless_acks_is_0(version: int, acks: int, odd: bool) -> None:
     """With acks=0, the next response is the next request's; transactional ids and tags do not matter."""
     message = sample(ProduceRequest, version) if odd else ProduceRequest()
     asked = request(
@@ -96,7 +96,7 @@ def test_acks_say_whether_there_is_a_response(version: int, acks: int, odd: bool
             assert [b.charged for b in play.session.quotas.produce] == [length_of(asked)] * len(table)
 
 
-def test_acks_0_is_muted_without_a_response() -> None:
+def test_an_acks_0_producer_is_muted_without_a_response() -> None:
     with Playbook(quota_table(produce=1000)) as play:
         play.client(produce(1, 12_106, acks=0), ping(2))
         play.to_broker(produce(1, 12_106, acks=0))
@@ -124,7 +124,7 @@ def test_the_larger_throttle_time_is_reported_in_every_version(version: int, bro
         play.to_client(answered(max(brokers_ms, 2106)))
 
 
-def test_what_is_reported_is_what_is_left_of_the_wait() -> None:
+def test_the_reported_throttle_time_is_the_remaining_wait() -> None:
     with Playbook(quota_table(produce=1000)) as play:
         play.client(produce(1, 12_106))
         play.to_broker(produce(1, 12_106))
@@ -133,7 +133,7 @@ def test_what_is_reported_is_what_is_left_of_the_wait() -> None:
         play.to_client(produced(1, throttle_ms=106))
 
 
-def test_a_broker_slower_than_the_wait_leaves_nothing_to_report() -> None:
+def test_no_throttle_time_is_reported_after_the_wait_has_passed() -> None:
     with Playbook(quota_table(produce=1000)) as play:
         play.client(produce(1, 12_106))
         play.to_broker(produce(1, 12_106))
@@ -147,7 +147,7 @@ def test_a_broker_slower_than_the_wait_leaves_nothing_to_report() -> None:
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("brokers_ms", [0, 10**6])
-def test_a_fetch_costs_its_response_and_holds_back_what_follows(version: int, brokers_ms: int) -> None:
+def test_fetch_is_charged_its_response_length_and_holds_later_requests(version: int, brokers_ms: int) -> None:
     """A broker counts the body and 4 bytes: the length up to v11, one less with a flexible header."""
     answer = fetched(1, 20_000, brokers_ms if version else 0, version)
     cost = length_of(answer) - (version >= 12)
@@ -164,7 +164,7 @@ def test_a_fetch_costs_its_response_and_holds_back_what_follows(version: int, br
         play.to_broker(ping(2))
 
 
-def test_a_fetch_within_its_quota_lets_the_next_request_go_when_it_is_answered() -> None:
+def test_a_request_behind_a_fetch_within_quota_is_forwarded_after_its_response() -> None:
     with Playbook(quota_table(fetch=1e6)) as play:
         play.client(ping(1), fetch(2), fetch(3), ping(4))
         play.to_broker(ping(1), fetch(2))
@@ -189,7 +189,7 @@ def test_fetches_without_a_quota_are_pipelined() -> None:
 
 @pytest.mark.parametrize("version", [v for v in FETCH_VERSIONS if v >= 3])
 @pytest.mark.parametrize("asked", [0, 9999, 10_000, 10_001, 2**31 - 1])
-def test_max_bytes_is_capped_and_never_raised(version: int, asked: int) -> None:
+def test_fetch_max_bytes_is_capped_and_never_raised(version: int, asked: int) -> None:
     message = msgspec.structs.replace(sample(FetchRequest, version), max_bytes=asked)
     with Playbook(quota_table(fetch=1000)) as play:
         play.client(request(message, version, tags=ODD_TAGS))
@@ -198,7 +198,7 @@ def test_max_bytes_is_capped_and_never_raised(version: int, asked: int) -> None:
 
 
 @pytest.mark.parametrize("version", SHARE_FETCH_VERSIONS)
-def test_share_fetches_have_the_fetch_quota_and_its_cap(version: int) -> None:
+def test_share_fetches_are_charged_and_capped_by_the_fetch_quota(version: int) -> None:
     message = msgspec.structs.replace(sample(ShareFetchRequest, version), max_bytes=50_000)
     empty = msgspec.structs.replace(sample(ShareFetchResponse, version), node_endpoints=[])
     with Playbook(quota_table(fetch=1)) as play:
@@ -214,7 +214,7 @@ def test_share_fetches_have_the_fetch_quota_and_its_cap(version: int) -> None:
 # One client, several connections
 
 
-def test_a_new_connection_per_fetch_is_no_way_around_the_quota() -> None:
+def test_a_fetch_on_a_new_connection_waits_for_its_clients_throttle() -> None:
     answer = fetched(1, 20_000)
     wait_ms = length_of(answer) - 10_000
     first = new_session(quota_table(fetch=1000))
@@ -237,7 +237,7 @@ def test_a_new_connection_per_fetch_is_no_way_around_the_quota() -> None:
         play.to_broker(fetch(2))
 
 
-def test_a_fetch_that_waits_is_asked_about_again_when_another_connection_made_the_wait_longer() -> None:
+def test_a_held_fetch_waits_longer_if_another_connection_extends_the_throttle() -> None:
     first = new_session(quota_table(fetch=1000))
     second = new_session(quotas=first.quotas)
     budget = first.quotas.payers("ANONYMOUS", "app", 0).fetch
@@ -253,7 +253,7 @@ def test_a_fetch_that_waits_is_asked_about_again_when_another_connection_made_th
         play.to_broker(fetch(1, max_bytes=10_000))
 
 
-def test_half_a_fetch_waits_as_a_whole_one_does() -> None:
+def test_a_partial_fetch_request_is_held_like_a_whole_one() -> None:
     session = new_session(quota_table(fetch=1000))
     budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
     assert budget is not None
@@ -270,7 +270,7 @@ def test_half_a_fetch_waits_as_a_whole_one_does() -> None:
 # Hold mode
 
 
-def test_hold_mode_delays_the_response_and_what_is_behind_it() -> None:
+def test_hold_mode_delays_the_response_and_later_responses() -> None:
     with Playbook(quota_table(produce=1000), hold=True) as play:
         play.client(ping(1), produce(2, 12_106), ping(3))
         play.to_broker(ping(1), produce(2, 12_106))
@@ -286,7 +286,7 @@ def test_hold_mode_delays_the_response_and_what_is_behind_it() -> None:
         play.to_client(pong(3))
 
 
-def test_hold_mode_charges_a_fetch_once_and_delivers_it_later() -> None:
+def test_hold_mode_charges_a_fetch_once_and_delays_its_response() -> None:
     answer = fetched(1, 20_000)
     wait_ms = length_of(answer) - 10_000
     with Playbook(quota_table(fetch=1000), hold=True) as play:
@@ -323,7 +323,7 @@ def test_each_request_is_charged_to_its_own_client_id() -> None:
         assert charged(play.session) == {"a": 3000, "ab": 1000, "b": 1000, "a\0": 1000, "käse": 1000}
 
 
-def test_a_remembered_client_id_is_not_taken_from_bytes_of_an_older_frame() -> None:
+def test_the_cached_client_id_never_comes_from_bytes_of_an_older_frame() -> None:
     """A cut frame lies over an older one; what is left of that must not complete it."""
     short, long = asked_by(b"app"), asked_by(b"apple")
     with Playbook(QuotaTable({(APP, QuotaKey.PRODUCER_BYTE_RATE): 1e9})) as play:
@@ -337,7 +337,7 @@ def test_a_remembered_client_id_is_not_taken_from_bytes_of_an_older_frame() -> N
         assert charged(play.session) == {"app": 1000}
 
 
-def test_client_ids_that_are_no_utf8_are_charged_as_a_broker_does() -> None:
+def test_client_ids_that_are_not_utf_8_are_charged_as_by_a_broker() -> None:
     """Java's decoder puts U+FFFD in place of what it cannot decode; a name that is written like Python's
     escape of it is another client.
     """
@@ -362,7 +362,7 @@ def test_client_ids_that_are_no_utf8_are_charged_as_a_broker_does() -> None:
     cut=st.integers(1, 90),
     change=st.integers(0, 12),
 )
-def test_what_was_decided_before_is_decided_anew_wherever_it_may_differ(
+def test_the_parse_cache_gives_the_results_of_a_fresh_parse(
     asked: list[tuple[bytes | None, int, str | None, int]], cut: int, change: int
 ) -> None:
     """Requests alike and not alike, cut anywhere, quotas changed in between: as if each came alone."""
@@ -385,7 +385,7 @@ def test_what_was_decided_before_is_decided_anew_wherever_it_may_differ(
     assert [entry[0] for entry in session.in_flight] == answered
 
 
-def test_bytes_of_an_older_frame_decide_nothing() -> None:
+def test_the_parse_cache_ignores_bytes_of_an_older_frame() -> None:
     """A cut frame lies over an older one that differs behind the cut: in acks."""
     session = new_session(quota_table(produce=1e9))
     requests, first, second = Requests(session), produce(1, 100), produce(2, 100, acks=0)
@@ -400,7 +400,7 @@ def test_bytes_of_an_older_frame_decide_nothing() -> None:
     assert [entry[0] for entry in session.in_flight] == [1]
 
 
-def test_the_bytes_behind_a_frame_decide_nothing() -> None:
+def test_the_parse_cache_ignores_bytes_behind_a_frame() -> None:
     """A request that ends within the bytes that are remembered, and so does not have them."""
     first = produce(1, 100)
     cut = framed(first[4:20])
@@ -411,7 +411,7 @@ def test_the_bytes_behind_a_frame_decide_nothing() -> None:
         play.violation(CloseReason.REQUEST_MALFORMED)
 
 
-def test_a_fetch_like_the_last_one_is_capped_by_a_quota_that_has_become_smaller() -> None:
+def test_a_cached_fetch_is_capped_by_a_lowered_quota() -> None:
     with Playbook(quota_table(fetch=1000)) as play:
         play.client(fetch(1, max_bytes=10_000))
         play.to_broker(fetch(1, max_bytes=10_000))
@@ -423,7 +423,7 @@ def test_a_fetch_like_the_last_one_is_capped_by_a_quota_that_has_become_smaller(
         play.to_broker(fetch(2, max_bytes=1000))
 
 
-def test_a_fetch_like_the_last_one_waits_for_a_throttle_that_others_have_caused() -> None:
+def test_a_cached_fetch_waits_for_throttles_of_other_connections() -> None:
     with Playbook(quota_table(fetch=1000)) as play:
         play.client(fetch(1))
         play.to_broker(fetch(1))
@@ -438,7 +438,7 @@ def test_a_fetch_like_the_last_one_waits_for_a_throttle_that_others_have_caused(
         play.to_broker(fetch(2))
 
 
-def test_a_long_client_id_is_charged_and_not_kept() -> None:
+def test_a_long_client_id_is_charged_and_not_cached() -> None:
     long = b"c" * 30_000
     table = quota_table(produce=1e9, entity=Entity(client_id=long.decode()))
     with Playbook(table) as play:
@@ -450,7 +450,7 @@ def test_a_long_client_id_is_charged_and_not_kept() -> None:
         assert len(play.session.named) < 1000
 
 
-def test_a_long_name_is_not_remembered() -> None:
+def test_a_long_client_id_is_not_kept_in_memory() -> None:
     """Each session would keep it."""
     long = "t" * 2000
     asked = request(ProduceRequest(acks=1, transactional_id=long), 7)
@@ -492,7 +492,7 @@ def test_changed_quotas_reach_an_open_session_at_its_next_request() -> None:
         (b"\x16\x03\x01\x02\x00\x01" + bytes(20), CloseReason.TLS_ON_PLAIN_PORT),
     ],
 )
-def test_requests_that_cannot_be(sent: bytes, reason: CloseReason) -> None:
+def test_malformed_requests_close_the_session_with_a_reason(sent: bytes, reason: CloseReason) -> None:
     with Playbook(quota_table(produce=1000)) as play:
         play.client(ping(1), sent, ping(2))
         play.to_broker(ping(1))
@@ -504,14 +504,14 @@ def test_requests_that_cannot_be(sent: bytes, reason: CloseReason) -> None:
 @pytest.mark.parametrize(
     "api_key", sorted({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.METADATA})
 )
-def test_a_version_that_weir_cannot_read_is_no_way_around_a_quota_or_to_an_address(api_key: ApiKey) -> None:
+def test_unknown_versions_of_charged_or_rewritten_apis_close_the_session(api_key: ApiKey) -> None:
     with Playbook(quota_table(produce=1000)) as play:
         play.client(ping(1), unknown_request(api_key, 99), ping(2))
         play.to_broker(ping(1))
         play.violation(CloseReason.REQUEST_VERSION_UNKNOWN, saying=f"{api_key.name} v99")
 
 
-def test_first_fields_that_fill_the_buffer_are_refused() -> None:
+def test_a_request_whose_first_fields_fill_the_buffer_is_refused() -> None:
     with Playbook(quota_table(produce=1000), buffer_bytes=500) as play:
         play.client(request(ProduceRequest(transactional_id="t" * 1000), 7))
         play.violation(CloseReason.REQUEST_MALFORMED, saying="fill the buffer")
@@ -527,7 +527,7 @@ def test_first_fields_that_fill_the_buffer_are_refused() -> None:
         (framed(b"\0\0\0\x01"), CloseReason.RESPONSE_MALFORMED),
     ],
 )
-def test_responses_that_cannot_be(sent: bytes, reason: CloseReason) -> None:
+def test_malformed_responses_close_the_session_with_a_reason(sent: bytes, reason: CloseReason) -> None:
     with Playbook(quota_table(fetch=1000)) as play:
         play.client(fetch(1, 12))
         play.to_broker(fetch(1, 12))
@@ -537,13 +537,13 @@ def test_responses_that_cannot_be(sent: bytes, reason: CloseReason) -> None:
         play.silent()
 
 
-def test_a_response_that_nobody_waits_for() -> None:
+def test_an_unexpected_response_closes_the_session() -> None:
     with Playbook() as play:
         play.broker(pong(1))
         play.violation(CloseReason.RESPONSE_UNEXPECTED, saying="expected none")
 
 
-def test_every_reason_a_session_can_give_is_met_here_or_in_test_order() -> None:
+def test_every_close_reason_of_a_session_is_tested() -> None:
     """A new one must be added to the tests above."""
     met = {
         CloseReason.REQUEST_MALFORMED,

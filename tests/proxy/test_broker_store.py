@@ -136,7 +136,7 @@ async def load(store: BrokerStore) -> QuotaTable:
 # What is mirrored
 
 
-def test_entities_of_every_type_are_mirrored() -> None:
+def test_the_broker_store_mirrors_entities_of_every_type() -> None:
     cluster = QuotaCluster(
         stored=[
             ({"user": "alice", "client-id": None}, {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0}),
@@ -159,7 +159,7 @@ def test_entities_of_every_type_are_mirrored() -> None:
     )
 
 
-def test_what_weir_cannot_hold_is_kept_out_and_said_once() -> None:
+def test_quotas_that_weir_cannot_hold_are_skipped_and_logged_once() -> None:
     cluster = QuotaCluster(
         stored=[
             ({"user": "alice"}, {"producer_byte_rate": 1000.0, "request_percentage": 0.0, "new_rate": 1.0}),
@@ -185,7 +185,7 @@ def test_what_weir_cannot_hold_is_kept_out_and_said_once() -> None:
     )
 
 
-def test_no_entries_are_no_quotas() -> None:
+def test_a_describeclientquotas_response_without_entries_is_an_empty_table() -> None:
     assert imported(Told(entries=None)).table == QuotaTable()
 
 
@@ -213,7 +213,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_changes_are_followed_on_one_connection() -> None:
+def test_the_broker_store_follows_changes_on_one_connection() -> None:
     cluster = QuotaCluster()
 
     async def script(_store: BrokerStore, followed: Followed) -> None:
@@ -230,7 +230,7 @@ def test_changes_are_followed_on_one_connection() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_throttle_time_is_no_change() -> None:
+def test_a_throttle_time_in_the_response_is_no_quota_change() -> None:
     cluster = QuotaCluster()
 
     async def script(_store: BrokerStore, followed: Followed) -> None:
@@ -244,7 +244,7 @@ def test_a_throttle_time_is_no_change() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_when_a_broker_ends_another_one_is_asked() -> None:
+def test_the_broker_store_asks_another_broker_when_one_ends() -> None:
     cluster = QuotaCluster()
 
     async def script(_store: BrokerStore, followed: Followed) -> None:
@@ -258,7 +258,7 @@ def test_when_a_broker_ends_another_one_is_asked() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_when_no_broker_answers_it_is_told_and_so_is_the_end_of_it() -> None:
+def test_the_broker_store_reports_an_outage_and_its_end() -> None:
     cluster = QuotaCluster(stored=[({"user": "alice"}, {"producer_byte_rate": 1000.0})])
 
     async def script(_store: BrokerStore, followed: Followed) -> None:
@@ -276,7 +276,7 @@ def test_when_no_broker_answers_it_is_told_and_so_is_the_end_of_it() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_alteration_is_made_by_a_broker_and_returns_when_it_shows() -> None:
+def test_an_alteration_at_the_broker_returns_when_it_is_visible() -> None:
     cluster = QuotaCluster(
         stored=[({"user": "alice"}, {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0})]
     )
@@ -303,7 +303,7 @@ def test_a_brokers_refusal_is_passed_on_in_one_line() -> None:
         play(cluster, lambda store: store.alter({(ALICE, PRODUCE): 1.0}))
 
 
-def test_an_alteration_that_never_shows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alteration_that_never_becomes_visible_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "SETTLE_STEP_S", 0.001)
     with pytest.raises(StoreError, match="do not show it"):
         play(QuotaCluster(deaf=True), lambda store: store.alter({(ALICE, PRODUCE): 1.0}))
@@ -318,25 +318,25 @@ def test_what_brokers_cannot_store_is_refused(entity: Entity) -> None:
 # What fails
 
 
-def test_a_cluster_without_the_api_is_no_store() -> None:
+def test_a_cluster_without_describeclientquotas_cannot_be_the_store() -> None:
     with pytest.raises(UnfitError, match=r"brokers before 2\.6"):
         play(QuotaCluster(modern=False), load)
 
 
-def test_a_principal_that_may_not_see_quotas_is_told_what_it_needs() -> None:
+def test_a_principal_without_describeconfigs_is_an_error_that_names_the_right() -> None:
     cluster = QuotaCluster(answers={ApiKey.DESCRIBE_CLIENT_QUOTAS: Told(error_code=31)})
     with pytest.raises(UnfitError, match="DescribeConfigs on the cluster"):
         play(cluster, load)
 
 
-def test_another_error_is_the_brokers_own() -> None:
+def test_other_error_codes_of_the_broker_store_show_the_brokers_message() -> None:
     answer = Told(error_code=41, error_message="This is not the correct controller.")
     cluster = QuotaCluster(answers={ApiKey.DESCRIBE_CLIENT_QUOTAS: answer})
     with pytest.raises(StoreError, match="a broker does not tell: This is not the correct controller"):
         play(cluster, load)
 
 
-def test_a_cluster_that_is_not_there_is_an_error() -> None:
+def test_an_unreachable_cluster_is_a_store_error() -> None:
     async def main() -> None:
         await BrokerStore([Address(HOST, 1)], DIRECT, 1.0).load()
 

@@ -104,7 +104,7 @@ def left_nothing(broker: CalibratedBroker) -> None:
     assert broker.groups == set()
 
 
-def test_known_costs_are_measured() -> None:
+def test_calibration_measures_known_costs() -> None:
     broker = CalibratedBroker(COSTS, cold_us=70.0)
     found = calibrate(broker, Options(tuple(COSTS), rounds=1, share=1.0))
     left_nothing(broker)
@@ -122,7 +122,7 @@ def test_known_costs_are_measured() -> None:
     assert max(measured.values(), default=0.0) < 0.2  # what costs nothing here
 
 
-def test_looking_changes_nothing() -> None:
+def test_a_calibration_dry_run_changes_nothing() -> None:
     broker = CalibratedBroker(COSTS, quotas={"weir-calibrate-old-1": {"request_percentage": 1.0}})
     broker.topics.add("__weir_calibrate_00000000")
     calibrate(broker, Options(), dry_run=True)
@@ -136,7 +136,7 @@ def test_looking_changes_nothing() -> None:
     assert broker.topics
 
 
-def test_what_a_killed_run_has_left_is_removed_and_nothing_else() -> None:
+def test_calibration_removes_only_the_leftovers_of_a_killed_run() -> None:
     others = {"app": {"request_percentage": 5.0}}
     broker = CalibratedBroker(COSTS, quotas={**others, "weir-calibrate-old-1": {"request_percentage": 1.0}})
     broker.topics |= {"__weir_calibrate_00000000", "__weir_calibrate_mine", "orders"}
@@ -146,7 +146,7 @@ def test_what_a_killed_run_has_left_is_removed_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3, 5, 8])
-def test_whoever_stops_it_finds_everything_as_it_was(stop_after: int) -> None:
+def test_an_interrupted_calibration_restores_the_broker(stop_after: int) -> None:
     broker = CalibratedBroker(COSTS)
     found = calibrate(broker, Options(SOME, rounds=2, share=1.0), stop_after=stop_after)
     left_nothing(broker)
@@ -154,7 +154,7 @@ def test_whoever_stops_it_finds_everything_as_it_was(stop_after: int) -> None:
 
 
 @pytest.mark.parametrize("breaks_after", [{30}, {5, 6}, {60, 200, 400}])
-def test_a_lost_connection_is_made_anew(breaks_after: set[int]) -> None:
+def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) -> None:
     broker = CalibratedBroker(COSTS, breaks_after=breaks_after)
     try:
         found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0))
@@ -174,7 +174,7 @@ class Choosy(CalibratedBroker):
         return await super()._answer(frame)
 
 
-def test_what_a_broker_does_not_answer_is_left_out_and_the_rest_measured() -> None:
+def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
     broker = Choosy(COSTS, versions={**VERSIONS, ApiKey.LIST_GROUPS: (0, 4)})
     found = calibrate(broker, Options((ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS), rounds=2, share=1.0))
     left_nothing(broker)
@@ -190,7 +190,7 @@ class Silent(QuotaInstrument):
         return ["nothing"] * len(taken)
 
 
-def test_without_a_good_reading_it_ends_with_a_line() -> None:
+def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
     broker = CalibratedBroker(COSTS)
     options = Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0)
     with pytest.raises(CalibrationError, match="no reading was good"):
@@ -198,14 +198,14 @@ def test_without_a_good_reading_it_ends_with_a_line() -> None:
     left_nothing(broker)
 
 
-def test_a_broker_that_is_too_old_is_told() -> None:
+def test_calibration_reports_a_broker_before_2_6() -> None:
     versions = {key: range_ for key, range_ in VERSIONS.items() if key != ApiKey.ALTER_CLIENT_QUOTAS}
     broker = CalibratedBroker(COSTS, versions=versions)
     with pytest.raises(CalibrationError, match=r"before 2\.6 .*--jmx-prometheus"):
         calibrate(broker, Options())
 
 
-def test_a_user_without_the_right_is_told() -> None:
+def test_calibration_reports_a_missing_right() -> None:
     broker = CalibratedBroker(COSTS, error_code=31)
     with pytest.raises(CalibrationError, match="no right to DESCRIBE_CONFIGS"):
         calibrate(broker, Options())
@@ -220,7 +220,7 @@ def test_a_user_without_the_right_is_told() -> None:
         'kafka_server_request_time{{type="Request", client_id="{0}"}} {1}',
     ],
 )
-def test_an_exporter_tells_as_well(form: str) -> None:
+def test_calibration_can_read_a_jmx_exporter(form: str) -> None:
     broker = CalibratedBroker(COSTS)
 
     async def scrape() -> str:
@@ -238,7 +238,7 @@ def test_an_exporter_tells_as_well(form: str) -> None:
     assert one.us == pytest.approx([33.0, 33.0], rel=0.03)
 
 
-def test_an_exporter_that_leaves_it_out_is_told_what_was_looked_for() -> None:
+def test_calibration_names_the_metric_that_an_exporter_lacks() -> None:
     broker = CalibratedBroker(COSTS)
 
     async def scrape() -> str:
@@ -252,7 +252,7 @@ def test_an_exporter_that_leaves_it_out_is_told_what_was_looked_for() -> None:
     left_nothing(broker)
 
 
-def test_rates_that_are_not_of_ours_are_left_out() -> None:
+def test_calibration_ignores_rates_of_other_clients() -> None:
     said = 'kafka_server_request_request_time{client_id="app"} 3.0\n'
     said += 'kafka_server_request_throttle_time{client_id="weir-calibrate-1"} 4.0\n'
     said += 'kafka_server_request_request_time{client_id="weir-calibrate-2"} NaN\n'
@@ -260,7 +260,7 @@ def test_rates_that_are_not_of_ours_are_left_out() -> None:
     assert rates_of(said) == {"weir-calibrate-3": 2.5}
 
 
-def test_batches_are_as_kafka_has_them() -> None:
+def test_calibration_record_batches_have_kafkas_format() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
     assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
     packed = batch(text(20), 1_800_000_000_000, "gzip")

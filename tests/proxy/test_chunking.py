@@ -18,7 +18,9 @@ PROPERTY = settings(max_examples=150, derandomize=True, deadline=None, database=
 
 @PROPERTY
 @given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1), hold=st.booleans())
-def test_any_cutting_gives_the_same(script: list[Exchange], cuts: list[int], hold: bool) -> None:
+def test_streams_cut_anywhere_give_equal_bytes_and_charges(
+    script: list[Exchange], cuts: list[int], hold: bool
+) -> None:
     def chunks() -> Any:
         while True:
             yield from cuts
@@ -33,7 +35,7 @@ def test_any_cutting_gives_the_same(script: list[Exchange], cuts: list[int], hol
 
 @PROPERTY
 @given(script=exchanges(), cuts=st.lists(st.integers(1, 50), min_size=1))
-def test_what_no_capability_touches_passes_byte_for_byte(script: list[Exchange], cuts: list[int]) -> None:
+def test_unmodified_traffic_passes_byte_for_byte(script: list[Exchange], cuts: list[int]) -> None:
     """Without quotas and addresses, what goes in comes out."""
     plain = [e for e in script if e.asked[5] in {0, 1, 12, 0xE7} and not e.own]
 

@@ -86,12 +86,12 @@ def asked(
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("name", FILTERS)
-def test_describe_finds(name: str, version: int) -> None:
+def test_describeclientquotas_returns_the_matching_entities(name: str, version: int) -> None:
     message, count = FILTERS[name]
     assert len(shown(asked(session_of(Managed()), message, version))) == count
 
 
-def test_describe_tells_names_values_and_defaults_as_null() -> None:
+def test_describeclientquotas_returns_names_values_and_null_for_defaults() -> None:
     found = shown(asked(session_of(Managed()), describe(component("user", ANY))))
     assert found == {
         frozenset({("user", "alice")}): {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2000.0},
@@ -104,7 +104,9 @@ def test_describe_tells_names_values_and_defaults_as_null() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize(("message", "code", "text"), BAD_FILTERS, ids=[text for *_, text in BAD_FILTERS])
-def test_describe_refuses(message: DescribeClientQuotasRequest, code: int, text: str, version: int) -> None:
+def test_describeclientquotas_refuses_invalid_filters_as_kafka(
+    message: DescribeClientQuotasRequest, code: int, text: str, version: int
+) -> None:
     answer = asked(session_of(Managed()), message, version)
     assert (answer.error_code, answer.error_message, answer.entries) == (code, text, None)
 
@@ -149,7 +151,7 @@ def found_by_kafka(
     types=st.sets(st.sampled_from(["user", "client-id"]), max_size=2),
     strict=st.booleans(),
 )
-def test_describe_matches_as_kafka_does(
+def test_describeclientquotas_matches_entities_as_kafka(
     entities: list[Parts], exact: Parts, types: set[str], strict: bool
 ) -> None:
     types = set() if "ip" in exact else types - set(exact)
@@ -160,7 +162,7 @@ def test_describe_matches_as_kafka_does(
     assert set(shown(answer)) == found_by_kafka(entities, exact, types, strict=strict)
 
 
-def test_a_large_table_is_described_elsewhere_and_later_requests_wait() -> None:
+def test_a_large_quota_table_is_described_in_a_thread_while_later_requests_wait() -> None:
     quotas = {(Entity(user=f"u{number}"), PRODUCE): 1.0 for number in range(AT_ONCE_MAX + 1)}
     management = Managed(QuotaTable(quotas))
     session = session_of(management)
@@ -178,7 +180,7 @@ def test_a_large_table_is_described_elsewhere_and_later_requests_wait() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_name_that_no_version_can_carry_is_an_error_not_the_end(version: int) -> None:
+def test_describing_a_name_too_long_for_the_version_is_an_error_code(version: int) -> None:
     session = session_of(Managed(QuotaTable({(Entity(user="x" * 40_000), PRODUCE): 1.0})))
     assert asked(session, describe(), version).error_code == FAILED
 
@@ -187,7 +189,7 @@ def test_a_name_that_no_version_can_carry_is_an_error_not_the_end(version: int) 
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_alter_sets_and_removes_of_several_entities(version: int) -> None:
+def test_alterclientquotas_sets_and_removes_quotas_of_several_entities(version: int) -> None:
     management = Managed()
     message = alter(
         entry({"user": "alice"}, {"producer_byte_rate": 10.0, "consumer_byte_rate": None}),
@@ -219,7 +221,7 @@ def test_alter_sets_and_removes_of_several_entities(version: int) -> None:
     }
 
 
-def test_the_reply_waits_for_the_store_and_later_requests_for_the_reply() -> None:
+def test_the_alterclientquotas_response_waits_for_the_quota_store() -> None:
     management = Managed(answers=False)
     with Playbook(session=session_of(management)) as play:
         message = alter(entry({"user": "alice"}, {"producer_byte_rate": 10.0}))
@@ -235,7 +237,7 @@ def test_the_reply_waits_for_the_store_and_later_requests_for_the_reply() -> Non
         play.to_broker(unknown_request(999, 0, 3))
 
 
-def test_a_store_that_fails_is_an_error_of_every_good_entry() -> None:
+def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
     management = Managed(answers=False)
     wire = Wire(session_of(management))
     message = alter(
@@ -252,7 +254,7 @@ def test_a_store_that_fails_is_an_error_of_every_good_entry() -> None:
     ]
 
 
-def test_validate_only_changes_nothing_and_says_what_is_wrong() -> None:
+def test_alterclientquotas_with_validate_only_changes_nothing() -> None:
     management = Managed()
     message = alter(
         entry({"user": "alice"}, {"producer_byte_rate": 10.0}),
@@ -266,7 +268,7 @@ def test_validate_only_changes_nothing_and_says_what_is_wrong() -> None:
     assert management.asked == []
 
 
-def test_an_address_is_known_by_one_spelling_and_answered_by_the_clients() -> None:
+def test_ip_entities_are_normalized_and_returned_in_the_clients_spelling() -> None:
     management = Managed(QuotaTable({(Entity(ip="::1"), CONNECT): 1.0}))
     message = alter(entry({"ip": "0:0::0001"}, {"connection_creation_rate": 5.0}))
     assert results(altered(session_of(management), message)) == [({"ip": "0:0::0001"}, 0, None)]
@@ -275,12 +277,12 @@ def test_an_address_is_known_by_one_spelling_and_answered_by_the_clients() -> No
     assert found == {frozenset({("ip", "::1")}): {"connection_creation_rate": 1.0}}
 
 
-def test_no_entries_no_answers() -> None:
+def test_alterclientquotas_without_entries_returns_none() -> None:
     assert results(altered(session_of(Managed()), alter())) == []
 
 
 @pytest.mark.parametrize(("entity", "ops", "text"), BAD_ENTRIES, ids=[text for *_, text in BAD_ENTRIES])
-def test_alter_refuses_one_entry_and_does_the_others(
+def test_alterclientquotas_refuses_an_invalid_entry_and_applies_valid_ones(
     entity: Parts, ops: dict[str, float | None], text: str
 ) -> None:
     management = Managed()
@@ -291,7 +293,7 @@ def test_alter_refuses_one_entry_and_does_the_others(
     assert [changes for changes, *_ in management.asked] == [{(Entity(user="good"), PRODUCE): 5.0}]
 
 
-def test_values_that_kafka_takes_as_whole_numbers_are_kept_as_such() -> None:
+def test_byte_rates_in_alterclientquotas_are_stored_as_whole_numbers() -> None:
     found = read_alterations(
         alter(entry({"user": "a"}, {"producer_byte_rate": 1000.0000001, "consumer_byte_rate": 2.0**63}))
     )
@@ -308,7 +310,7 @@ ALL_LEVELS: list[Parts] = [
 
 @pytest.mark.parametrize("parts", ALL_LEVELS, ids=str)
 @pytest.mark.parametrize("percent", [5e-324, 0.1, 12.5, 2147483647.0, 2.0**63])
-def test_a_percentage_of_request_time_is_kept_and_told_as_it_was_given(parts: Parts, percent: float) -> None:
+def test_an_altered_request_percentage_is_described_unchanged(parts: Parts, percent: float) -> None:
     changes = read_alterations(alter(entry(parts, {"request_percentage": percent}))).changes
     assert changes == {(entity_of(parts), QuotaKey.REQUEST_PERCENTAGE): percent}
     table = parse(render(QuotaTable().altered(changes)))
@@ -316,21 +318,21 @@ def test_a_percentage_of_request_time_is_kept_and_told_as_it_was_given(parts: Pa
     assert shown(answer) == {frozenset(parts.items()): {"request_percentage": percent}}
 
 
-def test_removing_what_cannot_be_there_succeeds() -> None:
+def test_removing_an_impossible_quota_succeeds() -> None:
     """Kafka looks at a key only when it is given a value."""
     found = read_alterations(alter(entry({"user": "a"}, {"bogus": None, "connection_creation_rate": None})))
     assert found.changes == {}
     assert [refused for _wire, refused in found.outcomes.values()] == [None]
 
 
-def test_a_repeated_type_the_last_counts() -> None:
+def test_a_repeated_entity_type_takes_its_last_name() -> None:
     answer = altered(
         session_of(Managed()), alter(entry([("user", "a"), ("user", "b")], {"producer_byte_rate": 1.0}))
     )
     assert results(answer) == [({"user": "b"}, 0, None)]
 
 
-def test_a_repeated_key_changes_nothing() -> None:
+def test_a_repeated_quota_key_is_refused() -> None:
     ops = [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)]
     found = read_alterations(alter(entry({"user": "a", "client-id": None}, ops)))
     ((_wire, refused),) = found.outcomes.values()
@@ -339,7 +341,7 @@ def test_a_repeated_key_changes_nothing() -> None:
     assert found.changes == {}
 
 
-def test_a_repeated_entity_is_changed_once_and_told_an_error_as_in_kafka() -> None:
+def test_a_repeated_entity_is_altered_once_and_reported_as_in_kafka() -> None:
     found = read_alterations(
         alter(
             entry({"user": "a"}, {"producer_byte_rate": 1.0}),
@@ -356,7 +358,7 @@ def test_a_repeated_entity_is_changed_once_and_told_an_error_as_in_kafka() -> No
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_who_is_no_admin_is_told_so_and_changes_nothing(version: int) -> None:
+def test_a_user_who_is_no_admin_is_denied_and_changes_no_quota(version: int) -> None:
     management = Managed(denies="{} is no admin")
     session = session_of(management, user="mallory")
     answer = asked(session, describe(), version)
@@ -376,13 +378,13 @@ def test_who_is_no_admin_is_told_so_and_changes_nothing(version: int) -> None:
     assert management.asked == []
 
 
-def test_without_admins_nobody_may() -> None:
+def test_client_quota_requests_are_denied_without_admins() -> None:
     """A session that is given no management."""
     session = new_session(plans=Plans(Counters(), manages_quotas=True))
     assert asked(session, describe()).error_code == NOT_ALLOWED
 
 
-def test_what_a_session_asks_counts_for_who_it_is_then() -> None:
+def test_client_quota_requests_are_authorized_for_the_current_principal() -> None:
     """Another principal after re-authentication."""
 
     class OnlyAdmin(Managed):
@@ -397,7 +399,7 @@ def test_what_a_session_asks_counts_for_who_it_is_then() -> None:
     assert asked(session, describe()).error_code == NOT_ALLOWED
 
 
-def test_nothing_is_told_or_changed_before_the_broker_has_answered_and_each_time_anew() -> None:
+def test_each_client_quota_request_waits_for_a_response_of_the_broker() -> None:
     """It closes connections that have not authenticated, or whose session has expired."""
     management = Managed()
     with Playbook(session=session_of(management)) as play:
@@ -420,20 +422,20 @@ def test_nothing_is_told_or_changed_before_the_broker_has_answered_and_each_time
 
 
 @pytest.mark.parametrize("api_key", [48, 49])
-def test_a_request_that_cannot_be_read_ends_the_session(api_key: int) -> None:
+def test_a_malformed_client_quota_request_ends_the_session(api_key: int) -> None:
     with Playbook(session=session_of(Managed())) as play:
         play.client(framed(header(api_key, 0, 1, b"app", tags=None) + b"\x7f\xff\xff\xff"))
         play.violation(CloseReason.REQUEST_MALFORMED)
 
 
 @pytest.mark.parametrize("api_key", [48, 49])
-def test_a_version_that_weir_cannot_read_is_no_way_around(api_key: int) -> None:
+def test_unknown_versions_of_client_quota_requests_close_the_session(api_key: int) -> None:
     with Playbook(session=session_of(Managed())) as play:
         play.client(unknown_request(api_key, 2))
         play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
 
 
-def test_a_request_is_kept_until_it_is_whole_up_to_a_megabyte() -> None:
+def test_client_quota_requests_are_buffered_up_to_a_megabyte() -> None:
     management = Managed()
     entries = [entry({"user": f"user {number:05}"}, {"producer_byte_rate": 1.0}) for number in range(8000)]
     message = request(alter(*entries), 0)
@@ -446,14 +448,14 @@ def test_a_request_is_kept_until_it_is_whole_up_to_a_megabyte() -> None:
 
 
 @pytest.mark.parametrize("api_key", [48, 49])
-def test_who_is_denied_is_not_read_at_length(api_key: int) -> None:
+def test_a_large_client_quota_request_of_a_denied_user_closes_the_session(api_key: int) -> None:
     with Playbook(session=session_of(Managed(denies="no"))) as play:
         play.client(header_of(api_key, DENIED_BYTES_MAX + 1))
         play.violation(CloseReason.REQUEST_TOO_LARGE)
 
 
 @pytest.mark.parametrize("message", [describe(), alter(entry({"user": "u"}, {"producer_byte_rate": 1.0}))])
-def test_who_is_denied_is_denied_once_however_the_request_comes(message: Message) -> None:
+def test_a_denied_client_quota_request_in_pieces_is_answered_once(message: Message) -> None:
     management = Managed(denies="no")
     wire = Wire(session_of(management))
     frame = request(message, 1)
@@ -498,24 +500,24 @@ def offered(
     return {found.api_key: (found.min_version, found.max_version) for found in told.api_keys}
 
 
-def test_both_apis_are_offered_whatever_the_broker_speaks() -> None:
+def test_client_quota_apis_are_offered_in_front_of_every_broker() -> None:
     assert offered(BROKER, manages=True) == {**BROKER, 48: (1, 1), 49: (1, 1)}, "v0 looks like a 2.6"
     assert offered({**BROKER, 48: (0, 0), 49: (0, 0)}, manages=True) == {**BROKER, 48: (0, 1), 49: (0, 1)}
 
 
-def test_a_client_that_has_never_asked_in_a_newer_version_is_told_of_nothing_that_the_broker_lacks() -> None:
+def test_old_clients_are_not_offered_client_quota_apis_that_the_broker_lacks() -> None:
     """aiokafka 0.12 takes whoever has DescribeClientQuotas, in whatever version, for a 2.6."""
     assert offered(BROKER, manages=True, newest=False) == BROKER
     of_2_6 = {**BROKER, 48: (0, 0), 49: (0, 0)}
     assert offered(of_2_6, manages=True, newest=False) == of_2_6
 
 
-def test_where_the_brokers_store_quotas_only_they_offer_them() -> None:
+def test_client_quota_apis_are_the_brokers_if_brokers_store_quotas() -> None:
     assert offered(BROKER, manages=False) == BROKER
     assert offered({**BROKER, 48: (0, 0)}, manages=False) == {**BROKER, 48: (0, 0)}
 
 
-def test_where_the_brokers_store_quotas_requests_pass_and_alterations_are_noticed() -> None:
+def test_client_quota_requests_pass_to_brokers_that_store_quotas() -> None:
     management = Managed()
     with Playbook(session=session_of(management, manages=False)) as play:
         asks = request(describe(), 1, 1)

@@ -54,7 +54,9 @@ ENTRIES: Final = st.builds(
 @PROPERTY
 @given(st.lists(ENTRIES, max_size=4))
 @example([entry({"ip": "fe80::1%eth0"}, {"connection_creation_rate": 1.0})])
-def test_what_is_accepted_can_be_stored(entries: list[AlterClientQuotasRequest.EntryData]) -> None:
+def test_accepted_quota_alterations_can_be_written_to_the_quota_file(
+    entries: list[AlterClientQuotasRequest.EntryData],
+) -> None:
     changes = read_alterations(alter_request(*entries)).changes
     table = QuotaTable().altered(changes)
     assert parse(edited("# ours\n", changes)) == table
@@ -64,7 +66,7 @@ def test_what_is_accepted_can_be_stored(entries: list[AlterClientQuotasRequest.E
 
 @PROPERTY
 @given(st.lists(ENTRIES, max_size=4), st.sampled_from([0, 1]))
-def test_every_entity_is_answered_once(
+def test_alterclientquotas_answers_every_entity_once(
     entries: list[AlterClientQuotasRequest.EntryData], version: int
 ) -> None:
     answer = altered(session_of(Managed()), alter_request(*entries), version)
@@ -88,7 +90,7 @@ def asked(draw: st.DrawFn) -> tuple[Message, int]:
 
 @PROPERTY
 @given(asked(), st.data())
-def test_whatever_is_asked_ends_in_one_answer_or_in_a_violation(
+def test_any_client_quota_request_ends_in_one_response_or_a_violation(
     question: tuple[Message, int], data: st.DataObject
 ) -> None:
     message, version = question

@@ -45,18 +45,18 @@ def gate(table: QuotaTable | None = None, **settings: object) -> ConnectionGate:
         ("FE80::1%eth0", "fe80::1"),
     ],
 )
-def test_an_address_has_one_spelling(written: str, meant: str) -> None:
+def test_ip_addresses_are_normalized(written: str, meant: str) -> None:
     assert plain_ip(written) == meant
 
 
-def test_an_ipv4_client_of_a_dual_stack_listener_is_that_ipv4_address() -> None:
+def test_an_ipv4_client_of_a_dual_stack_listener_has_its_ipv4_address() -> None:
     at = gate(ip_table(1, "10.0.0.1"))
     denials = [at.enter(None, "::ffff:10.0.0.1") for _ in range(11)]
     assert denials[:10] == [None] * 10
     assert denials[10] == (CloseReason.CONNECTION_RATE, "connection_creation_rate of 10.0.0.1", 1.0)
 
 
-def test_a_refused_connection_of_one_too_many_is_said_by_name() -> None:
+def test_a_connection_above_max_connections_per_ip_is_refused_by_that_name() -> None:
     at = gate(max_connections_per_ip=1, max_connections_per_ip_overrides="[::1]:2, 10.0.0.9:0")
     assert at.enter(None, "10.0.0.1") is None
     denial = at.enter(1, "10.0.0.1")
@@ -80,13 +80,13 @@ def test_a_refused_connection_of_one_too_many_is_said_by_name() -> None:
         ("max_connections_per_ip_overrides", "10.0.0.1:-5"),
     ],
 )
-def test_bad_configuration_is_one_line_that_names_the_key(key: str, value: object) -> None:
+def test_invalid_connection_limits_are_one_line_that_names_the_key(key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"^{key} .*must") as raised:
         config.load(None, {"upstream": "broker:9092", key: value})
     assert "\n" not in str(raised.value)
 
 
-def test_an_address_over_its_rate_is_kept_unread_and_closed(play: Play) -> None:
+def test_a_connection_above_its_addresss_rate_is_held_unread_and_closed(play: Play) -> None:
     async def script(stage: Stage) -> None:
         for _ in range(10):
             client = await stage.connect(0)
@@ -100,7 +100,7 @@ def test_an_address_over_its_rate_is_kept_unread_and_closed(play: Play) -> None:
     play(script, table=ip_table(1))
 
 
-def test_a_listener_over_its_rate_takes_connections_late_and_all_of_them(play: Play) -> None:
+def test_a_listener_above_its_rate_accepts_every_connection_late(play: Play) -> None:
     async def script(stage: Stage) -> None:
         for _ in range(11):
             assert await (await stage.connect(0)).ask(PING) == PONG
@@ -122,7 +122,7 @@ class SlowGate(ConnectionGate):
 
 
 @pytest.mark.trio
-async def test_late_means_after_the_wait_and_those_behind_it_too(autojump_clock: MockClock) -> None:
+async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojump_clock: MockClock) -> None:
     taken: list[float] = []
     all_taken = trio.Event()
 
@@ -150,7 +150,7 @@ async def test_late_means_after_the_wait_and_those_behind_it_too(autojump_clock:
     assert taken[2] >= taken[1]
 
 
-def test_a_place_is_free_again_when_a_connection_has_ended(play: Play) -> None:
+def test_an_ended_connection_frees_its_slot(play: Play) -> None:
     async def script(stage: Stage) -> None:
         first = await stage.connect(0)
         assert await first.ask(PING) == PONG
@@ -163,7 +163,7 @@ def test_a_place_is_free_again_when_a_connection_has_ended(play: Play) -> None:
     play(script, max_connections_per_ip=1)
 
 
-def test_a_client_whose_broker_is_away_does_not_keep_its_place(play: Play) -> None:
+def test_a_connection_to_an_unreachable_broker_frees_its_slot(play: Play) -> None:
     async def script(stage: Stage) -> None:
         stage.brokers[1].cancel()
         for times in (1, 2, 3):
@@ -174,7 +174,7 @@ def test_a_client_whose_broker_is_away_does_not_keep_its_place(play: Play) -> No
     play(script, brokers=(0, 1), max_connections_per_ip=1)
 
 
-def test_another_table_holds_for_the_next_connection(play: Play) -> None:
+def test_a_changed_quota_table_applies_to_the_next_connection(play: Play) -> None:
     async def script(stage: Stage) -> None:
         for _ in range(15):
             assert await (await stage.connect(0)).ask(PING) == PONG
@@ -187,7 +187,7 @@ def test_another_table_holds_for_the_next_connection(play: Play) -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_ipv6_and_ipv4_clients_of_one_listener_are_told_apart() -> None:
+def test_ipv6_and_ipv4_clients_of_one_listener_have_separate_budgets() -> None:
     at = gate(ip_table(1, "::1"))
     assert [at.enter(None, "::1") for _ in range(11)][-1] is not None
     assert all(at.enter(None, "::ffff:127.0.0.1") is None for _ in range(100))

@@ -40,7 +40,7 @@ def two() -> Errand:
 # Order
 
 
-def test_a_request_is_answered_after_its_questions() -> None:
+def test_a_request_is_answered_after_its_broker_queries() -> None:
     with Playbook(session=session_of(two)) as play:
         play.client(delete(7))
         play.to_broker(asked(7, 0))
@@ -51,7 +51,7 @@ def test_a_request_is_answered_after_its_questions() -> None:
         assert play.session.idle
 
 
-def test_earlier_answers_come_first_and_later_requests_wait() -> None:
+def test_later_requests_wait_behind_a_broker_query() -> None:
     with Playbook(session=session_of(two)) as play:
         play.client(ping(1), ping(2), delete(3), ping(4), delete(5))
         play.to_broker(ping(1), ping(2), asked(3, 0))
@@ -70,7 +70,7 @@ def test_earlier_answers_come_first_and_later_requests_wait() -> None:
         play.to_client(deleted(5, "c"))
 
 
-def test_an_errand_without_questions_waits_its_turn() -> None:
+def test_a_reply_without_broker_queries_waits_for_earlier_responses() -> None:
     with Playbook(session=session_of(lambda: questions(0))) as play:
         play.client(ping(1), delete(2), ping(3))
         play.to_broker(ping(1), ping(3))
@@ -82,7 +82,7 @@ def test_an_errand_without_questions_waits_its_turn() -> None:
         play.to_client(deleted(4))
 
 
-def test_an_errand_that_only_finds_something_out_has_its_request_judged_again() -> None:
+def test_a_request_is_decided_again_after_an_informative_broker_query() -> None:
     def find_out() -> Errand:
         yield from questions(1)
         return None
@@ -97,19 +97,19 @@ def test_an_errand_that_only_finds_something_out_has_its_request_judged_again() 
 
 
 @pytest.mark.parametrize("client_id", [None, b"", b"\xff\xfe", b"x" * 20_000])
-def test_questions_are_asked_as_the_same_client(client_id: bytes | None) -> None:
+def test_broker_queries_carry_the_clients_client_id(client_id: bytes | None) -> None:
     with Playbook(session=session_of(two)) as play:
         play.client(delete(1, client_id=client_id))
         play.to_broker(asked(1, 0, client_id))
 
 
-def test_tags_in_the_clients_header_are_not_in_the_questions() -> None:
+def test_broker_queries_omit_the_tags_of_the_clients_header() -> None:
     with Playbook(session=session_of(two)) as play:
         play.client(request(DeleteTopicsRequest(topic_names=["t"]), VERSION, tags=b"\x01\x09\x02hi"))
         play.to_broker(asked(1, 0))
 
 
-def test_no_more_are_in_flight_than_may_be() -> None:
+def test_broker_queries_count_towards_the_in_flight_limit() -> None:
     with Playbook(session=session_of(two, in_flight_max=2)) as play:
         play.client(ping(1), delete(2), ping(3))
         play.to_broker(ping(1), asked(2, 0))
@@ -124,7 +124,7 @@ def test_no_more_are_in_flight_than_may_be() -> None:
 # Pieces
 
 
-def test_however_requests_and_answers_are_cut() -> None:
+def test_broker_queries_work_with_frames_cut_anywhere() -> None:
     from_client = ping(1) + delete(2) + ping(3)
     from_broker = pong(1) + answer(2) + answer(2, "second")
     for at in range(1, len(from_client)):
@@ -143,7 +143,7 @@ def test_however_requests_and_answers_are_cut() -> None:
         assert bytes(wire.to_broker) == ping(1) + asked(2, 0) + asked(2, 1) + ping(3)
 
 
-def test_answers_larger_than_the_buffer_are_waited_for() -> None:
+def test_query_responses_larger_than_the_buffer_are_buffered_whole() -> None:
     with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES)) as play:
         play.client(delete())
         play.to_broker(asked())
@@ -154,7 +154,7 @@ def test_answers_larger_than_the_buffer_are_waited_for() -> None:
         play.to_broker(asked(1, 1))
 
 
-def test_a_request_larger_than_the_buffer_is_kept_until_it_is_whole() -> None:
+def test_a_request_with_broker_queries_is_buffered_until_it_is_whole() -> None:
     large = delete(1, "n" * 5000)
     with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES)) as play:
         play.client(large[:4000])
@@ -164,7 +164,7 @@ def test_a_request_larger_than_the_buffer_is_kept_until_it_is_whole() -> None:
 
 
 @pytest.mark.parametrize("beyond", [0, 1])
-def test_a_request_is_kept_up_to_a_bound(beyond: int) -> None:
+def test_a_request_with_broker_queries_is_buffered_up_to_a_bound(beyond: int) -> None:
     most = 2000
     large = padded(delete(1), most + beyond)
     with Playbook(session=session_of(two, buffer_bytes=SMALL_BYTES, held_bytes_max=most)) as play:
@@ -190,7 +190,7 @@ def test_a_request_is_kept_up_to_a_bound(beyond: int) -> None:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", CloseReason.RESPONSE_UNEXPECTED),
     ],
 )
-def test_an_answer_that_cannot_be_read_is_the_brokers_violation(broken: bytes, reason: CloseReason) -> None:
+def test_a_malformed_query_response_is_the_brokers_violation(broken: bytes, reason: CloseReason) -> None:
     with Playbook(session=session_of(two)) as play:
         play.client(delete())
         play.to_broker(asked())
@@ -198,7 +198,7 @@ def test_an_answer_that_cannot_be_read_is_the_brokers_violation(broken: bytes, r
         play.violation(reason)
 
 
-def test_an_answer_that_nobody_asked_for_is_the_brokers_violation() -> None:
+def test_an_unexpected_query_response_is_the_brokers_violation() -> None:
     with Playbook(session=session_of(lambda: questions(1))) as play:
         play.client(delete())
         play.to_broker(asked())
@@ -207,7 +207,7 @@ def test_an_answer_that_nobody_asked_for_is_the_brokers_violation() -> None:
         play.violation(CloseReason.RESPONSE_UNEXPECTED)
 
 
-def test_a_question_that_its_version_cannot_say_is_thrown_back() -> None:
+def test_a_broker_query_that_its_version_cannot_encode_raises_an_error() -> None:
     def unspeakable() -> Errand:
         try:
             yield from ask(MetadataRequest(topics=None), 0, MetadataResponse)
@@ -220,7 +220,7 @@ def test_a_question_that_its_version_cannot_say_is_thrown_back() -> None:
         play.to_client(deleted(1, "topics"))
 
 
-def test_draining_lets_an_errand_end_and_takes_nothing_more() -> None:
+def test_draining_completes_a_broker_query_and_takes_no_more_requests() -> None:
     with Playbook(session=session_of(two)) as play:
         play.client(delete(1), ping(2))
         play.to_broker(asked(1, 0))
@@ -232,7 +232,7 @@ def test_draining_lets_an_errand_end_and_takes_nothing_more() -> None:
         assert play.session.idle
 
 
-def test_what_an_errand_has_found_out_is_not_used_while_draining() -> None:
+def test_a_request_is_not_decided_again_while_draining() -> None:
     def find_out() -> Errand:
         yield from questions(1)
         return None
@@ -249,7 +249,7 @@ def test_what_an_errand_has_found_out_is_not_used_while_draining() -> None:
 # On sockets
 
 
-def test_a_client_that_closes_its_half_still_gets_its_answer(new_rig: Callable[..., Rig]) -> None:
+def test_a_half_closed_client_gets_the_response_after_a_broker_query(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(session=session_of(two), pair=tcp_pair)
     rig.send(rig.client, delete())
     rig.client.shutdown(socket.SHUT_WR)
@@ -261,7 +261,7 @@ def test_a_client_that_closes_its_half_still_gets_its_answer(new_rig: Callable[.
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_a_broker_that_closes_in_the_middle_ends_the_session(new_rig: Callable[..., Rig]) -> None:
+def test_a_broker_that_closes_during_a_query_ends_the_session(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(session=session_of(two))
     rig.send(rig.client, delete())
     rig.expect(rig.broker, asked(1, 0))
@@ -270,7 +270,7 @@ def test_a_broker_that_closes_in_the_middle_ends_the_session(new_rig: Callable[.
     assert rig.at_end(rig.client)
 
 
-def test_a_bug_in_an_errand_ends_its_session_alone(new_rig: Callable[..., Rig]) -> None:
+def test_a_bug_in_a_broker_query_ends_only_its_session(new_rig: Callable[..., Rig]) -> None:
     def broken() -> Errand:
         yield from questions(1)
         raise ZeroDivisionError("a bug")
@@ -284,7 +284,7 @@ def test_a_bug_in_an_errand_ends_its_session_alone(new_rig: Callable[..., Rig]) 
     assert [entry["log_level"] for entry in logs] == ["error"]
 
 
-def test_an_errand_that_is_not_ended_hears_of_its_sessions_end(new_rig: Callable[..., Rig]) -> None:
+def test_an_unfinished_broker_query_is_closed_with_its_session(new_rig: Callable[..., Rig]) -> None:
     heard = []
 
     def listening() -> Errand:

@@ -36,7 +36,7 @@ PROPERTY: Final = settings(
     st.lists(asked(), min_size=1, max_size=4), st.sampled_from([None, (0, 10, 2), (1, 1), (2, 8)]), st.data()
 )
 @PROPERTY
-def test_errands_end_whatever_is_said(
+def test_broker_queries_end_in_responses_or_a_violation_for_any_bytes(
     requests: list[tuple[Message, int]], release: tuple[int, ...] | None, data: st.DataObject
 ) -> None:
     plans = Plans(Counters(), uplift=release is not None, cluster=ClusterState(data.draw(st.booleans())))

@@ -85,7 +85,7 @@ def charged(shared: BrokerQuotas) -> dict[tuple[str, str], float]:
 
 @pytest.mark.parametrize("user", ["alice", "ANONYMOUS"])
 @pytest.mark.parametrize("forged", [b"bobs-app", b"app", b"", None, b"\xff" * 32_767, b"a" * 32_767])
-def test_another_client_id_is_not_another_user(user: str, forged: bytes | None) -> None:
+def test_a_borrowed_client_id_is_charged_to_the_authenticated_user(user: str, forged: bytes | None) -> None:
     """Bob's client-id has a quota under bob; mallory who takes it has her own."""
     shared = quotas(Entity(user=user), Entity(user="bob", client_id="bobs-app"), Entity(user="bob"))
     session = visit(shared, produce(40_000, forged), user=user)
@@ -93,7 +93,7 @@ def test_another_client_id_is_not_another_user(user: str, forged: bytes | None) 
     assert session.muted_until_ms == 30_000  # 40,000 bytes are worth 40 s, of which 10 have passed
 
 
-def test_a_client_id_for_each_request_is_one_user() -> None:
+def test_requests_with_changing_client_ids_share_the_users_budget() -> None:
     shared = quotas(Entity(user="alice"))
     names = [os.urandom(20) if number % 2 else b"app-%d" % number for number in range(50)]
     session = visit(shared, *(produce(200, name) for name in names))
@@ -102,7 +102,7 @@ def test_a_client_id_for_each_request_is_one_user() -> None:
     assert charged(shared) == {("alice", ""): 11_000}
 
 
-def test_a_mute_holds_whatever_the_next_request_calls_itself() -> None:
+def test_a_mute_holds_for_the_next_request_with_any_client_id() -> None:
     shared = quotas(Entity(client_id="app"), Entity(client_id=DEFAULT))
     session = new_session(quotas=shared)
     wire = Wire(session)
@@ -116,7 +116,7 @@ def test_a_mute_holds_whatever_the_next_request_calls_itself() -> None:
 
 @pytest.mark.parametrize("name", [b"", None])
 @pytest.mark.parametrize(("unnamed", "expected"), [("", {}), (EMPTY, {("", EMPTY): 40_000})])
-def test_no_client_id_is_a_way_around_default_client_ids_unless_that_is_closed(
+def test_an_empty_client_id_escapes_default_quotas_only_as_in_kafka(
     name: bytes | None, unnamed: str, expected: dict[tuple[str, str], float]
 ) -> None:
     """Kafka's default client-id means nobody without one; `empty_client_id = "default"`."""
@@ -148,7 +148,7 @@ def test_a_claimed_replica_id_is_charged() -> None:
 # Connections
 
 
-def test_a_thousand_connections_have_one_budget() -> None:
+def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
     shared = quotas(Entity(user="alice"))
     sessions = [visit(shared, produce(100, b"%d" % number)) for number in range(1000)]
     (budget,) = shared.produce
@@ -156,7 +156,7 @@ def test_a_thousand_connections_have_one_budget() -> None:
     assert sum(session.muted_until_ms == 100 for session in sessions) == 900
 
 
-def test_a_fetch_muted_for_ten_minutes_finds_the_rest_of_them_on_every_new_connection() -> None:
+def test_a_fetch_throttle_holds_on_every_new_connection() -> None:
     shared = quotas(Entity(user="alice"))
     session = new_session(quotas=shared)
     session.become("alice")
@@ -188,12 +188,12 @@ def passed_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> i
     return passed
 
 
-def test_a_connection_per_fetch_gets_its_rate() -> None:
+def test_a_connection_per_fetch_gets_only_its_byte_rate() -> None:
     got = passed_in_a_minute(quotas(Entity(user="alice")), fetch(), fetched(2000))
     assert 60 * RATE - 2000 <= got <= 60 * RATE + BURST + 2000
 
 
-def test_a_producer_that_abandons_a_mute_finds_it_at_its_next_connection() -> None:
+def test_a_producers_throttle_holds_on_its_next_connection() -> None:
     """Ten minutes for 610,000 bytes: a broker would take the next connection's first request at once."""
     shared = quotas(Entity(user="alice"))
     first = visit(shared, produce(BURST + TEN_MINUTES_MS))
@@ -212,7 +212,7 @@ def test_a_producer_that_abandons_a_mute_finds_it_at_its_next_connection() -> No
     assert bytes(wire.to_broker) == produce(1000)
 
 
-def test_open_connections_of_a_producer_wait_for_what_they_have_cost_themselves() -> None:
+def test_open_connections_of_a_producer_wait_only_for_their_throttles() -> None:
     """As at a broker: another connection's wait does not hold back one that has produced before."""
     shared = quotas(Entity(user="alice"))
     calm = new_session(quotas=shared)
@@ -225,7 +225,7 @@ def test_open_connections_of_a_producer_wait_for_what_they_have_cost_themselves(
     assert calm.muted_until_ms > TEN_MINUTES_MS
 
 
-def test_a_connection_per_produce_request_gets_its_rate() -> None:
+def test_a_connection_per_produce_request_gets_only_its_byte_rate() -> None:
     got = passed_in_a_minute(quotas(Entity(user="alice")), produce(2000), PRODUCED)
     assert got <= 60 * RATE + BURST + 2000
 
@@ -264,7 +264,7 @@ DIALOGUES: Final = {
 @pytest.mark.parametrize("mechanism", DIALOGUES)
 @pytest.mark.parametrize("raw", [True, False])
 @pytest.mark.parametrize("error_code", [0, REFUSED])
-def test_nothing_that_lives_on_holds_a_credential(mechanism: str, raw: bool, error_code: int) -> None:
+def test_no_long_lived_object_holds_a_credential(mechanism: str, raw: bool, error_code: int) -> None:
     session = new_session(plans=Plans(Counters()))
     requests, responses = Requests(session), Responses(session)
 

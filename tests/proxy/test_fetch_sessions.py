@@ -54,7 +54,7 @@ def exceed(quotas: BrokerQuotas, topic: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 11, 12])
-def test_a_session_that_another_connection_has_begun_is_no_way_around_a_topics_rate(version: int) -> None:
+def test_a_fetch_session_of_another_connection_does_not_escape_a_topics_rate(version: int) -> None:
     quotas = BrokerQuotas.create(RATES)
     first = connection(quotas)
     assert passes(first, fetch("a", version=version), 0, fetched(OURS, version, a=70_000))
@@ -65,7 +65,7 @@ def test_a_session_that_another_connection_has_begun_is_no_way_around_a_topics_r
         assert other.session.muted_until_ms == 60_000
 
 
-def test_nor_is_one_that_this_connection_has_begun_while_another_exceeds_the_rate() -> None:
+def test_a_fetch_session_waits_while_another_connection_exceeds_its_topics_rate() -> None:
     quotas = BrokerQuotas.create(RATES)
     wire = connection(quotas)
     assert passes(wire, fetch("a"), 0, fetched(OURS))
@@ -76,7 +76,7 @@ def test_nor_is_one_that_this_connection_has_begun_while_another_exceeds_the_rat
     assert wire.to_broker
 
 
-def test_a_session_of_other_topics_goes_on() -> None:
+def test_a_fetch_session_of_unthrottled_topics_continues() -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)
     wire = connection(quotas)
@@ -85,7 +85,7 @@ def test_a_session_of_other_topics_goes_on() -> None:
     assert not passes(wire, fetch("a", session_id=OURS, epoch=2), 2), "it has named another topic"
 
 
-def test_who_has_begun_a_session_cannot_go_on_with_another_in_its_name() -> None:
+def test_a_connection_cannot_continue_an_unknown_fetch_session_freely() -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)
     wire = connection(quotas)
@@ -93,7 +93,7 @@ def test_who_has_begun_a_session_cannot_go_on_with_another_in_its_name() -> None
     assert not passes(wire, fetch(session_id=THEIRS, epoch=1), 1)
 
 
-def test_a_session_from_before_there_were_rates_is_known_by_its_answers() -> None:
+def test_topics_of_a_fetch_session_older_than_the_rate_are_learnt_from_responses() -> None:
     quotas = BrokerQuotas.create(RATES)
     wire = connection(quotas)
     assert passes(wire, fetch(session_id=THEIRS, epoch=1), 0, fetched(THEIRS, b=100))
@@ -104,7 +104,7 @@ def test_a_session_from_before_there_were_rates_is_known_by_its_answers() -> Non
 
 
 @pytest.mark.parametrize("cut", range(1, 30))
-def test_an_answer_in_pieces_tells_the_id_too(cut: int) -> None:
+def test_a_fetch_session_id_is_read_from_a_response_in_pieces(cut: int) -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)
     wire = Wire(new_session(quotas=quotas, buffer_bytes=64))
@@ -119,7 +119,7 @@ def test_an_answer_in_pieces_tells_the_id_too(cut: int) -> None:
 # Answers that are not read to their end
 
 
-def test_who_leaves_before_the_last_byte_of_an_answer_has_paid_for_it() -> None:
+def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics() -> None:
     """Answers larger than the buffer are counted as they go by: all but a byte of 50 MB was for nothing."""
     quotas = BrokerQuotas.create(RATES)
     session = new_session(quotas=quotas, buffer_bytes=4096)
@@ -134,7 +134,7 @@ def test_who_leaves_before_the_last_byte_of_an_answer_has_paid_for_it() -> None:
     assert other.session.muted_until_ms == 60_005
 
 
-def test_through_a_relay_as_well() -> None:
+def test_a_client_that_leaves_a_relay_during_a_fetch_response_is_charged() -> None:
     quotas = BrokerQuotas.create(RATES)
     rig = Rig(session=new_session(quotas=quotas), broker_pair=tcp_pair)
     try:

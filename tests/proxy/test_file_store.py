@@ -55,7 +55,7 @@ def alone(path: Path) -> bool:
     return [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_a_change_is_in_the_file_and_the_rest_is_as_it_was(path: Path) -> None:
+def test_the_file_store_writes_a_change_and_keeps_all_other_text(path: Path) -> None:
     changes = {(ALICE, PRODUCE): 2000.0, (Entity(user=DEFAULT), FETCH): 5.0}
     table, _seen = rewrite(path, changes)
     assert table == QuotaTable(changes) == read_quota_file(path)
@@ -64,18 +64,18 @@ def test_a_change_is_in_the_file_and_the_rest_is_as_it_was(path: Path) -> None:
     assert alone(path)
 
 
-def test_the_last_quota_goes_too(path: Path) -> None:
+def test_the_file_store_removes_the_last_quota(path: Path) -> None:
     assert rewrite(path, {(ALICE, PRODUCE): None}).table == QuotaTable()
     assert read_quota_file(path) == QuotaTable()
 
 
-def test_permissions_stay(path: Path) -> None:
+def test_the_file_store_keeps_the_files_permissions(path: Path) -> None:
     path.chmod(0o640)
     rewrite(path, {(ALICE, PRODUCE): 2.0})
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_what_changes_nothing_writes_nothing(path: Path) -> None:
+def test_the_file_store_does_not_write_without_a_change(path: Path) -> None:
     before = path.stat()
     table, seen = rewrite(path, {(ALICE, PRODUCE): 1000.0, (ALICE, FETCH): None})
     assert table == QuotaTable({(ALICE, PRODUCE): 1000.0})
@@ -83,7 +83,7 @@ def test_what_changes_nothing_writes_nothing(path: Path) -> None:
     assert seen == (before.st_mtime_ns, before.st_size, before.st_ino)
 
 
-def test_an_edit_that_comes_between_is_kept_and_the_change_made_to_it(
+def test_the_file_store_applies_a_change_to_a_concurrent_edit(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replaces: list[bool] = []
@@ -100,7 +100,9 @@ def test_an_edit_that_comes_between_is_kept_and_the_change_made_to_it(
     assert alone(path)
 
 
-def test_who_keeps_writing_wins(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_store_gives_up_while_another_process_keeps_writing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     times: list[int] = []
 
     def edit(*args: object, **kwargs: object) -> str:
@@ -115,7 +117,9 @@ def test_who_keeps_writing_wins(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert alone(path)
 
 
-def test_another_process_that_alters_it_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_store_waits_for_another_process_with_the_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs = os.open(path.parent, os.O_RDONLY)
     fcntl.flock(theirs, fcntl.LOCK_EX)
     waits: list[float] = []
@@ -130,7 +134,9 @@ def test_another_process_that_alters_it_is_waited_for(path: Path, monkeypatch: p
     assert len(waits) == 5
 
 
-def test_another_process_that_does_not_end_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_store_reports_a_lock_that_is_never_released(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
     theirs = os.open(path.parent, os.O_RDONLY)
     fcntl.flock(theirs, fcntl.LOCK_EX)
@@ -140,7 +146,9 @@ def test_another_process_that_does_not_end_is_said(path: Path, monkeypatch: pyte
     assert path.read_text() == TEXT
 
 
-def test_a_file_system_without_locks_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_store_works_on_a_file_system_without_locks(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_args: object) -> NoReturn:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -148,7 +156,7 @@ def test_a_file_system_without_locks_will_do(path: Path, monkeypatch: pytest.Mon
     assert rewrite(path, {(ALICE, PRODUCE): 2.0}).table == QuotaTable({(ALICE, PRODUCE): 2.0})
 
 
-def test_a_link_is_not_replaced(path: Path) -> None:
+def test_the_file_store_does_not_replace_a_symbolic_link(path: Path) -> None:
     """Kubernetes mounts a ConfigMap's files as links."""
     data = path.with_name("..data")
     path.rename(data)
@@ -159,7 +167,7 @@ def test_a_link_is_not_replaced(path: Path) -> None:
     assert data.read_text() == TEXT
 
 
-def test_a_file_with_a_mistake_is_not_altered(path: Path) -> None:
+def test_the_file_store_does_not_alter_a_malformed_file(path: Path) -> None:
     path.write_text('[[quota]]\nuser = "alice"\n')
     with pytest.raises(
         StoreError, match=r"quotas\.toml: not altered, correct it first: .*line 1.*sets no quota"
@@ -171,7 +179,7 @@ def test_a_file_with_a_mistake_is_not_altered(path: Path) -> None:
     assert path.read_bytes() == b"# \xff\n"
 
 
-def test_a_file_that_is_gone_is_not_made(path: Path) -> None:
+def test_the_file_store_does_not_recreate_a_missing_file(path: Path) -> None:
     path.unlink()
     with pytest.raises(StoreError, match="cannot read the quota file: No such file"):
         rewrite(path, {(ALICE, PRODUCE): 2.0})
@@ -186,7 +194,7 @@ FAILURES: Final = {
 
 
 @pytest.mark.parametrize("step", FAILURES)
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+def test_a_failed_write_of_the_file_store_leaves_only_the_old_file(
     path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def fail(*_args: object, **_kwargs: object) -> NoReturn:
@@ -204,7 +212,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 # Under Trio
 
 
-def test_without_a_file_there_are_no_quotas_and_none_can_be_set() -> None:
+def test_a_file_store_without_a_file_is_empty_and_read_only() -> None:
     async def main() -> None:
         store = FileStore(None)
         assert store.start() == QuotaTable() == await store.load()
@@ -243,7 +251,7 @@ class Watched:
         await self._reload()
 
 
-def test_a_change_of_its_own_is_not_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_store_does_not_reread_its_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         watched = Watched(path, monkeypatch)
         table = await watched.store.alter({(ALICE, PRODUCE): 2.0})
@@ -258,7 +266,9 @@ def test_a_change_of_its_own_is_not_read_again(path: Path, monkeypatch: pytest.M
     trio.run(main)
 
 
-def test_an_edit_right_after_its_own_change_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_store_reads_an_edit_right_after_its_change(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody replaces the file while its directory is still being made durable."""
     sync = replacing.sync_directory
 
@@ -277,7 +287,9 @@ def test_an_edit_right_after_its_own_change_is_read(path: Path, monkeypatch: pyt
     trio.run(main)
 
 
-def test_a_mistake_is_told_once_and_its_correction_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_store_reports_a_mistake_and_its_correction_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         watched = Watched(path, monkeypatch)
         watched.write("user = 1\n")

@@ -65,7 +65,7 @@ def test_a_broker_s_replica_fetches_are_exempt(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("replica_id", [None, -1, -2])
-def test_a_broker_s_other_fetches_are_a_consumer_s(version: int, replica_id: int | None) -> None:
+def test_a_brokers_fetch_without_a_replica_id_is_charged(version: int, replica_id: int | None) -> None:
     with playbook("kafka") as play:
         for number in (1, 2):  # the second is not taken to be as the first
             asked = fetch(number, version, replica_id)
@@ -85,7 +85,7 @@ def test_a_broker_s_other_fetches_are_a_consumer_s(version: int, replica_id: int
     [("ANONYMOUS", KAFKA), ("mallory", KAFKA), ("kafka", frozenset[str]())],
     ids=["before authentication", "another user", "a listener of clients"],
 )
-def test_a_replica_id_that_a_client_claims_buys_nothing(
+def test_a_clients_fetch_with_a_replica_id_is_charged(
     version: int, user: str, brokers: frozenset[str]
 ) -> None:
     with playbook(user, brokers) as play:
@@ -101,7 +101,7 @@ def test_a_replica_id_that_a_client_claims_buys_nothing(
         play.client(fetch(2, version, 2))
 
 
-def test_who_is_a_broker_is_asked_again_with_each_principal() -> None:
+def test_replica_fetches_are_exempt_only_under_a_brokers_principal() -> None:
     with playbook("mallory") as play:
         play.client(fetch(1, 17, 2))
         play.to_broker(fetch(1, 17, 2))
@@ -123,7 +123,7 @@ def test_who_is_a_broker_is_asked_again_with_each_principal() -> None:
         assert charged(play) > before
 
 
-def test_in_shadow_they_are_exempt_likewise() -> None:
+def test_replica_fetches_are_exempt_from_shadow_quotas() -> None:
     with playbook("kafka", table_=QuotaTable(None, table().values)) as play:
         for number, replica_id in ((1, 2), (2, None)):
             play.client(fetch(number, 17, replica_id))
@@ -141,7 +141,7 @@ def test_in_shadow_they_are_exempt_likewise() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_it_is_found_behind_whatever_else_the_request_says_and_in_any_pieces(version: int) -> None:
+def test_the_replica_id_is_found_in_any_fetch_request_cut_anywhere(version: int) -> None:
     whole = bytearray(request(sample(FetchRequest, version), version))
     flexible = version >= 12
     message = sample(FetchRequest, version)
@@ -152,7 +152,7 @@ def test_it_is_found_behind_whatever_else_the_request_says_and_in_any_pieces(ver
     assert found <= {None, expected >= 0}
 
 
-def test_of_a_fetch_that_does_not_fit_the_buffer_a_broker_is_taken_to_be_a_follower() -> None:
+def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> None:
     topics = [FetchRequest.FetchTopic(partitions=[FetchRequest.FetchPartition()] * 20_000)]
     asked = request(FetchRequest(topics=topics), 17)
     assert len(asked) > 2 * 256 * 1024 > FOLLOWER_BYTES
@@ -169,19 +169,19 @@ def test_of_a_fetch_that_does_not_fit_the_buffer_a_broker_is_taken_to_be_a_follo
 
 
 @pytest.mark.parametrize("tags", [b"\x01", b"\x01\x01", b"\xff\xff\xff\xff\x07", b"\xff" * 6])
-def test_tags_that_cannot_be_close_a_broker_s_connection(tags: bytes) -> None:
+def test_malformed_tags_in_a_brokers_fetch_close_its_connection(tags: bytes) -> None:
     with playbook("kafka") as play:
         play.client(framed(request(FetchRequest(), 17)[4:-1] + tags))
         play.violation(CloseReason.REQUEST_MALFORMED, saying="varint")
 
 
-def test_a_claim_that_is_cut_is_none() -> None:
+def test_a_cut_replica_state_tag_is_no_replica_id() -> None:
     """Its length says more than there is: the broker will refuse it, meanwhile it is a consumer's."""
     cut = bytearray(framed(request(FetchRequest(), 17)[4:-1] + b"\x01\x01\x7f\x00\x00\x00\x02"))
     assert claims(17, flexible=True)(cut, 0, len(cut), True) is False
 
 
-def test_a_claim_of_another_tag_s_bytes_is_none() -> None:
+def test_bytes_of_another_tag_are_no_replica_id() -> None:
     """Tag 0 is the cluster id: its bytes are no replica id."""
     body = header(1, 17, 1, b"app", tags=b"\x00") + request(FetchRequest(), 17)[4 + 14 :]
     plain = bytearray(framed(body))

@@ -58,7 +58,7 @@ def new_play() -> Playbook:
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_a_handshake_too_many(raw: bool) -> None:
+def test_an_extra_handshake_keeps_a_gssapi_clients_name(raw: bool) -> None:
     with new_play() as play:
         logged_in(play, raw)
         relay(play, handshake("GSSAPI"), shaken(ILLEGAL_STATE))
@@ -69,7 +69,7 @@ def test_a_handshake_too_many(raw: bool) -> None:
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_authentication_anew_before_the_first_request(raw: bool) -> None:
+def test_reauthentication_before_the_first_request_keeps_a_gssapi_clients_name(raw: bool) -> None:
     with new_play() as play:
         logged_in(play, raw)
         relay(play, handshake("PLAIN"), shaken())
@@ -78,14 +78,14 @@ def test_authentication_anew_before_the_first_request(raw: bool) -> None:
         assert play.session.user == "kerberos"
 
 
-def test_a_token_too_many() -> None:
+def test_an_extra_token_keeps_a_gssapi_clients_name() -> None:
     with new_play() as play:
         logged_in(play, raw=False)
         relay(play, authenticate(b"more"), authenticated(b"", ILLEGAL_STATE))
         assert play.session.user == "kerberos"
 
 
-def test_without_an_answered_token_none_of_it_gives_a_name() -> None:
+def test_a_gssapi_client_needs_an_answered_token_for_its_name() -> None:
     with new_play() as play:
         relay(play, handshake("GSSAPI"), shaken())
         relay(play, authenticate(AP_REQ), authenticated(b"", ILLEGAL_STATE))
@@ -93,7 +93,7 @@ def test_without_an_answered_token_none_of_it_gives_a_name() -> None:
         assert play.session.user == ANONYMOUS
 
 
-def test_a_refused_token_ends_it() -> None:
+def test_a_refused_token_removes_a_gssapi_clients_name() -> None:
     with new_play() as play:
         logged_in(play, raw=False)
         relay(play, authenticate(b"more"), authenticated(b"", REFUSED))

@@ -64,7 +64,7 @@ def entities() -> list[Entity]:
     return [*found, *(Entity(client_id=Prefix(name)) for name in NAMES), *(Entity(topic=n) for n in NAMES)]
 
 
-def test_a_quota_file_has_what_was_altered_and_nothing_else(tmp_path: Path) -> None:
+def test_hostile_names_change_only_their_entries_of_a_quota_file(tmp_path: Path) -> None:
     path = tmp_path / "quotas.toml"
     path.write_text(OPERATORS)
     table = before = parse(OPERATORS)
@@ -82,14 +82,14 @@ def test_a_quota_file_has_what_was_altered_and_nothing_else(tmp_path: Path) -> N
     assert path.read_text() == OPERATORS
 
 
-def test_a_snapshot_holds_all_of_them(tmp_path: Path) -> None:
+def test_a_quota_snapshot_holds_all_hostile_names(tmp_path: Path) -> None:
     table = QuotaTable({(entity, PRODUCE): 7.0 for entity in entities()})
     assert write_snapshot(tmp_path / "last.toml", table) == []
     assert read_snapshot(tmp_path / "last.toml") == table
 
 
 @pytest.mark.parametrize("shadow", [True, False])
-def test_a_record_of_the_topic_is_one_line_of_one_entity(shadow: bool) -> None:
+def test_a_quota_topic_record_of_a_hostile_name_is_one_line(shadow: bool) -> None:
     keys = {write(Slot(entity, shadow), {PRODUCE: 7.0}).key: entity for entity in entities()}
     assert len(keys) == len(entities())
     for key, entity in keys.items():
@@ -98,7 +98,7 @@ def test_a_record_of_the_topic_is_one_line_of_one_entity(shadow: bool) -> None:
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
-def test_a_label_is_a_label(accept: str) -> None:
+def test_hostile_names_are_escaped_in_metric_labels(accept: str) -> None:
     rows = [((name[:200],), 1.0) for name in NAMES]
     families = iter([family.gauges("weir_test", "Named.", ("user",), rows)])
     text, _type = trio.run(render, families, accept)

@@ -54,7 +54,7 @@ def hello(name: bytes) -> bytes:
     "name",
     [b"broker-\xff\xfe.kafka.tes", "brök\x00r-0.kafka.tes".encode(), b"broker-\x00.kafka.test", b"\xf0" * 19],
 )
-def test_server_names_that_are_no_ascii_end_the_handshake_and_write_nothing(
+def test_a_server_name_that_is_not_ascii_ends_the_handshake_silently(
     name: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A traceback each would fill the log."""
@@ -70,7 +70,7 @@ def test_server_names_that_are_no_ascii_end_the_handshake_and_write_nothing(
     assert capfd.readouterr().err == ""
 
 
-def test_what_else_cannot_be_raised_is_still_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_unraisable_errors_are_still_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", printed.append)
     pair = Pair(*write_pair(tmp_path, HOST), "tls_cert")
@@ -88,7 +88,7 @@ def test_what_else_cannot_be_raised_is_still_printed(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     "name", [b"bro\nker\x1b[2J.kafka..", b"b" * 19, b"broker-99999999999.", b"broker-0.kafka.tesT", b"." * 19]
 )
-def test_other_odd_names_are_no_brokers(name: bytes, tmp_path: Path) -> None:
+def test_malformed_server_names_match_no_broker(name: bytes, tmp_path: Path) -> None:
     context = server_context(Pair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_NONE, None, by_name=True)
     incoming = ssl.MemoryBIO()
     incoming.write(hello(name))
@@ -149,7 +149,7 @@ ODD: list[tuple[list[list[x509.NameAttribute[str]]], str]] = [
 
 
 @pytest.mark.parametrize(("subject", "user"), ODD)
-def test_an_odd_subject_is_one_name_and_harms_nothing(
+def test_an_unusual_certificate_subject_is_one_escaped_name(
     play: Play,
     mutual: dict[str, Any],
     tmp_path: Path,
@@ -181,7 +181,7 @@ def test_an_odd_subject_is_one_name_and_harms_nothing(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_resumed_session_is_of_the_same_certificate(tmp_path: Path, version: ssl.TLSVersion) -> None:
+def test_a_resumed_tls_session_keeps_its_certificate(tmp_path: Path, version: ssl.TLSVersion) -> None:
     """Else a client that comes back would be nobody, though a certificate is required."""
     server = server_context(
         Pair(*write_pair(tmp_path, HOST), "tls_cert"), ssl.CERT_REQUIRED, write_ca(tmp_path, "clients")
@@ -227,7 +227,7 @@ def shake(
         b"\x16\x03\x01\x00\x01\x01",
     ],
 )
-def test_garbage_behind_a_handshake_ends_its_own_connection_only(
+def test_garbage_after_a_tls_handshake_ends_only_its_connection(
     play: Play, mutual: dict[str, Any], garbage: bytes
 ) -> None:
     async def script(stage: Stage) -> None:
@@ -245,7 +245,7 @@ def test_garbage_behind_a_handshake_ends_its_own_connection_only(
     play(script, **mutual)
 
 
-def test_a_handshake_byte_by_byte_is_one(play: Play, mutual: dict[str, Any]) -> None:
+def test_a_tls_handshake_sent_byte_by_byte_succeeds(play: Play, mutual: dict[str, Any]) -> None:
     context = context_of("clients", "slow")
 
     async def script(stage: Stage) -> None:

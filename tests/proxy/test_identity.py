@@ -31,11 +31,11 @@ def rules(**settings: object) -> IdentityRules:
     return load(None, {"upstream": "a:1", **settings}).identity
 
 
-def test_kafkas_defaults() -> None:
+def test_identity_rules_have_kafkas_defaults() -> None:
     assert rules() == IdentityRules(claim="sub", hidden="ANONYMOUS", unknown_owner="ANONYMOUS")
 
 
-def test_the_operators_choice() -> None:
+def test_identity_rules_are_configurable() -> None:
     found = rules(
         sasl_oauthbearer_sub_claim_name=" azp ",  # Kafka trims it too
         gssapi_principal="kerberos",
@@ -56,18 +56,18 @@ def test_the_operators_choice() -> None:
         ({"delegation_token_principal": "k", "admins": "User:k"}, "delegation_token_principal k is one of"),
     ],
 )
-def test_mistakes_are_one_line(settings: dict[str, object], saying: str) -> None:
+def test_mistakes_in_identity_rules_are_one_line(settings: dict[str, object], saying: str) -> None:
     with pytest.raises(ConfigError) as caught:
         rules(**settings)
     assert saying in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_anonymous_may_be_an_admin_where_nobody_logs_in() -> None:
+def test_anonymous_may_be_an_admin_without_authentication() -> None:
     assert rules(admins="User:ANONYMOUS") == IdentityRules()
 
 
-def test_the_owners_of_many_tokens_are_forgotten_in_the_order_of_their_use() -> None:
+def test_the_least_recently_used_delegation_token_owners_are_forgotten() -> None:
     identities = Identities()
     for number in range(OWNERS_MAX):
         identities.learn_owner(f"token-{number}", "alice")
@@ -79,7 +79,7 @@ def test_the_owners_of_many_tokens_are_forgotten_in_the_order_of_their_use() -> 
     assert identities.owner("one-more") == "carol"
 
 
-def test_an_exchange_keeps_nothing_of_a_token_but_the_name() -> None:
+def test_a_sasl_exchange_keeps_only_the_name_of_a_token() -> None:
     for mechanism, tokens in {
         "PLAIN": [plain("alice")],
         "SCRAM-SHA-256": [scram_first("alice"), PROOF],
@@ -113,7 +113,7 @@ BAD: list[bytes] = [
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "X"])
 @pytest.mark.parametrize("error_code", [0, 58])
 @pytest.mark.parametrize("raw", [True, False])
-def test_no_token_is_in_any_log_line_or_violation(mechanism: str, error_code: int, raw: bool) -> None:
+def test_no_sasl_token_is_in_any_log_line_or_violation(mechanism: str, error_code: int, raw: bool) -> None:
     with capture_logs() as lines:
         for token in BAD:
             wire = Wire(new_session())
@@ -128,7 +128,7 @@ def test_no_token_is_in_any_log_line_or_violation(mechanism: str, error_code: in
     assert raw or not error_code or lines
 
 
-def test_a_broken_saslauthenticate_says_nothing_of_its_token() -> None:
+def test_a_malformed_saslauthenticate_error_contains_no_token() -> None:
     wire = Wire(new_session())
     wire.feed(0, client=authenticate(SECRET)[:-1] + b"\xff")
     assert wire.session.violation is not None
@@ -139,7 +139,7 @@ def test_a_broken_saslauthenticate_says_nothing_of_its_token() -> None:
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_through_a_relay_in_parts(raw: bool) -> None:
+def test_sasl_frames_in_parts_pass_a_relay(raw: bool) -> None:
     """What is kept of a cut token is judged again when more of it has come."""
     version = 0 if raw else 1
     steps = [(handshake("SCRAM-SHA-256", version), shaken(0, version))]
@@ -163,7 +163,7 @@ def test_through_a_relay_in_parts(raw: bool) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 300_000])
-def test_through_a_relay_pipelined_behind_a_large_token(size: int) -> None:
+def test_requests_pipelined_behind_a_large_sasl_token_pass_a_relay(size: int) -> None:
     rig = Rig()
     token = bare(b"\0alice\0p" + b"p" * size)
     try:

@@ -119,7 +119,7 @@ def audited(logged: list[dict[str, object]]) -> list[tuple[object, ...]]:
     return [tuple(line[key] for key in keys) for line in logged if line["event"] == "quota altered"]
 
 
-def test_an_alteration_is_in_force_before_it_is_answered() -> None:
+def test_a_quota_alteration_is_in_force_before_its_response() -> None:
     async def script(scene: Scene) -> None:
         budget = scene.book.of(0).produce
         generation = scene.book.of(0).generation
@@ -137,7 +137,7 @@ def test_an_alteration_is_in_force_before_it_is_answered() -> None:
     play(script)
 
 
-def test_the_audit_log_has_a_line_for_each_value_that_is_another_one_now() -> None:
+def test_the_audit_log_has_a_line_for_each_changed_value() -> None:
     async def script(scene: Scene) -> None:
         scene.store.may_go.release()
         entity = Entity(user=DEFAULT, client_id="app")
@@ -164,7 +164,7 @@ def test_the_audit_log_has_a_line_for_each_value_that_is_another_one_now() -> No
     play(script)
 
 
-def test_many_lines_of_the_audit_log_do_not_hold_up_the_rest_and_are_all_written() -> None:
+def test_many_audit_log_lines_do_not_block_other_work() -> None:
     """A request of a megabyte makes 18,000."""
 
     async def script(scene: Scene) -> None:
@@ -196,7 +196,7 @@ def test_many_lines_of_the_audit_log_do_not_hold_up_the_rest_and_are_all_written
     play(script)
 
 
-def test_what_changes_nothing_is_in_no_log() -> None:
+def test_an_alteration_without_a_change_is_not_logged() -> None:
     async def script(scene: Scene) -> None:
         scene.store.may_go.release()
         with capture_logs() as logged:
@@ -209,7 +209,7 @@ def test_what_changes_nothing_is_in_no_log() -> None:
     play(script)
 
 
-def test_alterations_are_made_one_after_another() -> None:
+def test_quota_alterations_are_made_one_after_another() -> None:
     async def script(scene: Scene) -> None:
         with capture_logs() as logged:
             for value in (10.0, 20.0, 30.0):
@@ -228,9 +228,7 @@ def test_alterations_are_made_one_after_another() -> None:
     ("failure", "reason"),
     [(StoreError("the disk is full"), "the disk is full"), (RuntimeError("a bug"), "internal error")],
 )
-def test_a_store_that_fails_changes_nothing_and_the_next_alteration_is_tried(
-    failure: Exception, reason: str
-) -> None:
+def test_after_a_store_failure_the_next_alteration_is_tried(failure: Exception, reason: str) -> None:
     async def script(scene: Scene) -> None:
         scene.store.failure = failure
         scene.store.may_go.release()
@@ -254,7 +252,7 @@ def test_a_store_that_fails_changes_nothing_and_the_next_alteration_is_tried(
     play(script)
 
 
-def test_too_many_that_wait_are_refused() -> None:
+def test_alterations_above_the_waiting_limit_are_refused() -> None:
     async def script(scene: Scene) -> None:
         for _ in range(WAITING_MAX + 1):  # one is with the store
             scene.alter({(ALICE, PRODUCE): 10.0})
@@ -269,7 +267,7 @@ def test_too_many_that_wait_are_refused() -> None:
     play(script)
 
 
-def test_what_the_store_tells_is_put_in_force_and_what_it_cannot_tell_is_said() -> None:
+def test_tables_and_failures_from_the_store_are_applied_and_logged() -> None:
     async def script(scene: Scene) -> None:
         assert scene.store.changed is not None
         assert scene.store.failed is not None
@@ -291,7 +289,7 @@ def test_what_the_store_tells_is_put_in_force_and_what_it_cannot_tell_is_said() 
     play(script)
 
 
-def test_an_alteration_at_the_broker_is_read_at_once() -> None:
+def test_an_alteration_at_the_broker_triggers_a_read() -> None:
     async def script(scene: Scene) -> None:
         scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
         scene.keeper.altered_at_broker()
@@ -301,7 +299,7 @@ def test_an_alteration_at_the_broker_is_read_at_once() -> None:
     play(script)
 
 
-def test_many_alterations_at_the_broker_are_read_once_or_twice() -> None:
+def test_many_alterations_at_the_broker_trigger_at_most_two_reads() -> None:
     """Whoever may not alter there causes it as well."""
 
     async def script(scene: Scene) -> None:
@@ -316,7 +314,7 @@ def test_many_alterations_at_the_broker_are_read_once_or_twice() -> None:
     play(script)
 
 
-def test_a_store_that_cannot_be_followed_is_tried_again() -> None:
+def test_following_the_quota_store_is_retried() -> None:
     async def main() -> None:
         scene = Scene()
         scene.store.follow_failure = OSError("no watches left")
@@ -336,7 +334,7 @@ def test_a_store_that_cannot_be_followed_is_tried_again() -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_a_mistake_in_reading_the_store_costs_no_traffic_either() -> None:
+def test_a_bug_in_reading_the_store_does_not_stop_traffic() -> None:
     async def script(scene: Scene) -> None:
         scene.store.failure = RuntimeError("a bug")
         with capture_logs() as logged:
@@ -352,7 +350,7 @@ def test_a_mistake_in_reading_the_store_costs_no_traffic_either() -> None:
     play(script)
 
 
-def test_an_answer_that_fails_is_one_sessions_trouble() -> None:
+def test_a_failing_alteration_callback_affects_only_its_session() -> None:
     async def script(scene: Scene) -> None:
         scene.store.may_go.release()
         scene.store.may_go.release()
@@ -368,7 +366,7 @@ def test_an_answer_that_fails_is_one_sessions_trouble() -> None:
     play(script)
 
 
-def test_work_is_done_in_a_thread_and_a_mistake_in_it_is_not_the_end() -> None:
+def test_a_bug_in_threaded_quota_work_does_not_end_the_manager() -> None:
     async def script(scene: Scene) -> None:
         done: list[object] = []
         answered = trio.Event()
@@ -390,7 +388,7 @@ def test_work_is_done_in_a_thread_and_a_mistake_in_it_is_not_the_end() -> None:
     play(script)
 
 
-def test_one_thing_is_computed_at_a_time_whoever_asks() -> None:
+def test_threaded_quota_work_runs_one_at_a_time() -> None:
     """Forty admins who describe 100,000 quotas would else leave the sockets a fortieth of the interpreter."""
 
     async def script(scene: Scene) -> None:
@@ -418,7 +416,7 @@ def test_one_thing_is_computed_at_a_time_whoever_asks() -> None:
     play(script)
 
 
-def test_only_admins_may_and_others_are_told_why_not() -> None:
+def test_users_who_are_no_admins_are_denied_with_a_reason() -> None:
     scene = Scene()
     with capture_logs() as logged:
         assert scene.keeper.denial("admin", PEER) is None
@@ -433,7 +431,7 @@ def test_only_admins_may_and_others_are_told_why_not() -> None:
     assert [line["denied"] for line in logged] == [3]
 
 
-def test_without_admins_nobody_may_and_the_answer_says_what_to_set() -> None:
+def test_the_denial_without_admins_names_the_setting() -> None:
     scene = Scene(frozenset())
     answer = scene.keeper.denial("admin", PEER)
     assert answer is not None

@@ -174,7 +174,7 @@ def refused(broker: Broker, mechanism: str) -> str:
 
 
 @pytest.mark.parametrize(("apis", "version"), [(MODERN, 1), (OLD, 0)], ids=["1.0", "0.10"])
-def test_plain_sends_an_empty_authorization_id_the_user_and_the_password(
+def test_a_plain_login_sends_an_empty_authorization_id_user_and_password(
     apis: dict[ApiKey, tuple[int, int]], version: int
 ) -> None:
     broker = Broker(accepting, apis)
@@ -185,7 +185,7 @@ def test_plain_sends_an_empty_authorization_id_the_user_and_the_password(
 
 @pytest.mark.parametrize("apis", [MODERN, OLD], ids=["1.0", "0.10"])
 @pytest.mark.parametrize("mechanism", SCRAM)
-def test_scram_proves_the_password_and_does_not_send_it(
+def test_a_scram_login_proves_the_password_without_sending_it(
     mechanism: str, apis: dict[ApiKey, tuple[int, int]]
 ) -> None:
     broker = Broker(scram(mechanism), apis, rounds=2)
@@ -197,7 +197,7 @@ def test_scram_proves_the_password_and_does_not_send_it(
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)
-def test_a_scram_broker_that_does_not_know_the_password_is_not_believed(mechanism: str) -> None:
+def test_a_scram_broker_with_a_wrong_signature_is_rejected(mechanism: str) -> None:
     genuine = scram(mechanism)
 
     def impostor(token: bytes) -> bytes:
@@ -208,14 +208,14 @@ def test_a_scram_broker_that_does_not_know_the_password_is_not_believed(mechanis
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff", b"r=x,s=AA==,i=1", b"e=other-error", b"nonsense"])
-def test_what_is_not_scram_is_one_line(answer: bytes) -> None:
+def test_a_malformed_scram_response_is_reported_in_one_line(answer: bytes) -> None:
     assert "its SCRAM answer is wrong" in refused(Broker(lambda _token: answer), "SCRAM-SHA-256")
 
 
 # Refusals
 
 
-def test_a_wrong_password_says_what_the_broker_says_and_what_to_check() -> None:
+def test_a_failed_login_shows_the_brokers_message_and_the_settings_to_check() -> None:
     assert refused(Broker(refusing), "PLAIN") == (
         "kafka-1:9092: it does not accept 'user' with PLAIN, check upstream_sasl_username and "
         "upstream_sasl_password_file: Authentication failed: no"
@@ -223,14 +223,14 @@ def test_a_wrong_password_says_what_the_broker_says_and_what_to_check() -> None:
     assert "does not accept 'user'" in refused(Broker(scram("SCRAM-SHA-256", "other")), "SCRAM-SHA-256")
 
 
-def test_an_old_broker_that_closes_the_connection_has_refused() -> None:
+def test_an_old_broker_that_closes_after_the_token_refused_the_login() -> None:
     assert "does not accept 'user' with PLAIN" in refused(Broker(refusing, OLD), "PLAIN")
     assert "does not accept" in refused(
         Broker(scram("SCRAM-SHA-512", "other"), OLD, rounds=2), "SCRAM-SHA-512"
     )
 
 
-def test_a_mechanism_that_is_not_enabled_says_which_are() -> None:
+def test_a_login_with_a_disabled_mechanism_names_the_enabled_ones() -> None:
     handshake = SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI", "SCRAM-SHA-512"])
     for apis in (MODERN, OLD):
         assert refused(Broker(accepting, apis, handshake), "PLAIN") == (
@@ -238,14 +238,14 @@ def test_a_mechanism_that_is_not_enabled_says_which_are() -> None:
         )
 
 
-def test_a_port_without_sasl_says_so() -> None:
+def test_a_login_at_a_port_without_sasl_is_reported() -> None:
     broker = Broker(accepting, handshake=SaslHandshakeResponse(error_code=34))
     assert "it takes no SASL at this port" in refused(broker, "PLAIN")
     broker = Broker(accepting, handshake=SaslHandshakeResponse(error_code=-1))
     assert "SaslHandshake with error -1" in refused(broker, "PLAIN")
 
 
-def test_a_broker_that_closes_on_the_handshake_has_not_refused_the_user() -> None:
+def test_a_broker_that_closes_on_the_handshake_did_not_refuse_the_login() -> None:
     broker = Broker(accepting)
     broker._told = lambda *_: b""  # type: ignore[method-assign]  # says nothing at all
     with pytest.raises(QuestionError, match="closed the connection") as failure:
@@ -293,7 +293,7 @@ def settings(path: Path | str, mechanism: str = "PLAIN", username: str = "weir")
 
 
 @pytest.mark.parametrize("content", ["p w=", "p w=\n", "p w=\r\n"])
-def test_the_password_is_the_files_text_without_its_line_end(tmp_path: Path, content: str) -> None:
+def test_a_password_file_is_read_without_its_line_end(tmp_path: Path, content: str) -> None:
     path = tmp_path / "password"
     path.write_bytes(content.encode())
     found = credentials_of(settings(path))
@@ -301,7 +301,7 @@ def test_the_password_is_the_files_text_without_its_line_end(tmp_path: Path, con
     assert "p w=" not in repr(found)
 
 
-def test_nothing_configured_is_no_login() -> None:
+def test_no_login_is_made_without_configuration() -> None:
     assert credentials_of(Settings()) is None
 
 
@@ -315,7 +315,7 @@ def test_nothing_configured_is_no_login() -> None:
         (settings("/no/such/file"), "/no/such/file: cannot read it: No such file"),
     ],
 )
-def test_half_a_configuration_is_refused(given: Settings, words: str) -> None:
+def test_an_incomplete_login_configuration_is_refused(given: Settings, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         credentials_of(given)
 
@@ -331,7 +331,7 @@ def test_half_a_configuration_is_refused(given: Settings, words: str) -> None:
         (b"secret" * 20_000, "one line"),
     ],
 )
-def test_a_file_that_is_no_password_is_refused_and_not_quoted(
+def test_an_invalid_password_file_is_refused_without_quoting_it(
     tmp_path: Path, content: bytes, words: str
 ) -> None:
     path = tmp_path / "file"

@@ -29,7 +29,7 @@ def test_a_traceback_names_the_place_and_not_the_data(form: str, capsys: pytest.
     assert "what a client sent" not in printed
 
 
-def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_log_lines_are_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", "auto")
     structlog.get_logger().info("broker found", node_id=3)
     structlog.get_logger().debug("too detailed")
@@ -42,7 +42,7 @@ def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_the_audit_log_is_written_at_whatever_level(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_audit_log_is_written_at_every_log_level(capsys: pytest.CaptureFixture[str]) -> None:
     audit = logs.audit_logger("weir.audit")  # made when a module is imported, before logs are configured
     logs.configure("error", "json")
     structlog.get_logger().warning("not this")
@@ -58,7 +58,7 @@ def test_the_audit_log_is_written_at_whatever_level(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
-def test_names_that_clients_choose_do_nothing_to_a_terminal(
+def test_client_names_in_log_lines_cannot_control_a_terminal(
     form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They may clear it, rename its window, or look like further lines."""

@@ -61,7 +61,7 @@ def produced(answer: bytes | None) -> int:
     return body_of(answer, ProduceResponse, 7).throttle_time_ms
 
 
-def test_an_alteration_is_in_the_file_and_counts_on_open_connections(play: Play, path: Path) -> None:
+def test_a_quota_alteration_is_written_and_applies_to_open_connections(play: Play, path: Path) -> None:
     produce = request(ProduceRequest(acks=1, transactional_id="x" * 30_000), 7)
 
     async def script(stage: Stage) -> None:
@@ -77,7 +77,7 @@ def test_an_alteration_is_in_the_file_and_counts_on_open_connections(play: Play,
     play(script)
 
 
-def test_a_table_of_thousands_is_told_while_others_are_served(play: Play, path: Path) -> None:
+def test_a_large_quota_table_is_described_while_other_clients_are_served(play: Play, path: Path) -> None:
     many = {(Entity(user=f"user {number}"), PRODUCE): float(number) for number in range(1, 5001)}
     path.write_text(render(QuotaTable(many)))
 
@@ -94,7 +94,7 @@ def test_a_table_of_thousands_is_told_while_others_are_served(play: Play, path: 
     play(script)
 
 
-def test_who_leaves_before_the_answer_has_changed_the_quotas_all_the_same(play: Play, path: Path) -> None:
+def test_a_quota_alteration_survives_its_clients_disconnect(play: Play, path: Path) -> None:
 
     async def script(stage: Stage) -> None:
         keeper = await manage(stage, path)
@@ -108,7 +108,7 @@ def test_who_leaves_before_the_answer_has_changed_the_quotas_all_the_same(play: 
     play(script)
 
 
-def test_many_admins_at_once_lose_no_change(play: Play, path: Path) -> None:
+def test_concurrent_admins_lose_no_quota_change(play: Play, path: Path) -> None:
 
     async def script(stage: Stage) -> None:
         await manage(stage, path)
@@ -132,7 +132,7 @@ def test_many_admins_at_once_lose_no_change(play: Play, path: Path) -> None:
     play(script)
 
 
-def test_who_is_no_admin_changes_nothing(play: Play, path: Path) -> None:
+def test_a_user_who_is_no_admin_alters_no_quota(play: Play, path: Path) -> None:
 
     async def script(stage: Stage) -> None:
         keeper = await manage(stage, path, frozenset({"admin"}))

@@ -45,7 +45,7 @@ def charge(book: QuotaBook, client_id: str, produced: float, now_ms: int = 0, no
 
 
 @pytest.mark.parametrize("accept", PARSERS)
-def test_an_entity_s_figures_are_those_of_its_budget(server: Server, accept: str) -> None:
+def test_metrics_of_an_entity_equal_its_budget(server: Server, accept: str) -> None:
     """12 MB within 10.4 s at 1 MB/s: the example of docs/quotas.md."""
     book = book_of()
     assert (charge(book, "app", 4e6), charge(book, "app", 8e6, 400)) == (0, 1600)
@@ -63,7 +63,7 @@ def test_an_entity_s_figures_are_those_of_its_budget(server: Server, accept: str
     assert page.value("weir_quota_entities", **both) == 1
 
 
-def test_looking_does_not_change_what_is_decided(server: Server) -> None:
+def test_a_scrape_does_not_change_throttle_times(server: Server) -> None:
     """Kafka's own metrics reporter does (docs of `quotas.samples`)."""
     looked_at, alone = book_of(), book_of()
     for now_ms in range(0, 30_000, 700):
@@ -71,7 +71,7 @@ def test_looking_does_not_change_what_is_decided(server: Server) -> None:
         scraped(server, looked_at, now_ms=now_ms + 300)
 
 
-def test_the_process_s_counters_are_shown(server: Server) -> None:
+def test_metrics_show_the_processs_counters(server: Server) -> None:
     counters = server.counters
     counters.sessions_open, counters.sessions_opened = 3, 5
     counters.closed = Counter({CloseReason.CLIENT_RESET: 2})
@@ -94,18 +94,18 @@ def test_the_process_s_counters_are_shown(server: Server) -> None:
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_readiness_is_a_number(server: Server, *, ready: bool) -> None:
+def test_readiness_is_a_metric_of_0_or_1(server: Server, *, ready: bool) -> None:
     assert scraped(server, ready=ready)["weir_ready"] == ready
 
 
-def test_brokers_are_shown_with_both_addresses(server: Server) -> None:
+def test_metrics_show_brokers_with_both_addresses(server: Server) -> None:
     server.book.nodes[3] = Address("kafka-3", 9092)
     page = scraped(server)
     assert page["weir_brokers"] == 1
     assert page.value("weir_broker_info", broker="3", upstream="kafka-3:9092", port="19096") == 1
 
 
-def test_the_quota_table_and_its_file(server: Server) -> None:
+def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> None:
     now_s = 100.0
     state = StoreState(lambda: now_s)
     book = book_of()
@@ -132,7 +132,7 @@ def test_the_quota_table_and_its_file(server: Server) -> None:
     assert seen() == (0, 1, 1, 200)
 
 
-def test_a_quota_that_was_removed_is_no_limit(server: Server) -> None:
+def test_a_removed_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
     book = book_of()
     charge(book, "app", 1.0)
     book.update(QuotaTable())
@@ -156,9 +156,7 @@ def mutate(book: QuotaBook, client_id: str, *costs: int, now_ms: int = 0, node_i
 
 
 @pytest.mark.parametrize("accept", PARSERS)
-def test_a_mutator_s_figures_are_those_of_its_budget_wherever_it_was_charged(
-    server: Server, accept: str
-) -> None:
+def test_metrics_of_a_mutating_entity_equal_its_cluster_wide_budget(server: Server, accept: str) -> None:
     """The example of KIP-599: 560 partitions at 5/s, of a burst of 500, leave 12 s to wait."""
     book = QuotaBook(parse(MUTATORS), controller_num_samples=100)
     assert mutate(book, "app", 560, node_id=0) == 0
@@ -180,7 +178,7 @@ def test_a_mutator_s_figures_are_those_of_its_budget_wherever_it_was_charged(
     assert page.rows("weir_entity_bytes_total") == {}
 
 
-def test_looking_at_mutations_does_not_change_what_is_decided(server: Server) -> None:
+def test_a_scrape_does_not_change_mutation_throttle_times(server: Server) -> None:
     """Each reading of Kafka's bucket rounds."""
     looked_at, alone = (QuotaBook(parse(MUTATORS.replace("5", "0.7"))) for _ in range(2))
     for now_ms in range(0, 30_000, 700):
@@ -190,7 +188,7 @@ def test_looking_at_mutations_does_not_change_what_is_decided(server: Server) ->
     assert len({budget.tokens(now_ms) for budget in budgets if budget is not None}) == 1
 
 
-def test_totals_of_mutations_keep_what_expired_budgets_had_counted(server: Server) -> None:
+def test_metric_totals_of_mutations_include_expired_budgets(server: Server) -> None:
     book = QuotaBook(parse(MUTATORS))
     mutate(book, "app", 60, 1)
     assert book.expire(IDLE_MS_MAX) == 1
@@ -201,7 +199,7 @@ def test_totals_of_mutations_keep_what_expired_budgets_had_counted(server: Serve
     assert page["weir_mutation_entity_partitions_total"] == 3
 
 
-def test_a_mutation_quota_that_was_removed_is_no_limit(server: Server) -> None:
+def test_a_removed_mutation_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
     book = QuotaBook(parse(MUTATORS))
     mutate(book, "app", 60)
     book.update(QuotaTable())
@@ -210,7 +208,7 @@ def test_a_mutation_quota_that_was_removed_is_no_limit(server: Server) -> None:
     assert page["weir_mutation_entity_tokens"] == math.inf
 
 
-def test_a_hundred_thousand_mutators_are_read_in_steps_and_the_largest_shown() -> None:
+def test_a_hundred_thousand_mutating_entities_are_read_in_steps() -> None:
     book = QuotaBook(parse(MUTATORS))
     for number in range(100_000):
         mutate(book, f"app-{number}", number)
@@ -225,7 +223,7 @@ def test_a_hundred_thousand_mutators_are_read_in_steps_and_the_largest_shown() -
 # Totals
 
 
-def test_totals_keep_what_expired_budgets_had_counted() -> None:
+def test_metric_totals_include_expired_budgets() -> None:
     book = book_of()
     charge(book, "old", 12e6)
     charge(book, "old", 1e6, 1)
@@ -243,7 +241,7 @@ def test_totals_keep_what_expired_budgets_had_counted() -> None:
     assert (reading.totals[PRODUCED].charged, reading.counts[PRODUCED]) == (before.charged + 7, 0)
 
 
-def test_totals_never_shrink_whatever_expires_when() -> None:
+def test_metric_totals_never_decrease_when_budgets_expire() -> None:
     book, charged = book_of(), 0.0
     for now_ms in range(0, 4 * IDLE_MS_MAX, 97_003):
         client_id = f"app-{now_ms % 7}"
@@ -253,7 +251,7 @@ def test_totals_never_shrink_whatever_expires_when() -> None:
         assert reading_of(book, now_ms).totals[PRODUCED].charged == charged
 
 
-def test_each_quota_and_broker_has_totals_of_its_own() -> None:
+def test_metrics_have_totals_for_each_quota_and_broker() -> None:
     book = book_of()
     charge(book, "app", 1.0)
     charge(book, "app", 2.0, node_id=1)
@@ -306,7 +304,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("accept", PARSERS)
-def test_names_cannot_break_out_of_their_label_nor_meet_in_one(server: Server, accept: str) -> None:
+def test_metric_labels_of_hostile_names_are_escaped_and_distinct(server: Server, accept: str) -> None:
     book = book_of()
     for number, name in enumerate(HOSTILE):
         charge(book, name, 1.0 + number)
@@ -324,7 +322,7 @@ def test_names_cannot_break_out_of_their_label_nor_meet_in_one(server: Server, a
 
 
 @pytest.mark.parametrize("accept", PARSERS)
-def test_names_of_mutators_are_labels_as_well(server: Server, accept: str) -> None:
+def test_metric_labels_of_mutating_entities_are_escaped(server: Server, accept: str) -> None:
     book = QuotaBook(parse(MUTATORS))
     for number, name in enumerate(HOSTILE):
         mutate(book, name, 1 + number)
@@ -360,7 +358,7 @@ class Whole:
 @pytest.mark.parametrize("accept", ["", *PARSERS])
 @pytest.mark.parametrize("kind", ["counter", "gauge"])
 @pytest.mark.parametrize("samples", [0, 1, LINES, LINES + 1, 3 * LINES + 7])
-def test_a_page_in_parts_is_the_page_in_one(accept: str, kind: str, samples: int) -> None:
+def test_a_metrics_page_rendered_in_parts_equals_the_whole_page(accept: str, kind: str, samples: int) -> None:
     encode, content_type = choose_encoder(accept)
     expected = encode(Whole(some_family(kind, samples)))
     text, told = trio.run(render, iter([some_family(kind, samples), None]), accept)
@@ -368,7 +366,7 @@ def test_a_page_in_parts_is_the_page_in_one(accept: str, kind: str, samples: int
     assert (own, told) == (expected, content_type)
 
 
-def test_information_is_a_metric_too() -> None:
+def test_info_metrics_are_rendered() -> None:
     family = InfoMetricFamily("weir_build", "Build.", value={"version": "1"})
     text, _ = trio.run(render, iter([family]), "")
     assert b'weir_build_info{version="1"} 1.0\n' in text

@@ -60,7 +60,7 @@ STRICT: Final = {Create: 7, Grow: 3, Delete: 6}
 # Escapes: what is charged in full, whatever a client tries
 
 
-def test_topics_named_beside_ids_cost_what_they_have() -> None:
+def test_deleting_topics_by_name_beside_ids_costs_their_partitions() -> None:
     """A broker that is asked for ids does not look at the names beside them (3.9.1)."""
     cluster = Cluster(sizes={"named": 4, "by id": 2})
     topic_id = cluster.controller.topics["by id"].topic_id
@@ -68,7 +68,7 @@ def test_topics_named_beside_ids_cost_what_they_have() -> None:
     assert cluster.tokens == BURST - 6
 
 
-def test_topics_named_beside_ids_are_refused_when_there_are_no_tokens() -> None:
+def test_topics_named_beside_ids_are_refused_without_tokens() -> None:
     cluster = Cluster(sizes={"named": 4, "by id": 2})
     cluster.overdraw()
     topic_id = cluster.controller.topics["by id"].topic_id
@@ -76,7 +76,7 @@ def test_topics_named_beside_ids_are_refused_when_there_are_no_tokens() -> None:
     assert cluster.controller.sizes() == {"named": 4, "by id": 2, "overdrawn": 15}
 
 
-def test_an_entry_with_neither_name_nor_id_hides_no_others() -> None:
+def test_a_deletion_without_name_and_id_does_not_hide_other_entries() -> None:
     """A broker that is asked for a topic with neither answers for none (3.9.1: -1 for all)."""
     cluster = Cluster(sizes={"named": 4})
     neither = UUID(int=0)
@@ -88,7 +88,7 @@ def test_an_entry_with_neither_name_nor_id_hides_no_others() -> None:
 @pytest.mark.parametrize("zookeeper", [False, True])
 @pytest.mark.parametrize("version", [0, 4, 5, 6])
 @pytest.mark.parametrize("overdrawn", [False, True])
-def test_a_topic_named_twice_is_told_so_and_costs_nothing(
+def test_deleting_a_topic_named_twice_is_an_error_and_costs_nothing(
     version: int, *, zookeeper: bool, overdrawn: bool
 ) -> None:
     """Controllers before KRaft would delete it; KRaft's say INVALID_REQUEST whatever the balance."""
@@ -106,7 +106,7 @@ def test_a_topic_named_twice_is_told_so_and_costs_nothing(
 
 
 @pytest.mark.parametrize("other", ["right", "another"])
-def test_an_entry_with_name_and_id_gets_nothing_deleted_and_takes_no_others_place(other: str) -> None:
+def test_a_deletion_with_both_name_and_id_is_refused(other: str) -> None:
     """Its answer could be mistaken for another entry's, which would then be given back its tokens."""
     cluster = Cluster(sizes={"big": 7, "small": 1})
     ids = {name: topic.topic_id for name, topic in cluster.controller.topics.items()}
@@ -124,7 +124,7 @@ def test_an_entry_with_name_and_id_gets_nothing_deleted_and_takes_no_others_plac
     assert cluster.tokens == BURST - 7
 
 
-def test_partitions_added_to_a_topic_that_metadata_does_not_show_yet_are_charged() -> None:
+def test_partitions_added_to_a_topic_missing_from_metadata_are_charged() -> None:
     """A broker's metadata lags behind its controller."""
     cluster = Cluster(sizes={"young": 1})
     cluster.controller.lag = {"young"}
@@ -133,7 +133,7 @@ def test_partitions_added_to_a_topic_that_metadata_does_not_show_yet_are_charged
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, -(2**31), -1, 0])
-def test_no_count_gives_tokens_back(count: int) -> None:
+def test_no_partition_count_returns_tokens(count: int) -> None:
     cluster = Cluster(sizes={"t": 2})
     cluster.ask(0, Grow((("t", count),)))
     cluster.ask(0, Grow((("t", count),), 0))
@@ -143,7 +143,7 @@ def test_no_count_gives_tokens_back(count: int) -> None:
     assert cluster.tokens == BURST
 
 
-def test_pipelined_requests_are_each_charged_before_the_next_is_judged() -> None:
+def test_pipelined_mutations_are_charged_in_order() -> None:
     cluster = Cluster()
     frames = [Create((Topic(f"t{number}", 6),)).frame("app") for number in range(4)]
     told = cluster.connect().send(0, *frames)
@@ -152,7 +152,7 @@ def test_pipelined_requests_are_each_charged_before_the_next_is_judged() -> None
     assert cluster.tokens == -2
 
 
-def test_a_version_that_weir_cannot_read_is_not_let_through() -> None:
+def test_unknown_versions_of_mutation_requests_close_the_session() -> None:
     connection = Cluster().connect()
     connection.wire.feed(0, client=unknown_request(ApiKey.CREATE_TOPICS, 99))
     assert connection.session.violation is not None
@@ -189,7 +189,7 @@ COSTS: Final = [
 
 
 @pytest.mark.parametrize(("mutation", "code", "cost"), COSTS, ids=str)
-def test_what_a_topic_costs(mutation: Mutation, code: int, cost: int) -> None:
+def test_each_mutation_is_charged_its_partitions(mutation: Mutation, code: int, cost: int) -> None:
     cluster = Cluster(sizes={"t2": 2})
     answer = cluster.ask(0, mutation)
     assert answer.error_codes == (code,)
@@ -198,7 +198,7 @@ def test_what_a_topic_costs(mutation: Mutation, code: int, cost: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_creation_in_every_version(version: int) -> None:
+def test_createtopics_is_charged_in_every_version(version: int) -> None:
     cluster = Cluster()
     assert cluster.ask(0, Create((Topic("a", 12),), version)).error_codes == (OK,)
     answer = cluster.ask(0, Create((Topic("b", 1),), version))
@@ -208,7 +208,7 @@ def test_creation_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_growth_in_every_version(version: int) -> None:
+def test_createpartitions_is_charged_in_every_version(version: int) -> None:
     cluster = Cluster(sizes={"a": 1, "b": 1})
     assert cluster.ask(0, Grow((("a", 13),), version)).error_codes == (OK,)
     answer = cluster.ask(0, Grow((("b", 2),), version))
@@ -217,7 +217,7 @@ def test_growth_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_deletion_in_every_version(version: int) -> None:
+def test_deletetopics_is_charged_in_every_version(version: int) -> None:
     cluster = Cluster(sizes={"a": 12, "b": 1})
     assert cluster.ask(0, Delete(("a",), version)).error_codes == (OK,)
     answer = cluster.ask(0, Delete(("b",), version))
@@ -225,7 +225,7 @@ def test_deletion_in_every_version(version: int) -> None:
     assert answer.throttle_ms == (0 if version < 1 else 3000 if version < 5 else 2000)
 
 
-def test_the_example_of_the_kip() -> None:
+def test_the_example_of_kip_599_is_throttled_as_described() -> None:
     """KIP-599: quota 5, 100 samples of a second; 7 topics of 80 partitions, then others."""
     cluster = Cluster(table=limited(5.0), samples=100)
     seven = Create(tuple(Topic(f"t{number}", 80) for number in range(7)))
@@ -241,7 +241,7 @@ def test_the_example_of_the_kip() -> None:
 # Partial admission
 
 
-def test_topics_are_admitted_in_the_requests_order_and_told_in_it() -> None:
+def test_topics_are_admitted_and_answered_in_the_requests_order() -> None:
     cluster = Cluster(sizes={"there": 1})
     asked = Create((Topic("a", 8), Topic("there", 1), Topic("b", 8), Topic("c", 1), Topic("n/w", 1)))
     answer = cluster.ask(0, asked)
@@ -263,7 +263,7 @@ def test_topics_are_admitted_in_the_requests_order_and_told_in_it() -> None:
     [Create((Topic("a", 1), Topic("b", 1))), Grow((("t", 3),)), Delete(("t",)), Delete((UUID(int=1001),))],
     ids=str,
 )
-def test_nothing_is_forwarded_if_nothing_is_admitted(mutation: Mutation) -> None:
+def test_a_mutation_request_without_admitted_topics_is_not_forwarded(mutation: Mutation) -> None:
     cluster = Cluster(sizes={"t": 2})
     cluster.overdraw()
     answer = cluster.ask(0, mutation)
@@ -272,7 +272,7 @@ def test_nothing_is_forwarded_if_nothing_is_admitted(mutation: Mutation) -> None
     assert cluster.mutations() == []
 
 
-def test_what_the_broker_refuses_makes_room_for_what_was_refused() -> None:
+def test_tokens_of_topics_that_the_broker_refuses_admit_throttled_topics() -> None:
     cluster = Cluster()
     bad, good = Topic("bad", 12, configs={"no": "such"}), Topic("good", 2)
     answer = cluster.ask(0, Create((bad, good)))
@@ -281,7 +281,7 @@ def test_what_the_broker_refuses_makes_room_for_what_was_refused() -> None:
     assert len(cluster.mutations()) == 2
 
 
-def test_rounds_have_an_end() -> None:
+def test_the_number_of_retried_mutation_rounds_is_bounded() -> None:
     cluster = Cluster()
     topics = tuple(Topic(f"bad{number}", 12, configs={"no": "such"}) for number in range(100))
     answer = cluster.ask(0, Create(topics))
@@ -291,7 +291,7 @@ def test_rounds_have_an_end() -> None:
     assert cluster.tokens == BURST
 
 
-def test_who_asks_another_than_the_controller_pays_nothing() -> None:
+def test_mutations_at_a_broker_that_is_not_the_controller_are_refunded() -> None:
     cluster = Cluster(sizes={"t": 2})
     cluster.controller.controller = False
     for mutation in (
@@ -307,7 +307,7 @@ def test_who_asks_another_than_the_controller_pays_nothing() -> None:
     assert cluster.tokens == BURST - 4
 
 
-def test_who_spends_a_bucket_is_logged() -> None:
+def test_the_client_that_empties_a_token_bucket_is_logged() -> None:
     cluster = Cluster()
     with capture_logs() as logged:
         cluster.ask(0, Create((Topic("large", 12), Topic("late", 1))))
@@ -317,7 +317,7 @@ def test_who_spends_a_bucket_is_logged() -> None:
     assert (line["throttle_ms"], line["tokens"]) == (2000, -2.0)
 
 
-def test_another_than_the_controller_is_asked_once_for_all_topics() -> None:
+def test_a_broker_that_is_not_the_controller_is_asked_once_for_all_topics() -> None:
     cluster = Cluster()
     cluster.controller.controller = False
     answer = cluster.ask(0, Create(tuple(Topic(f"t{number}", 12) for number in range(30))))
@@ -326,7 +326,7 @@ def test_another_than_the_controller_is_asked_once_for_all_topics() -> None:
     assert cluster.tokens == BURST
 
 
-def test_nothing_is_done_of_a_request_that_the_broker_s_version_cannot_say() -> None:
+def test_a_mutation_that_the_brokers_version_cannot_encode_is_not_forwarded() -> None:
     spoken = everything()
     spoken[ApiKey.CREATE_TOPICS] = VersionRange(0, 3)
     cluster = Cluster(spoken, uplift=True)
@@ -335,7 +335,7 @@ def test_nothing_is_done_of_a_request_that_the_broker_s_version_cannot_say() -> 
     assert (cluster.mutations(), cluster.tokens) == ([], BURST)
 
 
-def test_a_topic_that_grew_is_known_by_its_id_before_metadata_know() -> None:
+def test_a_grown_topics_id_is_known_before_metadata_shows_it() -> None:
     cluster = Cluster()
     cluster.ask(0, Create((Topic("t", 2),)))
     cluster.ask(0, Grow((("t", 4),)))
@@ -345,7 +345,7 @@ def test_a_topic_that_grew_is_known_by_its_id_before_metadata_know() -> None:
     assert cluster.tokens == BURST - 4 - 4
 
 
-def test_unknown_ids_are_not_taken_for_topics_whose_ids_are_not_known() -> None:
+def test_unknown_topic_ids_do_not_match_topics_without_known_ids() -> None:
     cluster = Cluster(sizes={"t": 2})
     cluster.ask(0, Grow((("t", 4),), version=2))
     answer = cluster.ask(0, Delete((UUID(int=7),)))
@@ -353,7 +353,7 @@ def test_unknown_ids_are_not_taken_for_topics_whose_ids_are_not_known() -> None:
     assert cluster.tokens == BURST - 2
 
 
-def test_a_topic_of_the_default_size_is_charged_in_full_once_it_can_be_seen() -> None:
+def test_a_topic_of_default_size_is_charged_in_full_once_metadata_shows_it() -> None:
     cluster = Cluster()
     cluster.controller.tells_configs, cluster.controller.num_partitions = False, 6
     cluster.controller.lag.add("a")
@@ -363,7 +363,7 @@ def test_a_topic_of_the_default_size_is_charged_in_full_once_it_can_be_seen() ->
     assert cluster.tokens == BURST - 6 - 1
 
 
-def test_a_topic_that_timed_out_is_charged_for_it_may_come() -> None:
+def test_a_topic_creation_that_timed_out_stays_charged() -> None:
     cluster = Cluster()
     cluster.controller.timed_out = {"slow"}
     assert cluster.ask(0, Create((Topic("slow", 4),))).error_codes == (TIMED_OUT,)
@@ -372,7 +372,9 @@ def test_a_topic_that_timed_out_is_charged_for_it_may_come() -> None:
 
 @pytest.mark.parametrize("brokers_ms", [0, 4999, 5001])
 @pytest.mark.parametrize("version", [4, 7])
-def test_the_longer_throttle_time_is_told_and_weirs_is_waited_for(brokers_ms: int, version: int) -> None:
+def test_the_longer_mutation_throttle_time_is_reported_and_weirs_is_enforced(
+    brokers_ms: int, version: int
+) -> None:
     cluster = Cluster()
     cluster.controller.throttle_ms = brokers_ms
     cluster.ask(0, Create((Topic("a", BURST + 5),)))
@@ -394,7 +396,7 @@ def test_the_longer_throttle_time_is_told_and_weirs_is_waited_for(brokers_ms: in
 @pytest.mark.parametrize("node_id", [NODE, None])
 @pytest.mark.parametrize("tells", [True, False])
 @pytest.mark.parametrize("version", [1, 4, 7])
-def test_default_partitions_are_asked_for_or_counted_afterwards(
+def test_default_partition_counts_are_queried_or_counted_afterwards(
     node_id: int | None, version: int, *, tells: bool
 ) -> None:
     cluster = Cluster()
@@ -412,7 +414,7 @@ def test_default_partitions_are_asked_for_or_counted_afterwards(
 
 @pytest.mark.parametrize("newest", [1, 3, 4, 8, 9, 10, 11, 12])
 @pytest.mark.parametrize("by_id", [False, True])
-def test_partitions_are_found_at_brokers_of_every_age(newest: int, *, by_id: bool) -> None:
+def test_partition_counts_are_found_at_brokers_of_every_release(newest: int, *, by_id: bool) -> None:
     spoken = everything() | {int(ApiKey.METADATA): VersionRange(0, newest)}
     if by_id and newest < 10:
         return  # topics have no ids there
@@ -426,7 +428,7 @@ def test_partitions_are_found_at_brokers_of_every_age(newest: int, *, by_id: boo
             assert version < 4 or not message.allow_auto_topic_creation
 
 
-def test_a_broker_whose_versions_are_known_is_not_asked_for_them() -> None:
+def test_a_broker_with_known_versions_gets_no_apiversions_query() -> None:
     cluster = Cluster(sizes={"t": 1})
     connection = cluster.connect()
     connection.send(0, request(ApiVersionsRequest(), 3))
@@ -434,7 +436,7 @@ def test_a_broker_whose_versions_are_known_is_not_asked_for_them() -> None:
     assert names_of(cluster.controller.asked) == ["ApiVersions v3", "Metadata v12", "DeleteTopics v6"]
 
 
-def test_without_a_quota_requests_pass_as_they_are() -> None:
+def test_mutations_without_a_quota_pass_unchanged() -> None:
     cluster = Cluster(sizes={"t": 1})
     for mutation in (Create((Topic("n", 1),)), Grow((("n", 2),)), Delete(("t",))):
         cluster.ask(0, mutation, client_id="free")
@@ -444,7 +446,7 @@ def test_without_a_quota_requests_pass_as_they_are() -> None:
 # Whose quota
 
 
-def test_one_bucket_for_all_brokers_and_all_clients_of_an_entity() -> None:
+def test_an_entitys_clients_at_all_brokers_share_one_token_bucket() -> None:
     table = QuotaTable({(Entity(user="ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
     book = QuotaBook(table, controller_num_samples=BURST)
     controller, plans = Controller(), Plans(Counters())
@@ -457,7 +459,7 @@ def test_one_bucket_for_all_brokers_and_all_clients_of_an_entity() -> None:
     assert codes == [OK, OK, OK, THROTTLED]
 
 
-def test_a_table_that_changes_while_an_errand_is_under_way_counts_from_then_on() -> None:
+def test_a_quota_change_during_a_mutation_applies_afterwards() -> None:
     cluster = Cluster(sizes={"t": 4})
     wire = Wire(new_session(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
     asked = Delete(("t",))
@@ -472,7 +474,7 @@ def test_a_table_that_changes_while_an_errand_is_under_way_counts_from_then_on()
     assert cluster.quotas.mutations.budget("ANONYMOUS", "app", 0) is not None
 
 
-def test_a_budget_that_is_forgotten_meanwhile_harms_nobody() -> None:
+def test_a_mutation_budget_forgotten_during_a_request_causes_no_error() -> None:
     cluster = Cluster(sizes={"t": 4})
     wire = Wire(new_session(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
     asked = Delete(("t",))
@@ -486,7 +488,7 @@ def test_a_budget_that_is_forgotten_meanwhile_harms_nobody() -> None:
 
 
 @pytest.mark.parametrize("release", [(0, 10, 2), (1, 1), (2, 8)], ids=str)
-def test_a_client_of_an_old_broker_is_told_error_89_under_uplift(release: tuple[int, ...]) -> None:
+def test_uplift_returns_error_89_in_front_of_an_old_broker(release: tuple[int, ...]) -> None:
     broker = {key: one for key, one in broker_of(release).items() if key in everything()}
     cluster = Cluster(broker, uplift=True)
     assert cluster.ask(0, Create((Topic("a", BURST + 2),), 6)).error_codes == (OK,)

@@ -54,7 +54,7 @@ def left_out(mutation: Mutation, balance: float) -> bool:
 
 @given(st.lists(STEPS, min_size=1, max_size=12))
 @PROPERTY
-def test_weir_tells_what_a_controller_with_the_quota_tells(steps: list[tuple[int, object]]) -> None:
+def test_weir_answers_mutations_as_a_controller_with_the_quota_would(steps: list[tuple[int, object]]) -> None:
     entity = Entity(client_id="app")
     table = QuotaTable({(entity, QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
     quotas = BrokerQuotas.create(table, mutations=mutation_rates(SAMPLES, 1))

@@ -61,13 +61,13 @@ def test_requests_and_responses_pass_in_order() -> None:
         play.to_client(pong(3))
 
 
-def test_an_own_reply_with_nothing_in_flight_goes_at_once() -> None:
+def test_a_local_response_with_nothing_in_flight_is_sent_at_once() -> None:
     with Playbook() as play:
         play.client(too_new(7))
         play.to_client(refusal(7))
 
 
-def test_an_own_reply_waits_for_the_responses_before_it() -> None:
+def test_a_local_response_waits_for_earlier_responses() -> None:
     with Playbook() as play:
         play.client(ping(1), too_new(2), ping(3), too_new(4), too_new(5))
         play.to_broker(ping(1), ping(3))
@@ -77,7 +77,7 @@ def test_an_own_reply_waits_for_the_responses_before_it() -> None:
         play.to_client(pong(3), refusal(4), refusal(5))
 
 
-def test_responses_that_come_together_have_the_own_reply_between_them() -> None:
+def test_a_local_response_is_sent_between_responses_that_arrive_together() -> None:
     with Playbook() as play:
         play.client(ping(1), too_new(2), ping(3))
         play.to_broker(ping(1), ping(3))
@@ -85,7 +85,7 @@ def test_responses_that_come_together_have_the_own_reply_between_them() -> None:
         play.to_client(pong(1), refusal(2), pong(3))
 
 
-def test_an_own_reply_does_not_get_into_the_middle_of_a_response() -> None:
+def test_a_local_response_does_not_split_another_response() -> None:
     answer = large_pong(1)
     with Playbook(buffer_bytes=1000) as play:
         play.client(large_ask(1))
@@ -99,7 +99,9 @@ def test_an_own_reply_does_not_get_into_the_middle_of_a_response() -> None:
 
 
 @pytest.mark.parametrize("asked_while_it_streams", [False, True])
-def test_an_own_reply_between_a_streamed_response_and_the_next_one(asked_while_it_streams: bool) -> None:
+def test_a_local_response_is_sent_between_a_streamed_response_and_the_next(
+    asked_while_it_streams: bool,
+) -> None:
     """The rest of a response and the next response come in one read, with an own reply due between them."""
     answer = large_pong(1)
     with Playbook() as play:
@@ -115,7 +117,7 @@ def test_an_own_reply_between_a_streamed_response_and_the_next_one(asked_while_i
         play.to_client(answer[3000:], refusal(2), pong(3))
 
 
-def test_a_request_too_new_is_refused_when_it_is_here_as_a_whole() -> None:
+def test_a_too_new_apiversions_request_is_refused_once_it_is_whole() -> None:
     asked = too_new(1)
     with Playbook() as play:
         play.client(asked[:-1])
@@ -124,7 +126,7 @@ def test_a_request_too_new_is_refused_when_it_is_here_as_a_whole() -> None:
         play.to_client(refusal(1))
 
 
-def test_a_request_streams_through_before_its_end_is_here() -> None:
+def test_a_request_streams_through_before_its_end_arrives() -> None:
     asked = large_ping(1)
     with Playbook(buffer_bytes=1000) as play:
         play.client(asked[:1500])
@@ -146,7 +148,7 @@ def test_unknown_apis_and_versions_pass_and_are_counted() -> None:
         assert play.session.counters.requests_not_understood == 2
 
 
-def test_a_plan_of_an_unknown_api_is_not_remembered() -> None:
+def test_a_plan_of_an_unknown_api_is_not_cached() -> None:
     with Playbook() as play:
         for api_key in range(1000, 1100):
             play.client(unknown_request(api_key, 0, 1))
@@ -156,7 +158,7 @@ def test_a_plan_of_an_unknown_api_is_not_remembered() -> None:
         assert len(play.session.plans) == 0
 
 
-def test_no_more_than_in_flight_max_wait_for_their_responses() -> None:
+def test_at_most_in_flight_max_requests_are_in_flight() -> None:
     with Playbook(in_flight_max=2) as play:
         play.client(ping(1), ping(2), ping(3), ping(4))
         play.to_broker(ping(1), ping(2))
@@ -172,7 +174,7 @@ def idle(play: Playbook) -> bool:
     return play.session.idle
 
 
-def test_draining_takes_no_request_but_ends_those_under_way() -> None:
+def test_draining_takes_no_new_request_and_completes_those_in_flight() -> None:
     begun = large_ping(2)
     with Playbook() as play:
         play.client(ping(1), begun[:100])
@@ -190,7 +192,7 @@ def test_draining_takes_no_request_but_ends_those_under_way() -> None:
         assert play.wire.waiting_bytes == len(ping(3))
 
 
-def test_a_fetch_response_malformed_in_its_streamed_part_is_the_brokers_fault() -> None:
+def test_a_malformed_tail_of_a_streamed_fetch_response_is_the_brokers_violation() -> None:
     """A tag section that cannot be, behind records that have been sent on already."""
     topic = FetchResponse.FetchableTopicResponse(
         partitions=[FetchResponse.PartitionData(records=b"r" * 5000)]

@@ -15,7 +15,7 @@ HEAVY = request(ProduceRequest(acks=1, transactional_id="t" * 20_000), 3)
 TOO_SHORT = b"\0\0\0\1rubbish, and more"
 
 
-def test_a_script_that_tells_all_passes() -> None:
+def test_a_playbook_that_asserts_all_output_passes() -> None:
     with Playbook() as play:
         play.at(0).client(PING)
         play.to_broker(PING)
@@ -23,12 +23,12 @@ def test_a_script_that_tells_all_passes() -> None:
         play.to_client(PONG)
 
 
-def test_output_to_the_broker_that_is_not_asserted_fails() -> None:
+def test_a_playbook_fails_on_unasserted_output_to_the_broker() -> None:
     with pytest.raises(AssertionError, match="not asserted: to the broker went 2"), Playbook() as play:
         play.client(PING)
 
 
-def test_output_to_the_client_that_is_not_asserted_fails_at_the_next_event() -> None:
+def test_a_playbook_fails_on_unasserted_output_to_the_client() -> None:
     play = Playbook()
     play.client(PING)
     play.to_broker(PING)
@@ -37,7 +37,7 @@ def test_output_to_the_client_that_is_not_asserted_fails_at_the_next_event() -> 
         play.client(PING)
 
 
-def test_time_is_an_event_too() -> None:
+def test_a_playbook_treats_time_as_an_event() -> None:
     play = Playbook()
     play.client(PING)
     with pytest.raises(AssertionError, match="not asserted"):
@@ -46,7 +46,7 @@ def test_time_is_an_event_too() -> None:
         Playbook().at(5).at(4)
 
 
-def test_a_mute_that_is_not_asserted_fails() -> None:
+def test_a_playbook_fails_on_an_unasserted_mute() -> None:
     play = Playbook(quota_table(1))
     play.client(HEAVY)
     play.to_broker(HEAVY)
@@ -54,19 +54,19 @@ def test_a_mute_that_is_not_asserted_fails() -> None:
         play.at(1)
 
 
-def test_a_mute_that_does_not_happen_fails() -> None:
+def test_a_playbook_fails_on_a_mute_that_does_not_happen() -> None:
     play = Playbook()
     play.client(PING)
     with pytest.raises(AssertionError):
         play.muted_until(100)
 
 
-def test_a_violation_that_is_not_asserted_fails() -> None:
+def test_a_playbook_fails_on_an_unasserted_violation() -> None:
     with pytest.raises(AssertionError, match="not asserted: Violation"), Playbook() as play:
         play.client(TOO_SHORT)
 
 
-def test_a_violation_of_another_kind_fails() -> None:
+def test_a_playbook_fails_on_a_violation_of_another_kind() -> None:
     play = Playbook()
     play.client(TOO_SHORT)
     with pytest.raises(AssertionError):
@@ -77,19 +77,19 @@ def test_a_violation_of_another_kind_fails() -> None:
         Playbook().violation(CloseReason.REQUEST_TOO_SHORT)
 
 
-def test_output_that_differs_fails_and_names_the_frames() -> None:
+def test_a_playbook_fails_on_different_output_and_names_the_frames() -> None:
     play = Playbook()
     play.client(PING)
     with pytest.raises(AssertionError, match=r"to the broker went .* expected nothing"):
         play.to_broker()
 
 
-def test_a_script_in_which_nothing_happens_fails() -> None:
+def test_a_playbook_without_events_fails() -> None:
     with pytest.raises(AssertionError, match="without events"), Playbook():
         pass
 
 
-def test_a_script_that_fails_is_not_blamed_for_what_it_did_not_come_to() -> None:
+def test_a_failing_playbook_reports_only_the_first_error() -> None:
     play = Playbook()
     play.client(PING)
     play.__exit__(ZeroDivisionError, ZeroDivisionError(), None)

@@ -21,12 +21,12 @@ from proxy.principals import parse_principals
         ("User:User:odd", {"User:odd"}),
     ],
 )
-def test_names(text: str, names: set[str]) -> None:
+def test_principals_of_a_setting_are_parsed(text: str, names: set[str]) -> None:
     assert parse_principals(text, "admins") == names
 
 
 @pytest.mark.parametrize("text", ["alice", "User:", "User:a;bob", "user:a", "Group:a", "User:a;x,User:b"])
-def test_what_is_no_principal(text: str) -> None:
+def test_malformed_principals_are_refused(text: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^super_users has '.*', must be User:NAME, several separated by ;$"
     ):
@@ -34,7 +34,7 @@ def test_what_is_no_principal(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["User:a,User:b", "User:CN=a,O=b, User:c"])
-def test_principals_with_commas_between_them_are_not_one_name(text: str) -> None:
+def test_principals_separated_by_commas_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^admins has '.*' as one name: separate principals by ;"):
         parse_principals(text, "admins")
 
@@ -47,12 +47,12 @@ def test_principals_with_commas_between_them_are_not_one_name(text: str) -> None
         ({"super_users": "User:kafka;User:ANONYMOUS", "inter_broker": True}, {"kafka", "ANONYMOUS"}),
     ],
 )
-def test_super_users_are_brokers_only_where_brokers_come(
+def test_super_users_are_brokers_only_on_inter_broker_listeners(
     options: dict[str, object], brokers: set[str]
 ) -> None:
     assert config.load(None, {"upstream": "kafka:9092", **options}).brokers == brokers
 
 
-def test_a_listener_for_brokers_must_say_who_they_are() -> None:
+def test_an_inter_broker_listener_needs_super_users() -> None:
     with pytest.raises(ConfigError, match=r"^inter_broker is set, but super_users names nobody: say who"):
         config.load(None, {"upstream": "kafka:9092", "inter_broker": True})

@@ -103,11 +103,11 @@ RAW: Final = [
 
 
 @pytest.mark.parametrize(("subject", "written"), SUBJECTS, ids=[written for _, written in SUBJECTS])
-def test_subjects_are_written_as_rfc_2253_says(subject: x509.Name, written: str) -> None:
+def test_certificate_subjects_are_printed_as_in_rfc_2253(subject: x509.Name, written: str) -> None:
     assert name_of(subject.public_bytes()) == written
 
 
-def test_the_subject_is_found_in_its_certificate() -> None:
+def test_the_subject_of_a_certificate_is_found() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     certificate = (
@@ -124,13 +124,13 @@ def test_the_subject_is_found_in_its_certificate() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_what_is_no_name_is_an_error(data: bytes) -> None:
+def test_malformed_certificate_names_are_errors(data: bytes) -> None:
     with suppress(ValueError):
         name_of(data)
 
 
 @pytest.mark.oracle
-def test_subjects_are_those_of_java() -> None:
+def test_certificate_subjects_are_printed_as_by_java() -> None:
     numbers = [ObjectIdentifier(number) for number in KEYWORDS]
     every = x509.Name([x509.NameAttribute(number, "xx") for number in numbers])
     names = [*(subject.public_bytes() for subject, _ in SUBJECTS), *RAW, every.public_bytes()]
@@ -187,22 +187,22 @@ UNTRANSLATED: Final = [
 
 
 @pytest.mark.parametrize(("rules", "subject", "expected"), NAMES)
-def test_the_first_rule_that_matches_names_the_principal(rules: str, subject: str, expected: str) -> None:
+def test_the_first_matching_rule_names_the_principal(rules: str, subject: str, expected: str) -> None:
     assert PrincipalMapping.parse(rules).name(subject) == expected
 
 
 @pytest.mark.parametrize("rules", VALID)
-def test_rules_that_kafka_takes_are_taken(rules: str) -> None:
+def test_principal_mapping_rules_that_kafka_accepts_are_accepted(rules: str) -> None:
     PrincipalMapping.parse(rules)
 
 
 @pytest.mark.parametrize("rules", [*INVALID, *FATAL_LATER, *UNTRANSLATED])
-def test_rules_that_kafka_refuses_or_that_cannot_be_translated_stop_the_start(rules: str) -> None:
+def test_invalid_principal_mapping_rules_stop_the_start(rules: str) -> None:
     with pytest.raises(ConfigError, match=r"^ssl_principal_mapping_rules[^\n]*$"):
         PrincipalMapping.parse(rules)
 
 
-def test_a_subject_that_no_rule_applies_to_is_an_error() -> None:
+def test_a_subject_without_a_matching_rule_is_an_error() -> None:
     with pytest.raises(UnmappedError, match="CN=b"):
         PrincipalMapping.parse("RULE:^CN=a$/a/").name("CN=b")
 
@@ -234,7 +234,7 @@ CASES: Final = [
 
 
 @pytest.mark.oracle
-def test_names_are_those_of_kafka() -> None:
+def test_mapped_principals_are_those_of_kafka() -> None:
     asked = [*((rules, subject) for rules, subject, _ in NAMES), *CASES, *fuzzed()]
     said = ask_java(KAFKA, mappings=asked).names
     ours = [_ours(rules, subject) for rules, subject in asked]
@@ -242,7 +242,7 @@ def test_names_are_those_of_kafka() -> None:
 
 
 @pytest.mark.oracle
-def test_rules_are_refused_where_kafka_fails() -> None:
+def test_principal_mapping_rules_that_kafka_fails_on_are_refused() -> None:
     asked = [(rules, "CN=duke") for rules in (*INVALID, *FATAL_LATER)]
     assert set(ask_java(KAFKA, mappings=asked).names) == {None}
 

@@ -29,7 +29,7 @@ def test_mutations_at_any_broker_are_charged_to_one_budget() -> None:
     assert book.of(0).payers("alice", "app", 0).produce is not book.of(1).payers("alice", "app", 0).produce
 
 
-def test_a_change_of_the_table_reaches_them_also_before_any_broker_is_known() -> None:
+def test_a_quota_change_reaches_mutation_budgets_before_any_broker_is_known() -> None:
     book = QuotaBook(QuotaTable())
     book.update(table(2.0))
     budget = book.mutations.budget("alice", "app", 0)
@@ -39,7 +39,7 @@ def test_a_change_of_the_table_reaches_them_also_before_any_broker_is_known() ->
     assert budget.limit == 3.0
 
 
-def test_the_controller_s_window_is_its_own() -> None:
+def test_mutation_budgets_use_the_controllers_window() -> None:
     book = QuotaBook(table(2.0), num_samples=3, controller_num_samples=100, controller_window_s=2)
     assert mutations_at(book, 0).tokens(0) == 400
 

@@ -33,7 +33,9 @@ def reloads(monkeypatch: pytest.MonkeyPatch, path: Path, *steps: Step) -> list[b
     return done
 
 
-def test_only_changes_of_the_file_itself_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changes_of_the_quota_file_trigger_a_reload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, other, new = tmp_path / "quotas.toml", tmp_path / "other", tmp_path / "new"
     path.write_text("a = 1\n")
 
@@ -61,7 +63,9 @@ def test_only_changes_of_the_file_itself_count(tmp_path: Path, monkeypatch: pyte
     assert dict(zip(steps, done, strict=True)) == {name: expected for name, (_, expected) in steps.items()}
 
 
-def test_a_link_that_leads_elsewhere_is_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_symbolic_link_to_the_quota_file_triggers_a_reload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As Kubernetes updates a mounted ConfigMap."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

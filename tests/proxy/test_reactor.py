@@ -31,7 +31,7 @@ def reactor(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Reactor]:
     made.close()
 
 
-def test_timers_go_off_in_order_when_their_time_has_come(reactor: Reactor, clock: Clock) -> None:
+def test_timers_fire_in_order_at_their_times(reactor: Reactor, clock: Clock) -> None:
     calls: list[str] = []
     reactor.call_at(20, lambda: calls.append("second"))
     reactor.call_at(10, lambda: calls.append("first"))
@@ -57,7 +57,7 @@ def test_a_cancelled_timer_is_not_waited_for(reactor: Reactor, clock: Clock) -> 
     reactor.turn(0)
 
 
-def test_cancelled_timers_do_not_pile_up(reactor: Reactor, clock: Clock) -> None:
+def test_cancelled_timers_do_not_accumulate(reactor: Reactor, clock: Clock) -> None:
     """A throttle may last weeks, its client a moment."""
     calls: list[str] = []
     reactor.call_at(10, lambda: calls.append("first"))
@@ -70,9 +70,7 @@ def test_cancelled_timers_do_not_pile_up(reactor: Reactor, clock: Clock) -> None
     assert calls == ["earlier", "first"]
 
 
-def test_a_timer_that_sets_another_for_now_lets_the_sockets_have_their_turn_first(
-    reactor: Reactor, clock: Clock
-) -> None:
+def test_a_timer_set_for_now_fires_after_the_sockets_turn(reactor: Reactor, clock: Clock) -> None:
     calls: list[int] = []
 
     def again() -> None:
@@ -88,7 +86,7 @@ def test_a_timer_that_sets_another_for_now_lets_the_sockets_have_their_turn_firs
     assert calls == [5, 5]
 
 
-def test_a_socket_that_is_ready_is_said_so_until_it_is_read(reactor: Reactor) -> None:
+def test_a_readable_socket_is_reported_until_it_is_read(reactor: Reactor) -> None:
     ours, theirs = unix_pair()
     with ours, theirs:
         seen: list[int] = []
@@ -109,7 +107,7 @@ def test_a_socket_that_is_ready_is_said_so_until_it_is_read(reactor: Reactor) ->
         assert len(seen) == 3
 
 
-def test_a_socket_closed_by_the_call_before_it_is_not_called(reactor: Reactor) -> None:
+def test_a_socket_closed_by_an_earlier_callback_is_not_called(reactor: Reactor) -> None:
     pairs = [unix_pair() for _ in range(2)]
     called: list[int] = []
 
@@ -140,7 +138,7 @@ def test_wake_ends_a_wait_from_another_thread_and_never_blocks(reactor: Reactor)
     waker.join()
 
 
-def test_in_trio_timers_follow_trios_clock() -> None:
+def test_reactor_timers_follow_trios_clock() -> None:
     """An hour passes at once; nothing is called before its time."""
 
     async def main() -> list[int]:
@@ -156,7 +154,7 @@ def test_in_trio_timers_follow_trios_clock() -> None:
     assert trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0)) == [2_204, 8_102, 3_600_000]
 
 
-def test_hosting_returns_what_main_returns_and_raises_what_it_raises() -> None:
+def test_hosting_trio_returns_and_raises_as_its_main_function() -> None:
     reactor = Reactor(monotonic_us)
 
     async def main() -> str:

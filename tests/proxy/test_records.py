@@ -54,7 +54,7 @@ tables = st.builds(
 )
 
 
-def test_a_record_is_json_in_one_form() -> None:
+def test_a_quota_record_is_canonical_json() -> None:
     entity = Entity(user="alice", client_id=DEFAULT)
     assert write(Slot(entity, shadow=False), {PRODUCE: 1048576.0}) == Record(
         b'{"entity":{"client-id":null,"user":"alice"},"mode":"enforce"}',
@@ -66,27 +66,29 @@ def test_a_record_is_json_in_one_form() -> None:
 
 
 @pytest.mark.parametrize("key", [PRODUCE, CONSUME, QuotaKey.REQUEST_PERCENTAGE])
-def test_javas_largest_long_is_within_bounds(key: QuotaKey) -> None:
+def test_a_quota_record_holds_javas_largest_long(key: QuotaKey) -> None:
     """How somebody is exempted: kafka-configs sends it as the double next to it, 2^63."""
     written = write(Slot(ALICE, shadow=False), {key: 9223372036854775807.0}).value
     assert written is not None
     assert read_value(written) == {key: 2.0**63}
 
 
-def test_a_user_who_is_called_default_is_not_the_default() -> None:
+def test_a_user_named_default_is_not_the_default_entity() -> None:
     keys = {write(Slot(Entity(user=name), shadow=False), {}).key for name in (DEFAULT, "<default>", "null")}
     assert len(keys) == 3
 
 
 @given(entities, st.booleans(), quotas)
-def test_what_is_written_is_read_back(entity: Entity, shadow: bool, values: dict[QuotaKey, float]) -> None:
+def test_a_quota_record_reads_back_as_written(
+    entity: Entity, shadow: bool, values: dict[QuotaKey, float]
+) -> None:
     key, value = write(Slot(entity, shadow), values)
     assert value is not None
     assert read_key(key) == (entity, shadow)
     assert read_value(value) == values
 
 
-def test_a_name_that_is_no_unicode_is_refused() -> None:
+def test_a_quota_record_refuses_a_name_that_is_no_unicode() -> None:
     with pytest.raises(RecordError, match="rename it"):
         write(Slot(Entity(user="a\ud800"), shadow=False), {PRODUCE: 1.0})
 
@@ -114,7 +116,7 @@ def test_a_name_that_is_no_unicode_is_refused() -> None:
         b'{"entity":' + b'{"a":' * 100_000,
     ],
 )
-def test_a_key_that_is_not_weirs_is_refused(key: bytes | None) -> None:
+def test_a_foreign_record_key_is_refused(key: bytes | None) -> None:
     with pytest.raises(RecordError):
         read_key(key)
 
@@ -129,7 +131,7 @@ def test_a_key_that_is_not_weirs_is_refused(key: bytes | None) -> None:
         b'{"entity":{"user":"a"},"mode":"enforce"}\n',
     ],
 )
-def test_an_entity_has_one_spelling(key: bytes) -> None:
+def test_a_quota_record_key_with_another_spelling_is_refused(key: bytes) -> None:
     """Another one would come back when the record that removes the entity has been compacted away."""
     with pytest.raises(RecordError, match="spelled"):
         read_key(key)
@@ -137,7 +139,7 @@ def test_an_entity_has_one_spelling(key: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["user", "client-id", "client-id-prefix", "topic"])
-def test_a_name_that_no_request_can_have_is_refused(kind: str) -> None:
+def test_a_quota_record_refuses_a_name_longer_than_a_kafka_string(kind: str) -> None:
     """Records may have a megabyte; and DescribeClientQuotas could tell of no quota at all then."""
     longest = "ö" * 16_383 + "o"
     assert len(longest.encode()) == 32_767
@@ -172,13 +174,13 @@ def test_a_name_that_no_request_can_have_is_refused(kind: str) -> None:
         (b'{"version":1,"quotas":{"producer_byte_rate":NaN}}', "none of Weir's"),
     ],
 )
-def test_a_value_that_is_not_weirs_is_refused(value: bytes, words: str) -> None:
+def test_a_foreign_record_value_is_refused(value: bytes, words: str) -> None:
     with pytest.raises(RecordError, match=words):
         read_value(value)
 
 
 @given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=60)))
-def test_no_bytes_do_more_than_be_refused(key: bytes, value: bytes | None) -> None:
+def test_arbitrary_bytes_in_the_quota_topic_are_refused(key: bytes, value: bytes | None) -> None:
     stored = Stored()
     with pytest.raises(RecordError):
         stored.apply(key, value)
@@ -187,7 +189,7 @@ def test_no_bytes_do_more_than_be_refused(key: bytes, value: bytes | None) -> No
     assert stored.table() == QuotaTable()
 
 
-def test_the_last_record_of_an_entity_and_mode_counts() -> None:
+def test_the_last_quota_record_of_an_entity_and_mode_counts() -> None:
     stored = Stored()
     for shadow, values in [
         (False, {PRODUCE: 1.0, CONSUME: 2.0}),
@@ -201,7 +203,7 @@ def test_the_last_record_of_an_entity_and_mode_counts() -> None:
     assert stored.table() == QuotaTable(None, {(ALICE, PRODUCE): 3.0})
 
 
-def test_a_bad_record_leaves_what_was_there() -> None:
+def test_a_malformed_quota_record_keeps_the_earlier_quotas() -> None:
     stored = Stored()
     key, value = write(Slot(ALICE, shadow=False), {PRODUCE: 1.0})
     stored.apply(key, value)
@@ -219,14 +221,14 @@ def test_a_bad_record_leaves_what_was_there() -> None:
         (Entity(topic="t"), QuotaKey.CONTROLLER_MUTATION_RATE),
     ],
 )
-def test_a_quota_that_its_entity_cannot_have_is_refused(entity: Entity, key: QuotaKey) -> None:
+def test_a_quota_record_with_an_impossible_quota_is_refused(entity: Entity, key: QuotaKey) -> None:
     stored = Stored()
     with pytest.raises(RecordError, match=key.value):
         stored.apply(*write(Slot(entity, shadow=False), {key: 5.0}))
     assert stored.table() == QuotaTable()
 
 
-def test_entities_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_entities_in_the_quota_topic_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "ENTITIES_MAX", 1)
     stored = Stored()
     stored.apply(*write(Slot(ALICE, shadow=False), {PRODUCE: 1.0}))
@@ -243,7 +245,7 @@ def test_entities_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     st.data(),
     st.booleans(),
 )
-def test_an_alteration_does_what_the_table_does(
+def test_altering_quota_records_equals_altering_the_table(
     values: dict[tuple[Entity, QuotaKey], float],
     others: dict[tuple[Entity, QuotaKey], float],
     data: st.DataObject,

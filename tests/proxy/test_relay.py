@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_bytes_pass_both_ways(new_rig: Callable[..., Rig], pair: str) -> None:
+def test_a_relay_passes_bytes_both_ways(new_rig: Callable[..., Rig], pair: str) -> None:
     rig = new_rig(pair=PAIRS[pair])
     assert rig.pass_on(ping(), rig.client, rig.broker) == ping()
     assert rig.pass_on(pong(), rig.broker, rig.client) == pong()
     assert rig.relay.received_bytes == (len(ping()), len(pong()))
 
 
-def test_one_byte_at_a_time(new_rig: Callable[..., Rig]) -> None:
+def test_a_relay_passes_frames_one_byte_at_a_time(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=tcp_pair)
     asked, answers = ping(1) + ping(2, "h" * 99), pong(1) + pong(2)
     for byte in asked:
@@ -46,14 +46,16 @@ def test_one_byte_at_a_time(new_rig: Callable[..., Rig]) -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_frames_larger_than_every_buffer_pass_both_ways(new_rig: Callable[..., Rig], pair: str) -> None:
+def test_a_relay_passes_frames_larger_than_every_buffer_both_ways(
+    new_rig: Callable[..., Rig], pair: str
+) -> None:
     rig = new_rig(pair=PAIRS[pair])
     asked, answered = large(ping()), large(pong())
     assert rig.pass_on(asked + ping(2), rig.client, rig.broker) == asked + ping(2)
     assert rig.pass_on(answered + pong(2), rig.broker, rig.client) == answered + pong(2)
 
 
-def test_a_response_that_must_be_whole_may_be_larger_than_the_buffer(new_rig: Callable[..., Rig]) -> None:
+def test_a_rewritten_response_may_be_larger_than_the_buffer(new_rig: Callable[..., Rig]) -> None:
     """A share fetch has its addresses at its end; it is kept until that is here."""
     records = ShareFetchResponse.PartitionData(records=b"r" * (3 * BUFFER_BYTES))
     topic = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[records])
@@ -75,7 +77,7 @@ def test_a_response_that_must_be_whole_may_be_larger_than_the_buffer(new_rig: Ca
 # Who does not read
 
 
-def test_a_client_that_never_reads_costs_one_buffer_and_the_broker_is_no_longer_read(
+def test_a_client_that_never_reads_stops_reading_from_its_broker(
     new_rig: Callable[..., Rig],
 ) -> None:
     rig = new_rig()
@@ -96,7 +98,7 @@ def test_a_client_that_never_reads_costs_one_buffer_and_the_broker_is_no_longer_
     assert received == answers
 
 
-def test_a_client_that_never_reads_is_not_read_either(new_rig: Callable[..., Rig]) -> None:
+def test_requests_of_a_client_that_never_reads_are_not_read(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig()
     rig.pass_on(ping(1), rig.client, rig.broker)
     rest = large(pong(1))
@@ -148,7 +150,7 @@ def test_a_muted_client_is_not_read_until_its_deadline(new_rig: Callable[..., Ri
     assert rig.reactor.timeout_s() is None
 
 
-def test_a_mute_that_grows_moves_its_timer(new_rig: Callable[..., Rig]) -> None:
+def test_a_longer_mute_moves_its_timer(new_rig: Callable[..., Rig]) -> None:
     """A produce, and then a fetch's response while the produce's mute lasts."""
     rig = new_rig(quota_table(produce=1000))
     rig.pass_on(produce(1), rig.client, rig.broker)
@@ -164,7 +166,7 @@ def test_a_mute_that_grows_moves_its_timer(new_rig: Callable[..., Rig]) -> None:
     assert rig.take(rig.broker) == ping(2)
 
 
-def test_closing_cancels_the_timer(new_rig: Callable[..., Rig]) -> None:
+def test_closing_a_relay_cancels_its_timer(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(quota_table(produce=1000))
     rig.pass_on(produce(), rig.client, rig.broker)
     rig.relay.close(CloseReason.STOPPED)
@@ -192,7 +194,7 @@ def test_an_idle_session_drains_at_once(new_rig: Callable[..., Rig]) -> None:
     assert rig.reason is CloseReason.DRAINED
 
 
-def test_draining_ends_when_what_is_under_way_is_answered(new_rig: Callable[..., Rig]) -> None:
+def test_draining_ends_when_requests_in_flight_are_answered(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=tcp_pair)
     rig.pass_on(ping(1), rig.client, rig.broker)
     rig.relay.drain()
@@ -205,7 +207,7 @@ def test_draining_ends_when_what_is_under_way_is_answered(new_rig: Callable[...,
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_large_request_that_has_begun_is_finished_while_draining(
+def test_a_partly_received_large_request_is_completed_while_draining(
     new_rig: Callable[..., Rig], pair: str
 ) -> None:
     asked = large(ping(1))

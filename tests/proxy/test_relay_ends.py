@@ -31,7 +31,7 @@ def test_a_client_that_closes_ends_the_session(new_rig: Callable[..., Rig], pair
     assert rig.at_end(rig.broker)
 
 
-def test_answers_arrive_after_the_client_has_closed_its_half(new_rig: Callable[..., Rig]) -> None:
+def test_a_half_closed_client_gets_its_responses(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=tcp_pair)
     rig.send(rig.client, ping(1) + ping(2))
     rig.client.shutdown(socket.SHUT_WR)
@@ -43,9 +43,7 @@ def test_answers_arrive_after_the_client_has_closed_its_half(new_rig: Callable[.
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_large_answer_arrives_whole_after_the_client_has_closed_its_half(
-    new_rig: Callable[..., Rig], pair: str
-) -> None:
+def test_a_half_closed_client_gets_a_large_response_whole(new_rig: Callable[..., Rig], pair: str) -> None:
     """Its request leaves the queue as soon as the answer begins: that must not look like the end."""
     rig = new_rig(pair=PAIRS[pair])
     rig.send(rig.client, ping(1))
@@ -55,7 +53,7 @@ def test_a_large_answer_arrives_whole_after_the_client_has_closed_its_half(
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_acks_0_data_that_waits_out_a_mute_arrives_though_the_client_has_closed(
+def test_acks_0_data_held_by_a_mute_arrives_after_the_client_closed(
     new_rig: Callable[..., Rig],
 ) -> None:
     first, second = produce(1, acks=0), produce(2, 50, acks=0)
@@ -72,7 +70,9 @@ def test_acks_0_data_that_waits_out_a_mute_arrives_though_the_client_has_closed(
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_acks_0_data_not_even_read_before_the_mute_arrives_too(new_rig: Callable[..., Rig]) -> None:
+def test_acks_0_data_unread_before_a_mute_arrives_after_the_client_closed(
+    new_rig: Callable[..., Rig],
+) -> None:
     first, second = produce(1, acks=0), produce(2, acks=0)
     rig = new_rig(quota_table(produce=1000), pair=tcp_pair)
     rig.send(rig.client, first)
@@ -99,7 +99,7 @@ def test_a_muted_client_that_closes_does_not_stay_until_its_deadline(new_rig: Ca
     assert rig.clock.now_ms == 0
 
 
-def test_a_client_that_resets_is_counted_as_that(new_rig: Callable[..., Rig]) -> None:
+def test_a_clients_reset_is_counted_as_client_reset(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=tcp_pair)
     rig.pass_on(ping(), rig.client, rig.broker)
     reset(rig.client)
@@ -117,7 +117,7 @@ def test_a_muted_client_that_resets_is_noticed(new_rig: Callable[..., Rig]) -> N
     assert rig.end() is CloseReason.CLIENT_RESET
 
 
-def test_a_broker_that_resets_is_counted_as_that(new_rig: Callable[..., Rig]) -> None:
+def test_a_brokers_reset_is_counted_as_broker_reset(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=tcp_pair)
     rig.pass_on(ping(), rig.client, rig.broker)
     reset(rig.broker)
@@ -125,7 +125,7 @@ def test_a_broker_that_resets_is_counted_as_that(new_rig: Callable[..., Rig]) ->
     assert rig.at_end(rig.client)
 
 
-def test_what_the_broker_sent_before_it_closed_reaches_a_slow_client(new_rig: Callable[..., Rig]) -> None:
+def test_data_sent_before_the_broker_closed_reaches_a_slow_client(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=unix_pair, broker_pair=tcp_pair)
     rig.pass_on(ping(1), rig.client, rig.broker)
     answer = rest = large(pong(1), 100_000)
@@ -165,7 +165,7 @@ def test_a_held_response_is_delivered_though_the_broker_has_closed(new_rig: Call
     ],
     ids=["tls", "http", "ones", "zeros", "negative client-id"],
 )
-def test_what_is_not_kafka_is_closed_with_its_reason(
+def test_a_connection_that_does_not_speak_kafka_is_closed_with_a_reason(
     new_rig: Callable[..., Rig], sent: bytes, reason: CloseReason
 ) -> None:
     rig = new_rig(quota_table(produce=1000))
@@ -181,7 +181,7 @@ def test_requests_before_a_violation_still_reach_the_broker(new_rig: Callable[..
     assert rig.reason is CloseReason.REQUEST_TOO_SHORT
 
 
-def test_a_response_nobody_asked_for_ends_the_session(new_rig: Callable[..., Rig]) -> None:
+def test_an_unexpected_response_ends_the_session(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig()
     assert rig.pass_on(pong(), rig.broker, rig.client) == b""
     assert rig.reason is CloseReason.RESPONSE_UNEXPECTED
@@ -203,7 +203,7 @@ def test_a_bug_in_a_plan_ends_only_its_session(new_rig: Callable[..., Rig]) -> N
 # Who is gone
 
 
-def test_a_client_that_left_is_not_kept_for_ever_when_the_broker_hangs(new_rig: Callable[..., Rig]) -> None:
+def test_a_closed_clients_session_ends_if_the_broker_hangs(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=tcp_pair)
     rig.pass_on(ping(1) + ping(2), rig.client, rig.broker)
     rig.client.close()
@@ -214,7 +214,7 @@ def test_a_client_that_left_is_not_kept_for_ever_when_the_broker_hangs(new_rig: 
     assert rig.ends == [(CloseReason.CLIENT_CLOSED, "2 requests unanswered")]
 
 
-def test_an_answer_that_is_arriving_is_waited_for_longer(new_rig: Callable[..., Rig]) -> None:
+def test_a_closed_clients_session_waits_longer_for_an_arriving_response(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=tcp_pair)
     rig.pass_on(ping(1), rig.client, rig.broker)
     rig.client.shutdown(socket.SHUT_WR)
@@ -229,7 +229,7 @@ def test_an_answer_that_is_arriving_is_waited_for_longer(new_rig: Callable[..., 
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_what_is_behind_a_fetch_that_had_to_wait_arrives_though_the_client_has_closed(
+def test_requests_behind_a_held_fetch_arrive_after_the_client_closed(
     new_rig: Callable[..., Rig],
 ) -> None:
     """Also if the fetch was then decided like the one before it, and muted the client itself."""
@@ -256,7 +256,9 @@ def test_what_is_behind_a_fetch_that_had_to_wait_arrives_though_the_client_has_c
     rig.expect(rig.broker, last)
 
 
-def test_a_fetch_that_waits_for_others_throttle_ends_with_its_client(new_rig: Callable[..., Rig]) -> None:
+def test_a_fetch_held_for_other_connections_throttle_ends_with_its_client(
+    new_rig: Callable[..., Rig],
+) -> None:
     """Else one that connects anew for each fetch would soon have used up all descriptors."""
     session = new_session(quota_table(fetch=1000))
     budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch

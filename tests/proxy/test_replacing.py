@@ -19,14 +19,14 @@ def mode_of(path: Path) -> int:
 
 
 @pytest.mark.parametrize("mode", [PRIVATE, 0o644])
-def test_a_new_file_has_the_mode_that_is_asked_for_whatever_the_umask(tmp_path: Path, mode: int) -> None:
+def test_an_atomic_write_gives_a_new_file_the_mode_regardless_of_umask(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "new"
     assert replace(path, b"a", mode=mode) == stamp(path)
     assert (path.read_bytes(), mode_of(path)) == (b"a", mode)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_atomic_write_keeps_an_existing_files_mode(tmp_path: Path) -> None:
     path = tmp_path / "old"
     path.write_bytes(b"a")
     path.chmod(0o640)
@@ -34,7 +34,7 @@ def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
     assert (path.read_bytes(), mode_of(path)) == (b"b", 0o640)
 
 
-def test_only_what_was_expected_is_replaced(tmp_path: Path) -> None:
+def test_an_atomic_write_replaces_only_the_expected_content(tmp_path: Path) -> None:
     path = tmp_path / "old"
     path.write_bytes(b"a")
     assert replace(path, b"c", instead_of=b"b") is None

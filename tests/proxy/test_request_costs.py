@@ -33,7 +33,7 @@ def refused(scale: str = "1", costs: Path | None = None) -> str:
     return text
 
 
-def test_by_default_the_shipped_costs_count_once() -> None:
+def test_the_default_request_cost_scale_is_1() -> None:
     found = rules()
     assert found.costs == Overrides()
     assert [found.scale_of(node_id) for node_id in (None, 0, 1)] == [1.0] * 3
@@ -52,7 +52,7 @@ def test_by_default_the_shipped_costs_count_once() -> None:
         ("0=2;2147483647=3;0.5", 0.5, {0: 2.0, 2147483647: 3.0}),
     ],
 )
-def test_factors(text: str, scale: float, scales: dict[int, float]) -> None:
+def test_request_time_scale_is_parsed(text: str, scale: float, scales: dict[int, float]) -> None:
     found = rules(text)
     assert (found.scale, found.scales) == (scale, scales)
     assert found.scale_of(None) == found.scale_of(77) == scale
@@ -69,7 +69,7 @@ def test_factors(text: str, scale: float, scales: dict[int, float]) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_factors_that_cannot_be(text: str) -> None:
+def test_an_invalid_request_time_scale_is_refused(text: str) -> None:
     said = refused(text)
     assert said.startswith("request_time_scale is '")
     assert said.endswith(
@@ -79,7 +79,7 @@ def test_factors_that_cannot_be(text: str) -> None:
 
 
 @given(st.text() | st.text("0123456789=;.-e ", max_size=12))
-def test_whatever_the_factors_they_are_taken_or_refused(text: str) -> None:
+def test_any_request_time_scale_is_accepted_or_refused(text: str) -> None:
     try:
         found = rules(text)
     except ConfigError:
@@ -89,14 +89,14 @@ def test_whatever_the_factors_they_are_taken_or_refused(text: str) -> None:
         assert all(0 <= node_id < 2**31 for node_id in found.scales)
 
 
-def test_a_file_of_costs(tmp_path: Path) -> None:
+def test_a_configured_request_cost_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "costs.toml"
     path.write_text(COSTS)
     assert rules(costs=str(path)).costs.apis == {"Produce": ApiCost(us=20.5)}
 
 
 @pytest.mark.parametrize("place", ["request_costs", "[quotas]\nrequest_costs"])
-def test_its_path_is_relative_to_the_configuration(tmp_path: Path, place: str) -> None:
+def test_the_request_cost_files_path_is_relative_to_the_configuration(tmp_path: Path, place: str) -> None:
     (tmp_path / "costs.toml").write_text(COSTS)
     (tmp_path / "weir.toml").write_text(
         f'upstream = "a:1"\n{place} = "costs.toml"\nrequest_time_scale = "2"\n'
@@ -106,7 +106,7 @@ def test_its_path_is_relative_to_the_configuration(tmp_path: Path, place: str) -
     assert loaded.request_time.scale == 2.0
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_request_cost_file_is_refused(tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
     assert refused(costs=missing) == f"{missing}: cannot read request_costs: No such file or directory"
     assert refused(costs=tmp_path) == f"{tmp_path}: cannot read request_costs: Is a directory"
@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     ],
     ids=["no UTF-8", "no TOML", "no number", "no API", "huge number", "huge file"],
 )
-def test_a_file_that_says_what_cannot_be(tmp_path: Path, content: bytes, words: str) -> None:
+def test_an_invalid_request_cost_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "costs.toml"
     path.write_bytes(content)
     said = refused(costs=path)
@@ -134,6 +134,6 @@ def test_a_file_that_says_what_cannot_be(tmp_path: Path, content: bytes, words: 
     assert words in said
 
 
-def test_a_file_without_end_is_not_read_to_its_end() -> None:
+def test_an_endless_request_cost_file_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^/dev/zero: request_costs has more than"):
         rules(costs="/dev/zero")

@@ -104,7 +104,7 @@ def produced_us(version: int, frame: bytearray, end: int | None = None) -> float
 
 
 @pytest.mark.parametrize("version", PRODUCE)
-def test_acks_all_costs_more(version: int) -> None:
+def test_produce_with_acks_all_costs_more(version: int) -> None:
     looks = Looks(ApiKey.PRODUCE, version, COST)
     for _ in range(3):  # the second time it is known
         assert looks.us(produce(version, [plain_batch()], acks=-1)) == ACKS_US
@@ -113,20 +113,24 @@ def test_acks_all_costs_more(version: int) -> None:
 
 @pytest.mark.parametrize("version", PRODUCE)
 @pytest.mark.parametrize("topics", [[1], [2], [40], [500], [1, 1], [3, 1, 2], [1] * 30])
-def test_every_partition_beyond_the_first_costs_more(version: int, topics: list[int]) -> None:
+def test_every_partition_of_a_produce_request_beyond_the_first_costs_more(
+    version: int, topics: list[int]
+) -> None:
     frame = produce(version, *([plain_batch(70)] * count for count in topics))
     assert produced_us(version, frame) == PARTITION_US * (sum(topics) - 1)
 
 
 @pytest.mark.parametrize("version", PRODUCE)
-def test_of_very_many_topics_the_first_ones_stand_for_all(version: int) -> None:
+def test_the_cost_of_very_many_topics_is_extrapolated(version: int) -> None:
     frame = produce(version, *([plain_batch(70)] * 3 for _ in range(4 * PARTITIONS_MAX)))
     assert produced_us(version, frame) == pytest.approx(PARTITION_US * (12 * PARTITIONS_MAX - 1), rel=0.1)
 
 
 @pytest.mark.parametrize("version", PRODUCE)
 @pytest.mark.parametrize(("codec", "us_per_kb"), [("gzip", GZIP_US), ("snappy", SNAPPY_US), ("lz4", 0.0)])
-def test_packed_batches_cost_by_their_unpacked_size(version: int, codec: str, us_per_kb: float) -> None:
+def test_compressed_batches_are_charged_their_unpacked_size(
+    version: int, codec: str, us_per_kb: float
+) -> None:
     batch, kb = packed(codec)
     us = us_per_kb * kb
     assert produced_us(version, produce(version, [batch])) == pytest.approx(us)
@@ -136,7 +140,7 @@ def test_packed_batches_cost_by_their_unpacked_size(version: int, codec: str, us
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_packed_messages_cost_by_their_unpacked_size(version: int, magic: int) -> None:
+def test_compressed_old_messages_are_charged_their_unpacked_size(version: int, magic: int) -> None:
     """Also behind others that are not packed."""
     message, kb = packed("gzip", magic)
     plain = struct.pack(">qiiBBii", 0, 14 + 40, 0, 0, 0, -1, 40) + bytes(40)
@@ -145,7 +149,7 @@ def test_packed_messages_cost_by_their_unpacked_size(version: int, magic: int) -
 
 
 @pytest.mark.parametrize("version", PRODUCE)
-def test_of_many_partitions_the_first_ones_say_how_well_all_are_packed(version: int) -> None:
+def test_the_compression_of_many_partitions_is_extrapolated(version: int) -> None:
     batch, kb = packed("gzip")
     for count in (PACKED_MAX - 1, PACKED_MAX, PACKED_MAX + 1, 3 * PARTITIONS_MAX):
         us = produced_us(version, produce(version, [batch] * count))
@@ -153,7 +157,7 @@ def test_of_many_partitions_the_first_ones_say_how_well_all_are_packed(version: 
 
 
 @pytest.mark.parametrize("version", PRODUCE)
-def test_of_a_request_that_is_cut_the_beginning_stands_for_all(version: int) -> None:
+def test_the_cost_of_a_cut_produce_request_is_extrapolated(version: int) -> None:
     batch, kb = packed("snappy")
     frame = produce(version, [batch] * 30, acks=-1)
     us = produced_us(version, frame, len(frame) // 3)
@@ -186,7 +190,7 @@ Batches = st.sampled_from(
         max_size=8,
     )
 )
-def test_what_is_remembered_changes_nothing(
+def test_cached_request_features_equal_a_fresh_scan(
     version: int, requests: list[tuple[list[list[bytes]], int, bytes | None, int | None]]
 ) -> None:
     looks = Looks(ApiKey.PRODUCE, version, COST)
@@ -196,7 +200,7 @@ def test_what_is_remembered_changes_nothing(
 
 
 @pytest.mark.parametrize("version", PRODUCE)
-def test_versions_that_begin_alike_are_not_mixed_up(version: int) -> None:
+def test_cached_request_features_of_different_versions_are_separate(version: int) -> None:
     session = new_session(quota_table())
     for other in PRODUCE:
         look, cost = extra(plan_of(ApiKey.PRODUCE, version), COST), ApiCost(us=0.0, us_acks_all=1.0)
@@ -209,7 +213,7 @@ def test_versions_that_begin_alike_are_not_mixed_up(version: int) -> None:
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 1_000_000, -1])
-def test_what_a_request_claims_to_have_is_bounded_by_its_length(count: int) -> None:
+def test_the_cost_of_claimed_partitions_is_bounded_by_the_requests_length(count: int) -> None:
     """A broker refuses it; here it may cost no more than if it were true."""
     frame = produce(3, [plain_batch()])
     at = frame.index(b"topic-0") + len(b"topic-0")
@@ -241,7 +245,7 @@ def fetch(version: int, epoch: int, partitions: int = 0, tags: bytes = b"\x00") 
 
 
 @pytest.mark.parametrize("version", SESSIONS)
-def test_a_fetch_of_a_session_costs_as_much_as_the_one_that_began_it(version: int) -> None:
+def test_an_incremental_fetch_costs_as_much_as_its_sessions_first_fetch(version: int) -> None:
     looks = Looks(ApiKey.FETCH, version, FETCH_COST)
     full, empty, some = fetch(version, 0, 100), fetch(version, 1), fetch(version, 2, 40)
     assert looks.us(full) == 0.0
@@ -254,7 +258,7 @@ def test_a_fetch_of_a_session_costs_as_much_as_the_one_that_began_it(version: in
 
 
 @pytest.mark.parametrize("version", SESSIONS)
-def test_a_fetch_without_a_session_costs_what_its_length_says(version: int) -> None:
+def test_a_fetch_without_a_session_costs_by_its_length(version: int) -> None:
     looks = Looks(ApiKey.FETCH, version, FETCH_COST)
     looks.us(fetch(version, 0, 100))
     assert looks.us(fetch(version, -1)) == 0.0
@@ -262,7 +266,7 @@ def test_a_fetch_without_a_session_costs_what_its_length_says(version: int) -> N
 
 
 @pytest.mark.parametrize("version", [version for version in SESSIONS if version >= 12])
-def test_tagged_fields_in_a_head_hide_no_session(version: int) -> None:
+def test_tagged_fields_in_a_header_do_not_hide_a_fetch_session(version: int) -> None:
     looks = Looks(ApiKey.FETCH, version, FETCH_COST)
     full = fetch(version, 0, 100, tags=b"\x01\x05\x03abc")
     assert looks.us(full) == 0.0
@@ -281,7 +285,9 @@ def test_tagged_fields_in_a_head_hide_no_session(version: int) -> None:
         (1, 1, False),
     ],
 )
-def test_what_older_fetches_get_is_converted(version: int, newest: int | None, expected: bool) -> None:
+def test_fetches_below_the_brokers_record_format_are_converted(
+    version: int, newest: int | None, expected: bool
+) -> None:
     """0.10.0, which has fetch v2, stores magic 1; 0.11, which has v4 and v5, magic 2 (KIP-31, KIP-98).
     KafkaApis converts for v0 and v1 to magic 0, for v2 and v3 to magic 1.
     """
@@ -297,7 +303,7 @@ def test_what_older_fetches_get_is_converted(version: int, newest: int | None, e
 )
 @modest(100)
 @given(data=st.data())
-def test_no_bytes_are_refused(api_key: int, version: int, data: st.DataObject) -> None:
+def test_scanning_request_features_accepts_any_bytes(api_key: int, version: int, data: st.DataObject) -> None:
     looks = Looks(api_key, version, COST if api_key == ApiKey.PRODUCE else FETCH_COST)
     good = (
         produce(version, [packed("gzip")[0], plain_batch()])
@@ -314,12 +320,12 @@ def test_no_bytes_are_refused(api_key: int, version: int, data: st.DataObject) -
 
 
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
-def test_others_are_not_looked_into(key: ApiKey) -> None:
+def test_only_produce_and_fetch_requests_are_scanned_for_features(key: ApiKey) -> None:
     if key not in (ApiKey.PRODUCE, ApiKey.FETCH):
         assert extra(Plan(key, 0), ApiCost(us=1.0, us_per_session_kb=1.0, us_per_partition=1.0)) is None
 
 
-def test_without_coefficients_nothing_is_looked_at() -> None:
+def test_requests_are_not_scanned_without_cost_coefficients() -> None:
     plain = ApiCost(us=1.0, us_per_response_kb=1.0)
     assert all(extra(plan_of(ApiKey.PRODUCE, version), plain) is None for version in PRODUCE)
     assert all(extra(plan_of(ApiKey.FETCH, version), plain) is None for version in FETCH)
@@ -330,7 +336,7 @@ def test_without_coefficients_nothing_is_looked_at() -> None:
 # In a session
 
 
-def test_a_session_charges_what_a_look_has_found() -> None:
+def test_a_session_charges_the_scanned_request_features() -> None:
     batch, kb = packed("gzip")
     session = timed(costs_=costs({"Produce": COST, "Fetch": FETCH_COST}))
     wire = Wire(session)

@@ -511,7 +511,7 @@ def test_of_two_waits_the_longer_counts_and_is_told(length: int, until_ms: int) 
     [(10_300, 500), (10_500, 500), (10_700, 700)],
     ids=["time is longer", "alike", "bytes are longer"],
 )
-def test_of_a_fetch_too(size: int, until_ms: int) -> None:
+def test_fetch_is_throttled_by_the_longer_of_byte_rate_and_request_time(size: int, until_ms: int) -> None:
     session = timed(both(fetch=1000))
     spend(session)
     wire = Wire(session)
