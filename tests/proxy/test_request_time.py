@@ -128,7 +128,7 @@ def session_at_its_limit(**kwargs: Any) -> Session:
 
 @pytest.mark.parametrize(("key", "version"), every_api())
 @pytest.mark.parametrize("broker_ms", [0, 501], ids=lambda value: f"broker-{value}")
-def test_every_request_is_charged_and_its_response_says_how_long_to_wait(
+def test_every_request_is_charged_request_time_and_its_response_has_the_throttle_time(
     key: int, version: int, broker_ms: int
 ) -> None:
     """500 ms; where the version cannot say it, the client waits all the same. The broker's own throttle time
@@ -150,7 +150,7 @@ def test_every_request_is_charged_and_its_response_says_how_long_to_wait(
     assert len(split(bytes(wire.to_broker))) == 2
 
 
-def test_what_is_within_the_quota_is_charged_and_passes_as_it_is() -> None:
+def test_requests_within_the_request_time_quota_are_charged_and_pass_unchanged() -> None:
     with Playbook(session=timed()) as play:
         for number in range(20):
             play.client(ping(number))
@@ -166,7 +166,7 @@ def test_what_is_within_the_quota_is_charged_and_passes_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(999, 0), (-5, 3), (32767, 32767), (ApiKey.HEARTBEAT, 99)])
-def test_what_no_schema_knows_is_charged(api_key: int, version: int) -> None:
+def test_unknown_apis_are_charged_request_time(api_key: int, version: int) -> None:
     """And the wait is silent: nobody knows where to write it."""
     with Playbook(session=timed()) as play:
         spend(play.session)
@@ -180,7 +180,7 @@ def test_what_no_schema_knows_is_charged(api_key: int, version: int) -> None:
     assert charged_us(play.session) == LIMIT_US + EACH_US
 
 
-def test_errors_cost_what_success_costs() -> None:
+def test_error_responses_are_charged_as_successes() -> None:
     session = timed()
     wire = Wire(session)
     wire.feed(0, client=asked(ApiKey.METADATA, 9))
@@ -190,7 +190,7 @@ def test_errors_cost_what_success_costs() -> None:
     assert charged_us(session) == 2 * EACH_US
 
 
-def test_a_version_of_api_versions_that_is_too_new_is_charged_though_weir_answers_it() -> None:
+def test_a_too_new_apiversions_request_is_charged_request_time() -> None:
     """As a broker charges its UNSUPPORTED_VERSION; the answer, in version 0, cannot say it."""
     too_new = framed(header(ApiKey.API_VERSIONS, 99, 1, b"app", tags=None) + b"?")
     session = timed()
@@ -208,7 +208,7 @@ def test_a_version_of_api_versions_that_is_too_new_is_charged_though_weir_answer
 
 
 @pytest.mark.parametrize("cut", [6, 8, 9, 10, 13])
-def test_a_broker_refuses_a_version_of_api_versions_in_the_layout_of_version_0(cut: int) -> None:
+def test_an_unsupported_apiversions_response_has_the_layout_of_version_0(cut: int) -> None:
     """Which has no throttle time to write into; 0.10.2.2 does so to whoever asks in v3."""
     session = timed()
     wire = Wire(session)
@@ -226,7 +226,7 @@ def test_a_broker_refuses_a_version_of_api_versions_in_the_layout_of_version_0(c
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, 12])
-def test_produce_with_acks_0_costs_no_time_but_its_bytes_count(version: int) -> None:
+def test_produce_with_acks_0_is_charged_bytes_and_no_request_time(version: int) -> None:
     table = QuotaTable({**time_table().values, (APP, QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
     with Playbook(session=timed(table)) as play:
         unanswered = padded(request(ProduceRequest(acks=0), version), 12_106)
@@ -242,7 +242,7 @@ def test_produce_with_acks_0_costs_no_time_but_its_bytes_count(version: int) -> 
         assert charged_us(play.session) == EACH_US
 
 
-def test_between_requests_that_go_one_at_a_time_those_without_an_answer_stall_nothing() -> None:
+def test_acks_0_requests_do_not_stall_serial_requests() -> None:
     """Near the limit: each waits for what is before it, and for nothing else."""
     session = timed()
     spend(session, LIMIT_US * 0.6)
@@ -268,9 +268,7 @@ def of_a_broker(table: QuotaTable | None = None, user: str = "kafka") -> Session
 
 @pytest.mark.parametrize("version", list(versions(ApiKey.FETCH) or ()))
 @pytest.mark.parametrize("user", ["kafka", "mallory"])
-def test_what_brokers_fetch_as_replicas_is_exempt_and_what_others_claim_is_not(
-    version: int, user: str
-) -> None:
+def test_replica_fetches_are_exempt_from_request_time_for_brokers_only(version: int, user: str) -> None:
     wanted = FetchRequest(max_bytes=1000)
     if version < 15:
         wanted.replica_id = 2
@@ -297,7 +295,7 @@ AMONG_BROKERS: Final = [key for key, kind in CLASSES.items() if kind is Charged.
 
 @pytest.mark.parametrize("user", ["kafka", "mallory"])
 @pytest.mark.parametrize("key", AMONG_BROKERS, ids=lambda key: key.name)
-def test_what_brokers_ask_of_each_other_is_exempt_for_them_alone(key: ApiKey, user: str) -> None:
+def test_inter_broker_requests_are_exempt_from_request_time_for_brokers_only(key: ApiKey, user: str) -> None:
     session = of_a_broker(user=user)
     wire, count = Wire(session), 0
     for version in versions(key) or ():
@@ -308,7 +306,7 @@ def test_what_brokers_ask_of_each_other_is_exempt_for_them_alone(key: ApiKey, us
     assert charged_us(session) == (0 if user == "kafka" else count * EACH_US)
 
 
-def test_brokers_are_charged_for_what_everybody_may_ask() -> None:
+def test_brokers_are_charged_request_time_for_client_apis() -> None:
     session = of_a_broker()
     wire = Wire(session)
     wire.feed(0, client=ping(1) + asked(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 2))
@@ -316,7 +314,7 @@ def test_brokers_are_charged_for_what_everybody_may_ask() -> None:
     assert charged_us(session) == 2 * EACH_US
 
 
-def test_what_is_exempt_for_brokers_does_not_wait_at_the_door() -> None:
+def test_exempt_requests_of_brokers_are_not_held_on_new_connections() -> None:
     """A broker over its quota goes on replicating, on new connections too."""
     for frame in (
         request(FetchRequest(replica_id=2), 11, 1),
@@ -389,7 +387,7 @@ def by_user(session: Session) -> dict[str, float]:
     return {budget.tags.user: round(10_000 * budget.charged, 3) for budget in budgets(session)}
 
 
-def test_the_sasl_exchange_costs_nothing_and_what_follows_is_its_user_s() -> None:
+def test_a_sasl_exchange_costs_no_request_time_and_later_requests_are_its_users() -> None:
     with Playbook(session=timed(everybody())) as play:
         log_in(play)
         assert charged_us(play.session) == 0
@@ -399,7 +397,7 @@ def test_the_sasl_exchange_costs_nothing_and_what_follows_is_its_user_s() -> Non
         assert by_user(play.session) == {ANONYMOUS: 0, "alice": EACH_US, "bob": EACH_US}
 
 
-def test_bare_tokens_cost_nothing() -> None:
+def test_sasl_v0_tokens_cost_no_request_time() -> None:
     with Playbook(session=timed(everybody())) as play:
         relay(play, handshake("PLAIN", 0), shaken(version=0))
         relay(play, bare(plain("alice")), bare(b""))
@@ -407,7 +405,7 @@ def test_bare_tokens_cost_nothing() -> None:
         assert by_user(play.session) == {ANONYMOUS: 0, "alice": EACH_US}
 
 
-def test_the_user_that_a_connection_becomes_is_waited_for() -> None:
+def test_a_new_connection_waits_for_the_throttle_of_its_authenticated_user() -> None:
     """A mute is not got rid of by connecting and logging in anew."""
     with Playbook(session=timed(everybody())) as play:
         spend(play.session, LIMIT_US + EACH_US, user="alice")
@@ -418,7 +416,7 @@ def test_the_user_that_a_connection_becomes_is_waited_for() -> None:
         play.to_broker(ping())
 
 
-def test_behind_sasl_nobody_pays_before_it_is_known_who_asks() -> None:
+def test_requests_before_sasl_authentication_are_charged_to_no_user() -> None:
     """A broker's network layer answers ApiVersions then, and nothing else. What a broker is, the first client
     shows that it lets in: for that one alone ANONYMOUS pays.
     """
@@ -436,7 +434,7 @@ def test_behind_sasl_nobody_pays_before_it_is_known_who_asks() -> None:
         assert by_user(play.session) == {ANONYMOUS: 2 * LIMIT_US, "alice": EACH_US}
 
 
-def test_what_is_asked_without_logging_in_is_not_anonymous_s() -> None:
+def test_unauthenticated_requests_behind_sasl_are_not_charged_to_anonymous() -> None:
     """The broker closes the connection: that is no reason to let others wait."""
     identities = Identities()
     with Playbook(session=behind(identities)) as play:
@@ -450,7 +448,7 @@ def test_what_is_asked_without_logging_in_is_not_anonymous_s() -> None:
 
 
 @pytest.mark.parametrize("refusal", [ILLEGAL_STATE, UNSUPPORTED_MECHANISM])
-def test_a_handshake_that_is_refused_does_not_show_that_clients_log_in(refusal: int) -> None:
+def test_a_refused_handshake_does_not_mark_the_listener_as_sasl(refusal: int) -> None:
     identities = Identities()
     with Playbook(session=behind(identities)) as play:
         relay(play, handshake("PLAIN"), shaken(refusal))
@@ -459,7 +457,7 @@ def test_a_handshake_that_is_refused_does_not_show_that_clients_log_in(refusal: 
         assert by_user(play.session) == {ANONYMOUS: EACH_US}
 
 
-def test_where_there_is_no_sasl_its_requests_are_charged_like_others() -> None:
+def test_sasl_requests_at_a_broker_without_sasl_are_charged_request_time() -> None:
     """Answered ILLEGAL_SASL_STATE, by the broker's handlers; neither answer can tell a throttle time."""
     with Playbook(session=timed()) as play:
         spend(play.session)
@@ -491,7 +489,7 @@ def both(produce: float | None = None, fetch: float | None = None, limit: float 
     [(10_300, 500), (10_500, 500), (10_700, 700)],
     ids=["time is longer", "alike", "bytes are longer"],
 )
-def test_of_two_waits_the_longer_counts_and_is_told(length: int, until_ms: int) -> None:
+def test_produce_is_throttled_by_the_longer_of_byte_rate_and_request_time(length: int, until_ms: int) -> None:
     """Never the sum. At 1000 bytes/s these are 300, 500, 700 ms too many; the time is 500 ms too much."""
     for hold in (False, True):
         session = timed(both(produce=1000), hold=hold)
@@ -538,7 +536,7 @@ def padded_fetch(length: int, number: int = 1) -> bytes:
 # Bounds and windows
 
 
-def test_nobody_waits_for_longer_than_one_window() -> None:
+def test_a_request_time_throttle_lasts_at_most_one_window() -> None:
     session = timed()
     spend(session, 1000 * LIMIT_US)
     with Playbook(session=session) as play:
@@ -550,7 +548,7 @@ def test_nobody_waits_for_longer_than_one_window() -> None:
         play.muted_until(1000)
 
 
-def test_a_window_may_be_longer_than_a_second() -> None:
+def test_a_request_time_window_may_be_longer_than_a_second() -> None:
     """quota.window.size.seconds is the bound, and with the number of windows the allowance."""
     quotas = BrokerQuotas.create(time_table(), num_samples=3, window_s=2)
     session = timed(quotas=quotas)
@@ -565,7 +563,7 @@ def test_a_window_may_be_longer_than_a_second() -> None:
     assert session.muted_until_ms == 500 + 2000
 
 
-def test_a_broker_may_be_dearer_than_the_table_says() -> None:
+def test_request_time_scale_multiplies_the_charges_of_a_broker() -> None:
     quotas = BrokerQuotas.create(time_table(), request_time_scale=2.5)
     session = timed(quotas=quotas)
     wire = Wire(session)
@@ -577,7 +575,7 @@ def test_a_broker_may_be_dearer_than_the_table_says() -> None:
 # Hold mode: brokers before 2.0
 
 
-def test_in_hold_mode_the_response_waits() -> None:
+def test_hold_mode_delays_the_response_by_the_request_time_throttle() -> None:
     session = timed(hold=True)
     spend(session)
     with Playbook(session=session) as play:
@@ -617,7 +615,7 @@ LEVELS: Final = [
 
 
 @pytest.mark.parametrize("first", range(8))
-def test_each_level_counts_until_one_before_it_is_there(first: int) -> None:
+def test_each_request_time_quota_level_applies_until_a_more_specific_one_is_set(first: int) -> None:
     values = {
         (of(*entity), QuotaKey.REQUEST_PERCENTAGE): LIMIT if number == first else 100.0
         for number, (entity, _tags) in enumerate(LEVELS)
@@ -635,7 +633,7 @@ def test_each_level_counts_until_one_before_it_is_there(first: int) -> None:
         assert (the_budget(session).tags.user, the_budget(session).tags.client_id) == LEVELS[first][1]
 
 
-def test_names_that_begin_alike_can_have_a_quota() -> None:
+def test_client_id_prefixes_can_have_a_request_time_quota() -> None:
     session = timed(time_table(entity=Entity(client_id=Prefix("ap"))))
     spend(session)
     with Playbook(session=session) as play:
@@ -650,7 +648,7 @@ def test_names_that_begin_alike_can_have_a_quota() -> None:
         play.muted_until(500)
 
 
-def test_one_connection_may_be_several_clients() -> None:
+def test_each_request_time_charge_goes_to_the_requests_client_id() -> None:
     """Each request is charged to the client-id that it says, null and empty ones to the user."""
     table = QuotaTable(
         {
@@ -674,7 +672,7 @@ def test_one_connection_may_be_several_clients() -> None:
     }
 
 
-def test_clients_of_one_budget_share_it_and_wait_each_for_itself() -> None:
+def test_connections_of_one_request_budget_share_it_and_wait_separately() -> None:
     quotas = BrokerQuotas.create(time_table())
     with Playbook(session=timed(quotas=quotas)) as one, Playbook(session=timed(quotas=quotas)) as other:
         for play in (one, other):
@@ -695,7 +693,7 @@ def test_clients_of_one_budget_share_it_and_wait_each_for_itself() -> None:
 # Changes while something is under way
 
 
-def test_a_quota_that_comes_or_goes_while_requests_are_in_flight() -> None:
+def test_request_time_quotas_may_appear_or_vanish_with_requests_in_flight() -> None:
     session = timed(QuotaTable())
     with Playbook(session=session) as play:
         play.client(ping(1))
@@ -721,7 +719,7 @@ def test_a_quota_that_comes_or_goes_while_requests_are_in_flight() -> None:
         assert charged_us(session) == 2 * EACH_US
 
 
-def test_another_limit_counts_from_the_next_charge_on() -> None:
+def test_a_changed_request_time_limit_applies_at_the_next_charge() -> None:
     session = timed()
     spend(session)
     with Playbook(session=session) as play:
@@ -745,7 +743,7 @@ def test_another_limit_counts_from_the_next_charge_on() -> None:
 
 
 @pytest.mark.parametrize("version", [7, 9])
-def test_quotas_that_come_and_go_while_a_request_streams(version: int) -> None:
+def test_quotas_may_appear_or_vanish_while_a_request_streams(version: int) -> None:
     asked_ = produce_of(version, 5000)
     for before, after in (
         (QuotaTable(), time_table()),
@@ -775,7 +773,7 @@ def produce_of(version: int, length: int) -> bytes:
 # Shadow
 
 
-def test_shadow_entries_count_and_delay_nobody() -> None:
+def test_shadow_request_time_counts_and_delays_no_client() -> None:
     table = QuotaTable(None, time_table().values)
     session = timed(table)
     with Playbook(session=session) as play:
@@ -795,7 +793,7 @@ def test_shadow_entries_count_and_delay_nobody() -> None:
         assert not budgets(session)
 
 
-def test_shadow_and_enforced_are_both_charged() -> None:
+def test_shadow_and_enforced_request_budgets_are_both_charged() -> None:
     table = QuotaTable(time_table().values, time_table(0.001).values)
     session = timed(table)
     with Playbook(session=session) as play:
@@ -815,7 +813,7 @@ def test_shadow_and_enforced_are_both_charged() -> None:
 # Costs
 
 
-def test_what_a_request_costs() -> None:
+def test_request_time_grows_with_the_lengths_of_request_and_response() -> None:
     """In µs: 10, 2 per kB asked, 30 per kB answered; a kB is 1000 bytes, a length that of the frame."""
     own = ApiCost(us=10.0, us_per_request_kb=2.0, us_per_response_kb=30.0)
     session = timed(time_table(100.0), costs({"Heartbeat": own}))
@@ -826,7 +824,7 @@ def test_what_a_request_costs() -> None:
     assert charged_us(session) == 10 + 5 + 36
 
 
-def test_an_old_fetch_pays_for_the_conversion() -> None:
+def test_a_fetch_with_record_conversion_costs_more_request_time() -> None:
     """Of brokers that store newer records, and for each kB that is answered."""
     own = ApiCost(us=10.0, us_per_response_kb=1.0, us_per_converted_kb=50.0)
     for release, version, per_kb in (((2, 8), 3, 51), ((2, 8), 4, 1), ((0, 10, 2), 3, 1)):
@@ -840,7 +838,7 @@ def test_an_old_fetch_pays_for_the_conversion() -> None:
 @pytest.mark.parametrize(
     ("gap_us", "more_us"), [(299, 0.0), (300, 11.0), (750, 27.5), (1500, 55.0), (10_000_000, 55.0)]
 )
-def test_a_request_that_finds_its_broker_idle_costs_more(gap_us: int, more_us: float) -> None:
+def test_a_request_to_an_idle_broker_costs_more_request_time(gap_us: int, more_us: float) -> None:
     """From 300 µs since anything was last forwarded to it, by whomever; in full from 1500 µs on."""
     cold = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)
     quotas = BrokerQuotas.create(time_table(100.0))
@@ -854,7 +852,7 @@ def test_a_request_that_finds_its_broker_idle_costs_more(gap_us: int, more_us: f
     assert charged_us(one) == EACH_US + more_us
 
 
-def test_what_is_exempt_keeps_a_broker_warm_too() -> None:
+def test_exempt_requests_also_end_a_brokers_idleness() -> None:
     cold = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)
     session = timed(time_table(100.0), costs(cold=cold))
     wire = Wire(session)

@@ -40,13 +40,13 @@ ON_CONTROLLERS: Final = {
 """Exempt on controllers' listeners, if they are authorized. So are Fetch and AlterPartition."""
 
 
-def test_every_api_of_the_schemas_is_classified() -> None:
+def test_every_api_is_classified_for_request_time() -> None:
     """If this fails, the schemas have a new API: say in `request_time.CLASSES` how it is charged."""
     known = {key for key in range(-1, 1000) if schema.api(key) is not None}
     assert {int(key) for key in CLASSES} == known
 
 
-def test_what_is_exempt_is_what_brokers_exempt() -> None:
+def test_apis_exempt_from_request_time_are_those_that_brokers_exempt() -> None:
     assert {
         key for key, kind in CLASSES.items() if kind is Charged.IF_REFUSED
     } == ANSWERED_BY_THE_NETWORK_LAYER
@@ -55,7 +55,7 @@ def test_what_is_exempt_is_what_brokers_exempt() -> None:
 
 
 @pytest.mark.parametrize("key", list(CLASSES), ids=lambda key: key.name)
-def test_what_was_measured_has_numbers_of_its_own(key: ApiKey) -> None:
+def test_measured_apis_have_specific_costs_in_each_generations_table(key: ApiKey) -> None:
     """In the table of each generation whose brokers had the API; what is a guess has none. A table that is
     provisional says so.
     """
@@ -102,17 +102,21 @@ SPOKEN: Final[dict[str, set[int]]] = {
     ],
     ids=lambda value: value if isinstance(value, str) else ".".join(map(str, value)),
 )
-def test_a_broker_is_known_by_its_versions(release: tuple[int, ...], expected: str) -> None:
+def test_a_brokers_generation_is_inferred_from_its_api_versions(
+    release: tuple[int, ...], expected: str
+) -> None:
     """3.0 speaks as 2.8 does, but for what it says itself."""
     assert generation(broker_of(release)) == expected
 
 
 @pytest.mark.parametrize("broker", [None, {}, {3: VersionRange(0, 9)}], ids=["unsaid", "nothing", "odd"])
-def test_one_that_has_not_said_is_taken_for_the_middle(broker: dict[int, VersionRange] | None) -> None:
+def test_a_broker_with_unknown_versions_is_charged_as_generation_3_9(
+    broker: dict[int, VersionRange] | None,
+) -> None:
     assert generation(broker) == "3.9"
 
 
-def test_the_numbers_are_those_of_the_broker_and_of_the_operator_before_them() -> None:
+def test_configured_costs_precede_those_of_the_brokers_generation() -> None:
     own = ApiCost(us=7.5)
     plans = Plans(Counters(), costs=costs({"Heartbeat": own})).for_broker(broker_of((1, 1)))
     cost = plans.make(K.HEARTBEAT, 1).cost
@@ -130,14 +134,14 @@ def test_the_numbers_are_those_of_the_broker_and_of_the_operator_before_them() -
     [((0, 11), True), ((1, 1), True), ((2, 0), True), ((2, 1), False), ((2, 8), False), ((3, 9), False)],
     ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else str(value),
 )
-def test_epochs_are_exempt_among_old_brokers_only(broker: tuple[int, ...], exempt: bool) -> None:
+def test_offsetforleaderepoch_is_exempt_among_old_brokers_only(broker: tuple[int, ...], exempt: bool) -> None:
     """OffsetForLeaderEpoch was a cluster action up to 2.0; since then consumers ask too."""
     plan = Plans(Counters()).for_broker(broker_of(broker)).make(K.OFFSET_FOR_LEADER_EPOCH, 0)
     assert plan.between_brokers is exempt
 
 
 @pytest.mark.parametrize("api_key", [-1, 93, 999, 32767])
-def test_what_no_schema_knows_is_charged_as_the_rest(api_key: int) -> None:
+def test_unknown_apis_are_charged_the_default_cost(api_key: int) -> None:
     rest = ApiCost(us=12.0)
     plans = Plans(Counters(), costs=costs(rest=rest))
     for plan in (plans.make(api_key, 0), plans.make(K.HEARTBEAT, 77)):
@@ -145,7 +149,7 @@ def test_what_no_schema_knows_is_charged_as_the_rest(api_key: int) -> None:
         assert plan.cost.us == 12.0
 
 
-def test_a_client_that_never_asks_for_versions_is_charged_as_at_the_broker_that_was_met_last() -> None:
+def test_without_apiversions_requests_cost_as_at_the_last_known_broker() -> None:
     plans = Plans(Counters())
     metadata = plans.make(K.METADATA, 1)
     before = metadata.cost

@@ -100,7 +100,7 @@ def reported(frame: bytes, throttle_ms: int) -> bytes:
 # Errands
 
 
-def test_an_errand_costs_its_questions_and_nothing_else() -> None:
+def test_a_request_with_broker_queries_costs_only_the_queries() -> None:
     each = 100 + length_of(told(7))  # 1000 µs per kB
     with Playbook(session=session_of(2)) as play:
         play.client(delete(7))
@@ -114,7 +114,7 @@ def test_an_errand_costs_its_questions_and_nothing_else() -> None:
         assert charged_us(play.session) == 2 * each
 
 
-def test_an_errand_s_wait_is_told_in_its_answer_as_what_is_left_of_it() -> None:
+def test_a_response_after_broker_queries_has_the_remaining_throttle_time() -> None:
     session = session_of(2)
     spend(session, LIMIT_US - length_of(told(7)) - 50)  # the first question is 50 µs too many
     with Playbook(session=session) as play:
@@ -133,7 +133,7 @@ def test_an_errand_s_wait_is_told_in_its_answer_as_what_is_left_of_it() -> None:
         play.to_client(pong(8))
 
 
-def test_an_errand_without_questions_costs_what_the_request_does() -> None:
+def test_a_local_response_without_broker_queries_costs_as_its_request() -> None:
     session = session_of(0)
     spend(session)
     with Playbook(session=session) as play:
@@ -143,7 +143,7 @@ def test_an_errand_without_questions_costs_what_the_request_does() -> None:
         assert charged_us(session) == LIMIT_US + 7
 
 
-def test_what_is_found_out_beforehand_is_charged_beside_the_request() -> None:
+def test_informative_broker_queries_are_charged_beside_the_request() -> None:
     session = session_of(1, again=True)
     with Playbook(session=session) as play:
         play.client(delete(7))
@@ -157,7 +157,7 @@ def test_what_is_found_out_beforehand_is_charged_beside_the_request() -> None:
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_an_errand_that_a_closed_connection_cuts_has_cost_what_was_asked(answered: int) -> None:
+def test_broker_queries_of_a_closed_connection_are_charged(answered: int) -> None:
     """Else clients would close before the answer."""
     session = session_of(2)
     wire = Wire(session)
@@ -168,7 +168,7 @@ def test_an_errand_that_a_closed_connection_cuts_has_cost_what_was_asked(answere
     assert charged_us(session) == 100 * (answered + 1) + answered * length_of(told(7))
 
 
-def test_a_question_that_is_answered_with_rubbish_is_charged_once() -> None:
+def test_a_broker_query_with_a_malformed_response_is_charged_once() -> None:
     session = session_of(1)
     rubbish = padded(told(7), 500)[:30]
     rubbish = (26).to_bytes(4) + rubbish[4:]
@@ -183,9 +183,7 @@ def test_a_question_that_is_answered_with_rubbish_is_charged_once() -> None:
 
 @pytest.mark.parametrize("mutation", [Create((Topic("new", 3),)), Grow((("old", 9),)), Delete(("old",))])
 @pytest.mark.parametrize("mutation_rate", [0.1, 1.0, None])
-def test_mutations_cost_each_question_that_the_broker_answers(
-    mutation: Any, mutation_rate: float | None
-) -> None:
+def test_mutations_are_charged_each_broker_query(mutation: Any, mutation_rate: float | None) -> None:
     """Under a mutation quota they are errands, some of which end with nothing but questions."""
     cluster = Cluster(sizes={"old": 4})
     values = {**time_table(1.0).values, **limited(mutation_rate).values}
@@ -197,7 +195,7 @@ def test_mutations_cost_each_question_that_the_broker_answers(
         assert round(budget.charged * 10_000, 3) == EACH_US * len(cluster.controller.asked), number
 
 
-def test_automatic_creation_is_charged() -> None:
+def test_broker_queries_of_automatic_creation_are_charged() -> None:
     cluster = Cluster()
     cluster.quotas = BrokerQuotas.create(QuotaTable({**time_table(1.0).values, **limited(1.0).values}))
     cluster.plans = Plans(Counters(), costs=costs())
@@ -225,7 +223,7 @@ def vouched(play: Playbook) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_what_weir_describes_costs_what_a_broker_s_answer_does(version: int) -> None:
+def test_describeclientquotas_costs_as_much_as_at_a_broker(version: int) -> None:
     """And its question whether the broker takes the client besides: 50 µs each."""
     session = managed(Managed(QuotaTable()))
     spend(session, LIMIT_US - EACH_US)
@@ -240,7 +238,7 @@ def test_what_weir_describes_costs_what_a_broker_s_answer_does(version: int) -> 
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_who_is_denied_pays_for_that(version: int) -> None:
+def test_denied_client_quota_requests_are_charged_request_time(version: int) -> None:
     session = managed(Managed(denies="you may not"))
     spend(session)
     wire = Wire(session)
@@ -250,7 +248,7 @@ def test_who_is_denied_pays_for_that(version: int) -> None:
     assert charged_us(session) == LIMIT_US + EACH_US
 
 
-def test_what_is_answered_later_is_charged_at_once() -> None:
+def test_a_deferred_response_is_charged_at_once() -> None:
     management = Managed(answers=False)
     session = managed(management)
     wire = Wire(session)
@@ -267,7 +265,7 @@ def test_what_is_answered_later_is_charged_at_once() -> None:
     assert charged_us(session) == 3 * EACH_US
 
 
-def test_an_answer_that_comes_later_tells_what_is_left_of_the_wait() -> None:
+def test_a_deferred_response_has_the_remaining_throttle_time() -> None:
     management = Managed(answers=False)
     session = managed(management)
     spend(session, LIMIT_US - EACH_US)
@@ -288,7 +286,7 @@ def test_an_answer_that_comes_later_tells_what_is_left_of_the_wait() -> None:
 
 
 @pytest.mark.parametrize(("release", "key", "version"), RAISED)
-def test_uplifted_requests_are_charged_once_and_told(
+def test_uplifted_requests_are_charged_once_and_have_the_throttle_time(
     release: tuple[int, ...], key: int, version: int
 ) -> None:
     broker = broker_of(release)
@@ -306,7 +304,7 @@ def test_uplifted_requests_are_charged_once_and_told(
     assert answer.throttle_time_ms == 500
 
 
-def test_a_version_that_the_broker_cannot_say_is_charged_though_weir_answers_it() -> None:
+def test_an_uplifted_request_that_weir_refuses_is_charged_request_time() -> None:
     session = timed(broker=broker_of((0, 10, 2)), uplift=True)
     spend(session)
     wire = Wire(session)
@@ -317,7 +315,7 @@ def test_a_version_that_the_broker_cannot_say_is_charged_though_weir_answers_it(
     assert charged_us(session) == LIMIT_US + EACH_US
 
 
-def test_learning_what_the_broker_speaks_is_charged() -> None:
+def test_the_apiversions_query_of_uplift_is_charged() -> None:
     session = timed(costs_=costs({"ApiVersions": ApiCost(us=9.0)}), uplift=True)
     wire = Wire(session)
     wire.feed(0, client=request(FindCoordinatorRequest(key="g"), 2))
@@ -328,7 +326,7 @@ def test_learning_what_the_broker_speaks_is_charged() -> None:
     assert charged_us(session) == 9 + EACH_US
 
 
-def test_a_wait_for_what_is_found_out_beforehand_comes_before_the_answer() -> None:
+def test_the_throttle_of_a_broker_query_delays_the_response() -> None:
     """The broker's vouching is charged when it comes; what it was for is answered after the wait."""
     session = managed(Managed(QuotaTable()))
     spend(session)

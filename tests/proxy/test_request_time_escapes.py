@@ -71,7 +71,7 @@ class Broker:
 # Pipelining
 
 
-def test_pipelining_gains_next_to_nothing() -> None:
+def test_pipelining_gains_hardly_any_request_time() -> None:
     """One connection, one request at a time, as at a broker: 20 from cold, then one per 500 ms or
     more. Behind Weir a few more may be under way before the first is charged.
     """
@@ -80,7 +80,7 @@ def test_pipelining_gains_next_to_nothing() -> None:
     assert 20 + 11 <= seen <= 20 + 2 * 11 + 32
 
 
-def test_heavy_requests_are_not_all_under_way_before_the_first_is_charged() -> None:
+def test_heavy_pipelined_requests_are_charged_before_all_are_in_flight() -> None:
     session = timed(in_flight_max=1000)
     wire = Wire(session)
     wire.feed(0, client=b"".join(ping(number) for number in range(1000)))
@@ -92,14 +92,14 @@ def test_heavy_requests_are_not_all_under_way_before_the_first_is_charged() -> N
     assert len(split(bytes(wire.to_broker))) == passed <= 32 + 11  # until all of them are answered
 
 
-def test_who_has_no_quota_may_have_as_many_under_way_as_before() -> None:
+def test_a_client_without_a_quota_may_have_in_flight_max_requests_in_flight() -> None:
     session = timed(in_flight_max=1000)
     wire = Wire(session)
     wire.feed(0, client=b"".join(ping(number, b"free") for number in range(1000)))
     assert len(split(bytes(wire.to_broker))) == 1000
 
 
-def test_near_its_limit_a_client_has_one_request_under_way() -> None:
+def test_a_client_near_its_request_time_limit_has_one_request_in_flight() -> None:
     session = timed()
     spend(session, LIMIT_US * 0.5 + EACH_US)
     with Playbook(session=session) as play:
@@ -115,7 +115,7 @@ def test_near_its_limit_a_client_has_one_request_under_way() -> None:
         play.to_client(pong(3))
 
 
-def test_far_from_it_a_client_has_several() -> None:
+def test_a_client_far_from_its_request_time_limit_has_several_requests_in_flight() -> None:
     session = timed()
     spend(session, LIMIT_US * 0.4)
     with Playbook(session=session) as play:
@@ -128,7 +128,7 @@ def test_far_from_it_a_client_has_several() -> None:
 # Connections
 
 
-def test_a_connection_per_request_waits_as_long_as_one_that_stays() -> None:
+def test_a_connection_per_request_is_throttled_as_long_as_one_connection() -> None:
     quotas = BrokerQuotas.create(time_table())
     now_ms, seen = 0, 0
     while now_ms < WINDOWS_MS:
@@ -147,7 +147,7 @@ def test_a_connection_per_request_waits_as_long_as_one_that_stays() -> None:
     assert 20 + 11 <= seen <= 20 + 2 * 11 + 1
 
 
-def test_a_connection_waits_at_its_beginning_only() -> None:
+def test_a_connection_waits_for_throttles_of_others_only_before_its_first_request() -> None:
     """And once: others of its client may be told to wait again and again."""
     quotas = BrokerQuotas.create(time_table())
     session = timed(quotas=quotas)
@@ -165,7 +165,7 @@ def test_a_connection_waits_at_its_beginning_only() -> None:
         play.muted_until(1500)
 
 
-def test_one_that_was_let_in_is_no_longer_postponed() -> None:
+def test_an_admitted_connection_is_no_longer_held() -> None:
     """What it has sent meanwhile is not forgotten when it closes its half."""
     session = timed()
     spend(session, LIMIT_US + EACH_US)
@@ -179,7 +179,7 @@ def test_one_that_was_let_in_is_no_longer_postponed() -> None:
 
 
 @pytest.mark.parametrize("asked", [1, 5])
-def test_closing_before_the_response_saves_nothing(asked: int) -> None:
+def test_closing_before_the_response_saves_no_request_time(asked: int) -> None:
     session = timed()
     wire = Wire(session)
     wire.feed(0, client=b"".join(ping(number) for number in range(asked)))
@@ -187,7 +187,7 @@ def test_closing_before_the_response_saves_nothing(asked: int) -> None:
     assert charged_us(session) == asked * EACH_US
 
 
-def test_closing_within_a_response_is_charged_once() -> None:
+def test_closing_during_a_response_is_charged_once() -> None:
     own = ApiCost(us=10.0, us_per_response_kb=1.0)
     session = timed(costs_=costs({"Metadata": own}))
     wire = Wire(session)
@@ -198,7 +198,7 @@ def test_closing_within_a_response_is_charged_once() -> None:
     assert charged_us(session) == 14
 
 
-def test_whoever_closes_is_waited_for_next_time() -> None:
+def test_a_throttle_of_a_closed_connection_holds_the_next_one() -> None:
     quotas = BrokerQuotas.create(time_table())
     session = timed(quotas=quotas)
     spend(session)
@@ -212,7 +212,7 @@ def test_whoever_closes_is_waited_for_next_time() -> None:
     assert again.muted_until_ms == 500
 
 
-def test_half_a_request_costs_nothing_until_the_rest_is_here() -> None:
+def test_a_partial_request_costs_no_request_time() -> None:
     """A broker has not begun with it."""
     session = timed(buffer_bytes=1000)
     wire = Wire(session)
@@ -235,7 +235,7 @@ def test_a_huge_client_id_is_charged_with_each_request() -> None:
     assert len(budgets(session)) == 1
 
 
-def test_many_client_ids_share_what_is_their_user_s() -> None:
+def test_client_ids_of_a_user_share_its_request_budget() -> None:
     session = timed(everybody())
     spend(session)
     wire = Wire(session)
@@ -247,7 +247,7 @@ def test_many_client_ids_share_what_is_their_user_s() -> None:
     assert charged_us(session) == LIMIT_US + 2 * EACH_US
 
 
-def test_a_client_id_that_is_no_text_is_charged_to_the_user() -> None:
+def test_a_client_id_that_is_not_utf_8_is_charged_to_its_users_request_budget() -> None:
     session = timed(everybody())
     wire = Wire(session)
     wire.feed(0, client=ping(1, b"\xff\xfe"))
@@ -262,7 +262,7 @@ def test_a_request_that_ends_within_its_client_id_is_refused() -> None:
         play.violation(CloseReason.REQUEST_MALFORMED)
 
 
-def test_a_head_that_fills_the_buffer_is_refused_though_its_client_is_to_wait() -> None:
+def test_a_header_that_fills_the_buffer_is_refused_from_a_throttled_client() -> None:
     """Before acks come tagged fields of any length: they are not kept until acks are here."""
     session = timed(buffer_bytes=1000)
     spend(session, LIMIT_US + EACH_US)
@@ -275,7 +275,7 @@ def test_a_head_that_fills_the_buffer_is_refused_though_its_client_is_to_wait() 
         play.violation(CloseReason.REQUEST_MALFORMED)
 
 
-def test_apis_that_do_not_exist_are_counted_together() -> None:
+def test_unknown_apis_share_one_counter_of_a_request_budget() -> None:
     """There are 65,536 numbers to be invented: a budget does not keep them."""
     session = timed(time_table(1e6))
     wire = Wire(session)
@@ -289,7 +289,7 @@ def test_apis_that_do_not_exist_are_counted_together() -> None:
 # Fetches
 
 
-def test_a_fetch_pays_for_the_data_it_is_brought() -> None:
+def test_a_fetch_is_charged_request_time_for_its_response() -> None:
     own = ApiCost(us=10.0, us_per_response_kb=0.5)
     session = timed(costs_=costs({"Fetch": own}), buffer_bytes=1000)
     spend(session, LIMIT_US - 60)
@@ -313,7 +313,7 @@ def reported(fetched: bytes, throttle_ms: int) -> bytes:
     return fetched[:8] + throttle_ms.to_bytes(4) + fetched[12:]
 
 
-def test_a_long_poll_costs_what_a_fetch_costs() -> None:
+def test_a_long_poll_costs_no_more_request_time_than_a_fetch() -> None:
     session = timed()
     with Playbook(session=session) as play:
         asked = request(FetchRequest(max_wait_ms=30_000), 11)
@@ -328,7 +328,7 @@ def test_a_long_poll_costs_what_a_fetch_costs() -> None:
 # Stalls
 
 
-def test_one_request_at_a_time_stalls_no_stream() -> None:
+def test_a_serial_request_larger_than_the_buffer_streams_through() -> None:
     """A request that is alone may be longer than the buffer, and arrive in pieces."""
     session = timed(buffer_bytes=1000)
     spend(session, LIMIT_US * 0.6)
@@ -346,7 +346,7 @@ def test_one_request_at_a_time_stalls_no_stream() -> None:
             play.to_client(pong(9))
 
 
-def test_a_session_that_is_drained_ends_though_its_client_is_near_its_limit() -> None:
+def test_a_draining_session_of_a_client_near_its_limit_ends() -> None:
     session = timed()
     spend(session, LIMIT_US * 0.6)
     with Playbook(session=session) as play:
@@ -360,7 +360,7 @@ def test_a_session_that_is_drained_ends_though_its_client_is_near_its_limit() ->
         assert not session.alone
 
 
-def test_what_a_broker_asks_as_a_replica_waits_for_nothing() -> None:
+def test_replica_fetches_of_a_broker_near_its_limit_are_pipelined() -> None:
     """Though its principal is near the limit."""
     session = timed(everybody())
     session.brokers = frozenset({"kafka"})
@@ -372,7 +372,7 @@ def test_what_a_broker_asks_as_a_replica_waits_for_nothing() -> None:
         play.to_broker(*many)
 
 
-def test_a_producer_that_awaits_no_answer_is_not_held_by_its_other_requests() -> None:
+def test_acks_0_requests_are_not_held_by_serial_requests() -> None:
     session = timed(
         QuotaTable({**time_table().values, (Entity(client_id="app"), QuotaKey.PRODUCER_BYTE_RATE): 1e9})
     )
@@ -415,7 +415,7 @@ LOOKED_INTO: Final = costs(
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
-def test_what_a_look_into_a_request_tells_does_not_depend_on_how_it_is_cut(version: int) -> None:
+def test_the_request_cost_does_not_depend_on_the_cut_of_a_produce_request(version: int) -> None:
     asked = heavy(version)
     for at in (4, 12, 16, 20, 30, 60, 100, 300, len(asked) - 1):
         session = timed(costs_=LOOKED_INTO)
@@ -428,7 +428,7 @@ def test_what_a_look_into_a_request_tells_does_not_depend_on_how_it_is_cut(versi
 
 
 @pytest.mark.parametrize("version", [7, 12])
-def test_nor_does_that_a_fetch_goes_on_with_a_session(version: int) -> None:
+def test_the_cost_of_an_incremental_fetch_does_not_depend_on_its_cut(version: int) -> None:
     topic = FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchPartition()] * 10)
     begun = request(FetchRequest(session_epoch=0, topics=[topic]), version)
     asked = request(FetchRequest(session_id=1, session_epoch=1), version)
@@ -442,7 +442,7 @@ def test_nor_does_that_a_fetch_goes_on_with_a_session(version: int) -> None:
         assert charged_us(session) == pytest.approx(2 * (10 + (len(begun) - 4) / 10))
 
 
-def test_of_a_long_request_no_more_is_kept_than_it_takes_to_look() -> None:
+def test_a_long_request_is_buffered_only_as_far_as_its_cost_estimate_needs() -> None:
     session = timed(costs_=LOOKED_INTO)
     wire = Wire(session)
     asked = padded(heavy(8), 1_000_000)
@@ -452,7 +452,7 @@ def test_of_a_long_request_no_more_is_kept_than_it_takes_to_look() -> None:
     assert bytes(wire.to_broker) == asked
 
 
-def test_whoever_has_no_quota_is_not_looked_into() -> None:
+def test_requests_of_clients_without_a_quota_are_not_scanned() -> None:
     session = timed(time_table(entity=Entity(client_id="else")), LOOKED_INTO)
     wire = Wire(session)
     asked = heavy(8)
@@ -464,7 +464,7 @@ def test_whoever_has_no_quota_is_not_looked_into() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 7, 9, 12])
-def test_a_producer_that_awaits_no_answer_does_not_wait_at_the_door(version: int) -> None:
+def test_acks_0_requests_are_not_held_on_new_connections(version: int) -> None:
     """What it sends costs no time, and would be lost if it closes at once. But whoever awaits one waits."""
     session = timed()
     spend(session, LIMIT_US + EACH_US)

@@ -40,7 +40,7 @@ def charge(
 
 
 @pytest.mark.parametrize("accept", PARSERS)
-def test_request_time_is_told_in_seconds_by_api(server: Server, accept: str) -> None:
+def test_metrics_show_request_time_in_seconds_by_api(server: Server, accept: str) -> None:
     book = book_of()
     charge(book, PRODUCE, 250_000)
     charge(book, PRODUCE, 250_000)
@@ -56,7 +56,7 @@ def test_request_time_is_told_in_seconds_by_api(server: Server, accept: str) -> 
 
 
 @pytest.mark.parametrize("accept", PARSERS)
-def test_an_entitys_figures_are_those_of_its_budget(server: Server, accept: str) -> None:
+def test_request_time_metrics_of_an_entity_equal_its_budget(server: Server, accept: str) -> None:
     """5.2 s of a thread within 10.4 s are 50 %: at 40 % that is a quarter too much, of a window of 10.4 s
     2.6 s to wait, of which brokers bid nobody wait more than one second (KIP-124).
     """
@@ -80,7 +80,7 @@ def test_an_entitys_figures_are_those_of_its_budget(server: Server, accept: str)
     assert quota["quota"] not in str(page.rows("weir_quota_bytes_total"))
 
 
-def test_looking_does_not_change_what_is_decided(server: Server) -> None:
+def test_a_scrape_does_not_change_request_time_throttles(server: Server) -> None:
     looked_at, alone = book_of(), book_of()
     for now_ms in range(0, 30_000, 700):
         assert charge(looked_at, PRODUCE, 400_000, now_ms=now_ms) == charge(
@@ -89,7 +89,7 @@ def test_looking_does_not_change_what_is_decided(server: Server) -> None:
         scraped(server, looked_at, now_ms=now_ms + 300)
 
 
-def test_totals_keep_what_expired_budgets_had_counted(server: Server) -> None:
+def test_request_time_totals_include_expired_budgets(server: Server) -> None:
     book = book_of()
     charge(book, PRODUCE, 2_000_000)
     assert book.expire(IDLE_MS_MAX) == 1
@@ -99,7 +99,7 @@ def test_totals_keep_what_expired_budgets_had_counted(server: Server) -> None:
     assert page["weir_entity_request_seconds_total"] == pytest.approx(1)
 
 
-def test_those_charged_most_are_shown_of_bytes_and_of_time_each(server: Server) -> None:
+def test_metrics_show_the_top_entities_of_bytes_and_of_request_time_separately(server: Server) -> None:
     """A percent is far less than a byte."""
     values = {(ANY_APP, key): 50.0 for key in (KEY, QuotaKey.PRODUCER_BYTE_RATE)}
     book = QuotaBook(QuotaTable(values))
@@ -114,7 +114,7 @@ def test_those_charged_most_are_shown_of_bytes_and_of_time_each(server: Server) 
     assert page["weir_quota_entities_hidden"] == 5 + 5
 
 
-def test_apis_that_are_none_of_kafkas_have_their_number_or_share_a_series(server: Server) -> None:
+def test_unknown_apis_have_their_number_or_share_a_metric_series(server: Server) -> None:
     book = book_of()
     for api_key in (99, 128, 32_767, -1, -32_768):
         charge(book, api_key, 1000)
@@ -123,7 +123,7 @@ def test_apis_that_are_none_of_kafkas_have_their_number_or_share_a_series(server
     assert by_api == {"api_99": pytest.approx(0.001), "others": pytest.approx(0.004)}
 
 
-def test_invented_api_keys_take_no_memory_and_no_series() -> None:
+def test_invented_api_keys_take_no_memory_and_no_metric_series() -> None:
     book = book_of()
     for api_key in range(-32_768, 32_768):
         charge(book, api_key, 1000)
@@ -132,14 +132,14 @@ def test_invented_api_keys_take_no_memory_and_no_series() -> None:
     assert sum(budget.by_api.values()) == pytest.approx(budget.charged)
 
 
-def test_every_api_of_kafkas_has_its_name() -> None:
+def test_every_kafka_api_has_its_name_in_metrics() -> None:
     assert max(ApiKey) < API_KEYS_OWN
     names = [api_name(api_key) for api_key in ApiKey]
     assert len(set(names)) == len(ApiKey)
     assert not any(name.startswith("api_") for name in names)
 
 
-def test_in_shadow_it_is_told_beside(server: Server) -> None:
+def test_shadow_request_time_has_separate_metrics(server: Server) -> None:
     book = book_of(shadow=True)
     charge(book, PRODUCE, 250_000)
     page = scraped(server, book)
@@ -147,7 +147,7 @@ def test_in_shadow_it_is_told_beside(server: Server) -> None:
     assert page.value("weir_shadow_request_time_seconds_total", **APP, api="Produce") == pytest.approx(0.25)
 
 
-def test_invented_names_cannot_make_the_page_longer(server: Server) -> None:
+def test_invented_client_ids_cannot_lengthen_the_request_time_metrics(server: Server) -> None:
     book = book_of()
     for number in range(ENTITIES_MAX + 10):
         for api_key in range(3):

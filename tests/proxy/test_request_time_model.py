@@ -128,7 +128,7 @@ class Model:
 
 @MODEL
 @given(steps=STEPS, limit=st.sampled_from([0.0005, 0.002, 0.01, 0.5]))
-def test_charges_and_waits_are_those_of_the_model(steps: list[Step], limit: float) -> None:
+def test_request_time_charges_and_throttles_equal_a_model(steps: list[Step], limit: float) -> None:
     quotas = BrokerQuotas.create(time_table(limit))
     model, now_us, forwarded_us = Model(limit), 1_000_000, 0
     session, muted_until_ms = timed(quotas=quotas, costs_=COSTS), 0
@@ -198,7 +198,7 @@ def charged(session: Session, *, shadow: bool = False) -> dict[str, float]:
 
 @CUT
 @given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1), hold=st.booleans())
-def test_in_shadow_any_cutting_gives_the_same_bytes_and_charges(
+def test_shadow_request_time_gives_equal_bytes_and_charges_for_any_cut(
     script: list[Exchange], cuts: list[int], hold: bool
 ) -> None:
     """Beside bandwidth quotas that are enforced."""
@@ -213,7 +213,7 @@ def test_in_shadow_any_cutting_gives_the_same_bytes_and_charges(
 
 @CUT
 @given(script=exchanges(), cuts=st.lists(st.integers(1, 700), min_size=1), hold=st.booleans())
-def test_enforced_any_cutting_gives_the_same_charges_and_everything_is_answered(
+def test_enforced_request_time_gives_equal_charges_for_any_cut(
     script: list[Exchange], cuts: list[int], hold: bool
 ) -> None:
     """When responses come decides who has to wait for what, but each request is charged, once."""
@@ -236,7 +236,7 @@ def test_enforced_any_cutting_gives_the_same_charges_and_everything_is_answered(
     at=st.integers(0, 10_000),
     with_=st.binary(min_size=1, max_size=30),
 )
-def test_hostile_bytes_from_a_client_end_in_a_violation_or_are_charged(
+def test_hostile_bytes_from_a_client_end_in_a_violation_or_are_charged_time(
     script: list[Exchange], cuts: list[int], at: int, with_: bytes
 ) -> None:
     """Never in another exception, whatever is looked into."""
@@ -261,7 +261,7 @@ def test_hostile_bytes_from_a_client_end_in_a_violation_or_are_charged(
     changes=st.lists(st.sampled_from(["off", "on", "shadow", "with bandwidth"]), min_size=1),
     hold=st.booleans(),
 )
-def test_quotas_that_come_and_go_in_the_middle_of_everything(
+def test_request_time_is_charged_once_while_quotas_appear_and_vanish(
     script: list[Exchange], cuts: list[int], changes: list[str], hold: bool
 ) -> None:
     """Everything is answered, nothing is charged twice, and off is off."""

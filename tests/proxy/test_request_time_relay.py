@@ -55,7 +55,7 @@ def run(rig: Rig, until_ms: int) -> tuple[int, int]:
     return asked, answered
 
 
-def test_a_client_that_pipelines_is_answered_in_full_and_in_time(rig: Rig) -> None:
+def test_a_pipelining_client_over_its_request_time_is_answered_in_full(rig: Rig) -> None:
     """100 at once: 20 are free, 12 more were under way; the others come one by one, 1 s apart at most."""
     rig.send(rig.client, b"".join(ping(number) for number in range(100)))
     asked, answered = run(rig, 11_000)
@@ -67,7 +67,7 @@ def test_a_client_that_pipelines_is_answered_in_full_and_in_time(rig: Rig) -> No
     assert charged_us(rig.session) == 100 * EACH_US
 
 
-def test_near_its_limit_a_client_goes_on_as_soon_as_it_is_answered(rig: Rig) -> None:
+def test_a_client_near_its_limit_continues_right_after_each_response(rig: Rig) -> None:
     spend(rig.session, LIMIT_US * 0.6)
     for number in range(3):
         rig.send(rig.client, ping(number))
@@ -85,7 +85,7 @@ def test_near_its_limit_a_client_goes_on_as_soon_as_it_is_answered(rig: Rig) -> 
         assert rig.take(rig.client) == pong(10 + number)
 
 
-def test_long_requests_of_a_client_near_its_limit_are_passed_on_in_full(rig: Rig) -> None:
+def test_large_requests_of_a_client_near_its_limit_are_forwarded_in_full(rig: Rig) -> None:
     spend(rig.session, LIMIT_US * 0.6)
     for number in range(3):
         asked = produce(number, 700_000)
@@ -98,7 +98,7 @@ def test_long_requests_of_a_client_near_its_limit_are_passed_on_in_full(rig: Rig
         assert rig.pass_on(pong(9), rig.broker, rig.client) == pong(9)
 
 
-def test_a_client_that_closes_its_half_has_all_that_it_asked(rig: Rig) -> None:
+def test_a_half_closed_client_near_its_limit_gets_every_response(rig: Rig) -> None:
     """Near its limit: one at a time, the last ones after it has said that it sends no more."""
     spend(rig.session, LIMIT_US * 0.6)
     rig.send(rig.client, b"".join(ping(number) for number in range(3)))
@@ -109,7 +109,7 @@ def test_a_client_that_closes_its_half_has_all_that_it_asked(rig: Rig) -> None:
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_what_is_asked_of_a_broker_that_is_gone_is_charged(rig: Rig) -> None:
+def test_requests_to_a_broker_that_closed_are_charged_request_time(rig: Rig) -> None:
     rig.send(rig.client, b"".join(ping(number) for number in range(5)))
     rig.turn(3)
     rig.broker.close()
@@ -117,7 +117,7 @@ def test_what_is_asked_of_a_broker_that_is_gone_is_charged(rig: Rig) -> None:
     assert charged_us(rig.session) == 5 * EACH_US
 
 
-def test_a_connection_that_is_drained_while_one_at_a_time_goes(rig: Rig) -> None:
+def test_draining_completes_a_serial_request_and_drops_the_held_one(rig: Rig) -> None:
     spend(rig.session, LIMIT_US * 0.6)
     rig.send(rig.client, ping(1) + ping(2))
     rig.turn(3)
@@ -130,7 +130,7 @@ def test_a_connection_that_is_drained_while_one_at_a_time_goes(rig: Rig) -> None
     assert rig.end() is CloseReason.DRAINED
 
 
-def test_what_was_sent_without_waiting_for_answers_survives_the_end(rig: Rig) -> None:
+def test_acks_0_requests_of_a_throttled_client_arrive_after_it_closed(rig: Rig) -> None:
     """At a client whose entity is told to wait: acks=0 costs no time."""
     spend(rig.session, LIMIT_US * 2)
     many = [request(ProduceRequest(acks=0), 7, number) for number in range(5)]
@@ -140,7 +140,7 @@ def test_what_was_sent_without_waiting_for_answers_survives_the_end(rig: Rig) ->
     assert rig.take(rig.broker) == b"".join(many)
 
 
-def test_a_quota_that_goes_releases_nobody_and_stalls_nobody(rig: Rig) -> None:
+def test_a_removed_request_time_quota_neither_shortens_nor_stalls_a_throttle(rig: Rig) -> None:
     spend(rig.session, LIMIT_US)
     rig.session.greeted = True
     rig.send(rig.client, ping(1) + ping(2))

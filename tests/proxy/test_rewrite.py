@@ -115,7 +115,7 @@ def ask(play: Playbook, message: type[Message], version: int, correlation_id: in
 
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
-def test_addresses_become_weirs_and_nothing_else_changes(
+def test_broker_addresses_become_weirs_and_all_other_bytes_stay(
     message: type[Message], version: int, host: str
 ) -> None:
     nodes = some_nodes(message, version, host)
@@ -128,7 +128,7 @@ def test_addresses_become_weirs_and_nothing_else_changes(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_controllers_are_no_brokers_and_keep_their_addresses(version: int) -> None:
+def test_controllers_in_describecluster_keep_their_addresses(version: int) -> None:
     told = with_nodes(DescribeClusterResponse, version, {1: Address("controller.example.org", 9093)})
     told.endpoint_type = CONTROLLERS
     with Playbook() as play:
@@ -151,7 +151,7 @@ def kio_reads(message: type[Message], version: int, body: bytes) -> Any:
 
 
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
-def test_kio_reads_the_same_with_weirs_addresses(message: type[Message], version: int) -> None:
+def test_kio_reads_rewritten_responses_with_weirs_addresses(message: type[Message], version: int) -> None:
     """The oracle reads what comes out, and its own reading of what went in with the addresses replaced."""
     nodes = some_nodes(message, version, "kafka.example.org")
     value = codec(message, version).decode(
@@ -199,7 +199,7 @@ def _replaced(read: Any, addresses: dict[int, Address]) -> Any:
 
 
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
-def test_nodes_without_a_port_are_left_out(message: type[Message], version: int) -> None:
+def test_brokers_without_a_port_at_weir_are_omitted(message: type[Message], version: int) -> None:
     single = message is FindCoordinatorResponse
     nodes = {FAR_AWAY: Address("far", 1)} if single else {1: Address("near", 2), FAR_AWAY: Address("far", 1)}
     with Playbook() as play:
@@ -214,7 +214,7 @@ def test_nodes_without_a_port_are_left_out(message: type[Message], version: int)
 
 
 @pytest.mark.parametrize("version", list(schema_of(FindCoordinatorResponse).versions))
-def test_a_coordinator_that_is_not_there_stays_so(version: int) -> None:
+def test_a_missing_coordinator_stays_missing(version: int) -> None:
     answer = response(with_nodes(FindCoordinatorResponse, version, {-1: Address("", -1)}), version)
     with Playbook() as play:
         ask(play, FindCoordinatorResponse, version)
@@ -223,7 +223,7 @@ def test_a_coordinator_that_is_not_there_stays_so(version: int) -> None:
 
 
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
-def test_cut_anywhere(message: type[Message], version: int) -> None:
+def test_rewritten_responses_may_be_cut_anywhere(message: type[Message], version: int) -> None:
     nodes = some_nodes(message, version, "longer.example.org")
     answer = response(with_nodes(message, version, nodes), version)
     expected = response(with_nodes(message, version, ours(nodes)), version)
@@ -252,7 +252,7 @@ def test_a_metadata_response_larger_than_the_buffer_streams(version: int) -> Non
     [(m, v) for m, v in WITH_ADDRESSES if m not in {MetadataResponse, FetchResponse}],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_what_must_be_whole_to_be_rewritten_is_kept_though_larger_than_the_buffer(
+def test_rewritten_responses_larger_than_the_buffer_are_kept_whole(
     message: type[Message], version: int
 ) -> None:
     nodes = some_nodes(message, version, "k" * 2000)
@@ -263,7 +263,7 @@ def test_what_must_be_whole_to_be_rewritten_is_kept_though_larger_than_the_buffe
 
 
 @pytest.mark.parametrize("version", [16, 17, 18])
-def test_in_a_fetch_response_larger_than_the_buffer_addresses_are_made_unreadable(version: int) -> None:
+def test_addresses_in_a_streamed_fetch_response_are_masked(version: int) -> None:
     value = with_nodes(FetchResponse, version, some_nodes(FetchResponse, version, "kafka"))
     value.unknown_tagged_fields = ()
     value.responses[0].partitions[0].records = b"r" * 5000
@@ -283,7 +283,7 @@ def test_in_a_fetch_response_larger_than_the_buffer_addresses_are_made_unreadabl
 
 
 @pytest.mark.parametrize("version", [0, 8, 12])
-def test_a_broker_that_moves_is_seen_and_the_answer_made_anew(version: int) -> None:
+def test_a_changed_broker_address_is_rewritten_again(version: int) -> None:
     with Playbook() as play:
         for correlation_id, host in enumerate(("here", "there", "here"), 1):
             nodes = {1: Address(host, 9092)}
@@ -295,7 +295,7 @@ def test_a_broker_that_moves_is_seen_and_the_answer_made_anew(version: int) -> N
             assert play.session.addresses.book.nodes == nodes
 
 
-def test_clients_that_came_by_different_addresses_are_told_different_ones() -> None:
+def test_clients_of_different_advertised_addresses_get_different_ones() -> None:
     first = new_session()
     second = new_session()
     second.plans, second.addresses = first.plans, AdvertisedAddresses("10.0.0.9", first.addresses.book)
@@ -307,7 +307,7 @@ def test_clients_that_came_by_different_addresses_are_told_different_ones() -> N
             play.to_client(response(with_nodes(MetadataResponse, 9, ours(nodes, host)), 9))
 
 
-def test_a_memo_does_not_outlive_a_new_listener() -> None:
+def test_a_cached_rewritten_response_does_not_outlive_a_new_listener() -> None:
     """A node that had no port, and was left out, has one later: the same bytes get another answer."""
     session = new_session(ports=PortRange(19093, 19192))
     opened: list[int] = []
@@ -330,7 +330,7 @@ def test_a_memo_does_not_outlive_a_new_listener() -> None:
 
 
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
-def test_a_body_cut_short_is_the_brokers_fault(message: type[Message], version: int) -> None:
+def test_a_cut_response_body_is_the_brokers_violation(message: type[Message], version: int) -> None:
     nodes = some_nodes(message, version, "kafka")
     answer = response(with_nodes(message, version, nodes), version)
     head = 8 + _flexible(message, version)
@@ -351,7 +351,7 @@ def ranges(*entries: tuple[int, int, int]) -> list[ApiVersionsResponse.ApiVersio
 
 
 @pytest.mark.parametrize("version", list(schema_of(ApiVersionsResponse).versions))
-def test_a_client_is_told_what_both_sides_understand(version: int) -> None:
+def test_apiversions_returns_the_versions_common_to_weir_and_broker(version: int) -> None:
     value = msgspec.structs.replace(sample(ApiVersionsResponse, version), error_code=0)
     fetch = schema_of(FetchResponse).versions
     brokers = ranges((1, 0, 99), (3, 2, 4), (18, 0, 3), (9999, 0, 1), (12, 50, 60))
@@ -364,7 +364,7 @@ def test_a_client_is_told_what_both_sides_understand(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", list(schema_of(ApiVersionsResponse).versions))
-def test_a_broker_too_old_for_the_version_answers_in_version_0(version: int) -> None:
+def test_an_apiversions_response_of_an_old_broker_in_version_0_is_accepted(version: int) -> None:
     answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges((18, 0, 2)))
     with Playbook() as play:
         ask(play, ApiVersionsResponse, version)
@@ -373,7 +373,7 @@ def test_a_broker_too_old_for_the_version_answers_in_version_0(version: int) -> 
 
 
 @pytest.mark.parametrize("version", list(schema_of(ApiVersionsResponse).versions))
-def test_a_broker_too_old_may_name_no_versions_at_all(version: int) -> None:
+def test_an_apiversions_error_without_versions_is_accepted(version: int) -> None:
     """Kafka up to 2.3 sends only the error with an empty array (KIP-511)."""
     answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])
     with Playbook() as play:

@@ -135,7 +135,7 @@ def charged(seed: int) -> tuple[dict[str, float], SaslBroker, bool]:
 
 
 @pytest.mark.parametrize("first", range(0, 1000, 100))
-def test_who_a_request_is_run_as_pays_for_it(first: int) -> None:
+def test_a_request_is_charged_to_the_principal_that_the_broker_runs_it_as(first: int) -> None:
     run_as: set[str] = set()
     for seed in range(first, first + 100):
         paid, broker, ended = charged(seed)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # Clients and brokers
 
 
-def test_clients_are_told_weirs_addresses_and_reach_each_broker_there(play: Play) -> None:
+def test_clients_get_weirs_addresses_and_reach_each_broker_there(play: Play) -> None:
     async def script(stage: Stage) -> None:
         assert await stage.told() == {node_id: stage.port(node_id) for node_id in (0, 1, 5)}
         for node_id in (5, 0, 1):
@@ -57,7 +57,7 @@ def test_clients_are_told_weirs_addresses_and_reach_each_broker_there(play: Play
     play(script, brokers=(0, 1, 5))
 
 
-def test_bytes_are_counted_while_a_session_is_open_and_when_it_has_ended(play: Play) -> None:
+def test_bytes_of_open_and_ended_sessions_are_counted(play: Play) -> None:
     async def script(stage: Stage) -> None:
         for number in (1, 2):
             client = await stage.connect(0)
@@ -70,7 +70,7 @@ def test_bytes_are_counted_while_a_session_is_open_and_when_it_has_ended(play: P
     play(script)
 
 
-def test_a_throttled_producer_waits(play: Play) -> None:
+def test_a_throttled_producer_waits_at_a_real_socket(play: Play) -> None:
     asked = request(ProduceRequest(acks=1, transactional_id="t" * 10_100), 7)
 
     async def script(stage: Stage) -> None:
@@ -97,7 +97,7 @@ def test_budgets_are_per_broker(play: Play) -> None:
     play(script, brokers=(0, 1), table=quota_table(produce=1e9))
 
 
-def test_a_broker_that_appears_has_its_listener_before_a_client_hears_of_it(play: Play) -> None:
+def test_a_new_broker_has_its_listener_before_a_client_sees_it(play: Play) -> None:
     async def script(stage: Stage) -> None:
         assert set(await stage.told()) == {0}
         await stage.nursery.start(stage.cluster.serve, 3)
@@ -109,7 +109,7 @@ def test_a_broker_that_appears_has_its_listener_before_a_client_hears_of_it(play
     play(script)
 
 
-def test_a_broker_that_moves_is_followed(play: Play) -> None:
+def test_a_brokers_changed_address_is_followed(play: Play) -> None:
     async def script(stage: Stage) -> None:
         client = await stage.connect(1)
         assert await client.ask(PING) == PONG
@@ -132,7 +132,7 @@ def test_brokers_are_followed_while_no_client_asks(play: Play) -> None:
     play(script, refresh_s=0.02)
 
 
-def test_a_broker_outside_the_ports_is_left_out_and_said_once(play: Play) -> None:
+def test_a_broker_outside_the_port_range_is_omitted_and_logged_once(play: Play) -> None:
     async def script(stage: Stage) -> None:
         stage.cluster.nodes[77] = Address(HOST, 1)
         with capture_logs() as logged:
@@ -143,14 +143,14 @@ def test_a_broker_outside_the_ports_is_left_out_and_said_once(play: Play) -> Non
     play(script)
 
 
-def test_a_client_may_be_told_another_host(play: Play) -> None:
+def test_advertised_host_replaces_the_host_that_clients_get(play: Play) -> None:
     async def script(stage: Stage) -> None:
         assert await stage.told() == {0: Address("weir.example.org", stage.first_port + 1)}
 
     play(script, advertised_host="weir.example.org")
 
 
-def test_an_upstream_that_tells_no_brokers_is_learnt_from_clients(play: Play) -> None:
+def test_brokers_that_the_upstream_omits_are_learnt_from_client_traffic(play: Play) -> None:
     async def script(stage: Stage) -> None:
         assert stage.server.book.nodes == {}
         assert await stage.told() == {0: stage.port(0)}
@@ -163,7 +163,7 @@ def test_an_upstream_that_tells_no_brokers_is_learnt_from_clients(play: Play) ->
 # Starting
 
 
-def test_node_ids_out_of_range_say_what_to_set(play: Play) -> None:
+def test_node_ids_out_of_range_are_an_error_that_names_the_settings(play: Play) -> None:
     with pytest.raises(config.ConfigError) as caught:
         play(None, brokers=(1001, 1003))
     text = str(caught.value)
@@ -172,7 +172,7 @@ def test_node_ids_out_of_range_say_what_to_set(play: Play) -> None:
     assert "--first-node-id 1001" in text
 
 
-def test_what_it_says_to_set_works(play: Play) -> None:
+def test_the_settings_named_for_node_ids_out_of_range_work(play: Play) -> None:
     async def script(stage: Stage) -> None:
         assert set(await stage.told()) == {1001, 1003}
 
@@ -183,7 +183,7 @@ def test_what_it_says_to_set_works(play: Play) -> None:
     ("offset", "option", "shy"),
     [(0, "--listen", False), (0, "--listen", True), (2, "--broker-ports", False)],
 )
-def test_a_port_that_is_taken_is_one_line(play: Play, offset: int, option: str, shy: bool) -> None:
+def test_a_taken_port_stops_the_start_with_one_line(play: Play, offset: int, option: str, shy: bool) -> None:
     """One line in all: the command prints the error, and nothing is logged before it."""
     first = free_range(12)
     with (
@@ -206,7 +206,9 @@ def test_a_port_that_is_taken_is_one_line(play: Play, offset: int, option: str, 
         (framed(b"\0\0\0\0" + b"\xff\xff\xff\xf0" * 3), "no Metadata response"),
     ],
 )
-def test_an_upstream_that_is_not_kafka_is_one_line(play: Play, garbage: bytes, said: str) -> None:
+def test_an_upstream_that_is_not_kafka_stops_the_start_with_one_line(
+    play: Play, garbage: bytes, said: str
+) -> None:
     with capture_logs() as logged, pytest.raises(config.ConfigError) as caught:
         play(None, cluster=FakeCluster(garbage=garbage))
     assert logged == []
@@ -217,7 +219,7 @@ def test_an_upstream_that_is_not_kafka_is_one_line(play: Play, garbage: bytes, s
     assert "\n" not in text
 
 
-def test_an_upstream_that_speaks_tls_is_told_from_one_that_is_not_kafka(play: Play) -> None:
+def test_an_upstream_that_speaks_tls_is_reported_as_such(play: Play) -> None:
     alert = b"\x15\x03\x03\x00\x02\x02\x50"
     with pytest.raises(config.ConfigError) as caught:
         play(None, cluster=FakeCluster(garbage=alert))
@@ -225,7 +227,7 @@ def test_an_upstream_that_speaks_tls_is_told_from_one_that_is_not_kafka(play: Pl
     assert str(caught.value).endswith(": it speaks TLS: set upstream_tls, or name its PLAINTEXT listener")
 
 
-def test_a_port_taken_by_the_time_a_broker_appears_is_one_line_too(play: Play) -> None:
+def test_a_taken_port_of_a_new_broker_is_logged_in_one_line(play: Play) -> None:
     async def script(stage: Stage) -> None:
         with socket.create_server((HOST, stage.port(4).port)), capture_logs() as logged:
             await stage.nursery.start(stage.cluster.serve, 4)
@@ -238,7 +240,7 @@ def test_a_port_taken_by_the_time_a_broker_appears_is_one_line_too(play: Play) -
     play(script, refresh_s=0.02)
 
 
-def test_an_upstream_that_is_not_there_is_one_line(play: Play) -> None:
+def test_an_unreachable_upstream_stops_the_start_with_one_line(play: Play) -> None:
     with pytest.raises(config.ConfigError, match=r"no upstream broker can be reached.*check --upstream"):
         play(None, brokers=(), upstream=f"{HOST}:{free_range(1)},no.such.host.invalid:9092")
 
@@ -261,7 +263,7 @@ def test_connections_above_the_limit_are_refused_and_counted(play: Play) -> None
     play(script, connections_max=1)
 
 
-def test_a_broker_that_is_down_is_counted_and_does_not_hurt_the_others(play: Play) -> None:
+def test_an_unreachable_broker_is_counted_and_other_brokers_are_served(play: Play) -> None:
     async def script(stage: Stage) -> None:
         stage.brokers[1].cancel()
         await trio.testing.wait_all_tasks_blocked()
@@ -278,7 +280,7 @@ def test_a_broker_that_is_down_is_counted_and_does_not_hurt_the_others(play: Pla
     play(script, brokers=(0, 1))
 
 
-def test_a_refused_client_is_held_so_that_it_does_not_come_back_at_once(play: Play) -> None:
+def test_a_client_of_an_unreachable_broker_is_held_before_closing(play: Play) -> None:
     async def script(stage: Stage) -> None:
         stage.brokers[1].cancel()
         await trio.testing.wait_all_tasks_blocked()
@@ -290,7 +292,7 @@ def test_a_refused_client_is_held_so_that_it_does_not_come_back_at_once(play: Pl
     play(script, brokers=(0, 1))
 
 
-def test_no_more_are_held_than_a_bound(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_held_refused_clients_is_bounded(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(establish, "HELD_MAX", 3)
     monkeypatch.setattr(establish, "HOLD_S", math.inf)
 
@@ -310,7 +312,7 @@ def test_no_more_are_held_than_a_bound(play: Play, monkeypatch: pytest.MonkeyPat
     play(script, brokers=(0, 1))
 
 
-def test_refusals_are_a_line_at_once_then_one_a_second_with_a_count(
+def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(establish, "HOLD_S", 0)
@@ -337,7 +339,9 @@ def test_refusals_are_a_line_at_once_then_one_a_second_with_a_count(
     play(script, brokers=(0, 1, 2))
 
 
-def test_what_was_only_counted_is_said_at_the_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_that_were_only_counted_are_logged_at_the_end(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(establish, "HOLD_S", 0)
 
     async def script(stage: Stage) -> None:
@@ -351,7 +355,7 @@ def test_what_was_only_counted_is_said_at_the_end(play: Play, monkeypatch: pytes
     assert sum(line.get("count", 0) for line in logged) == 5
 
 
-def test_descriptors_that_have_run_out_are_not_the_brokers_fault(
+def test_running_out_of_descriptors_is_not_counted_as_an_unreachable_broker(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def script(stage: Stage) -> None:
@@ -365,7 +369,7 @@ def test_descriptors_that_have_run_out_are_not_the_brokers_fault(
     play(script)
 
 
-def test_a_bug_met_on_the_way_to_a_broker_ends_only_that_client(
+def test_a_bug_while_connecting_to_a_broker_ends_only_that_client(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def script(stage: Stage) -> None:
@@ -384,7 +388,7 @@ def test_a_bug_met_on_the_way_to_a_broker_ends_only_that_client(
     play(script)
 
 
-def test_a_client_on_its_way_to_a_broker_when_weir_stops_is_counted_too(
+def test_a_client_still_connecting_when_weir_stops_is_counted(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def script(stage: Stage) -> None:
@@ -403,7 +407,7 @@ def test_a_client_on_its_way_to_a_broker_when_weir_stops_is_counted_too(
     play(script)
 
 
-def test_both_connections_of_a_session_notice_a_peer_that_has_vanished(play: Play) -> None:
+def test_both_connections_of_a_session_use_tcp_keepalive(play: Play) -> None:
     """Half-open connections end by keepalive, within minutes."""
 
     async def script(stage: Stage) -> None:
@@ -436,7 +440,9 @@ def keep_alive_of_socket_to(peer: tuple[str, int]) -> tuple[int, int, int, int]:
     return only
 
 
-def test_a_broker_that_does_not_accept_is_a_timeout(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_does_not_accept_is_a_connect_timeout(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def script(stage: Stage) -> None:
         async def never(_address: Address) -> socket.socket:
             await trio.sleep_forever()
@@ -452,7 +458,7 @@ def test_a_broker_that_does_not_accept_is_a_timeout(play: Play, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("number", "said"), [(errno.EMFILE, 1), (errno.ECONNABORTED, 0)])
-def test_an_accept_that_fails_is_tried_again(
+def test_a_failed_accept_is_retried(
     play: Play, monkeypatch: pytest.MonkeyPatch, number: int, said: int
 ) -> None:
     """Out of descriptors is said and waited out; a client that gave up is nobody's matter."""
@@ -476,7 +482,7 @@ def test_an_accept_that_fails_is_tried_again(
     play(script)
 
 
-def test_garbage_ends_only_its_own_connection(play: Play) -> None:
+def test_garbage_from_a_client_ends_only_its_connection(play: Play) -> None:
     async def script(stage: Stage) -> None:
         kept = await stage.connect()
         for sent in (
@@ -492,7 +498,7 @@ def test_garbage_ends_only_its_own_connection(play: Play) -> None:
     play(script)
 
 
-def test_a_broker_that_answers_garbage_ends_the_session(play: Play) -> None:
+def test_garbage_from_a_broker_ends_the_session(play: Play) -> None:
     async def script(stage: Stage) -> None:
         stage.cluster.garbage = b"\0\0\0\x20" + b"garbage" * 9
         client = await stage.connect()
@@ -505,9 +511,7 @@ def test_a_broker_that_answers_garbage_ends_the_session(play: Play) -> None:
 # Quotas
 
 
-def test_a_reloaded_quota_file_counts_on_open_connections_and_a_bad_one_changes_nothing(
-    play: Play, tmp_path: Path
-) -> None:
+def test_a_reloaded_quota_file_applies_to_open_connections(play: Play, tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     asked = request(ProduceRequest(acks=1), 7)
 
@@ -534,7 +538,7 @@ def test_a_reloaded_quota_file_counts_on_open_connections_and_a_bad_one_changes_
 # Stopping
 
 
-def test_stopping_lets_requests_under_way_finish(play: Play) -> None:
+def test_stopping_lets_requests_in_flight_finish(play: Play) -> None:
     async def script(stage: Stage) -> None:
         client, idle = await stage.connect(), await stage.connect()
         assert await idle.ask(PING) == PONG

@@ -50,7 +50,7 @@ def shadow_of(session: Session, key: str) -> Budget:
 # Bandwidth
 
 
-def test_produce_over_the_quota_is_counted_and_nobody_waits() -> None:
+def test_produce_over_a_shadow_quota_is_counted_and_not_throttled() -> None:
     """The example of Kafka's own (`test_bandwidth`): throttles of 0, 2204, and 8102 for whoever waited; for
     who did not, 18,306 bytes in 10 s make 8306.
     """
@@ -66,7 +66,7 @@ def test_produce_over_the_quota_is_counted_and_nobody_waits() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 11, 12, 17])
-def test_fetches_are_not_capped_not_alone_and_not_held(version: int) -> None:
+def test_fetches_under_a_shadow_quota_are_not_capped_serial_or_held(version: int) -> None:
     with Playbook(shadowed(quota_table(fetch=100))) as play:
         asked = [fetch(number, version, max_bytes=2**31 - 1) for number in (1, 2)]
         play.client(*asked)
@@ -83,7 +83,7 @@ def test_fetches_are_not_capped_not_alone_and_not_held(version: int) -> None:
         assert shadow.charged == sum(map(length_of, told)) - 2 * (version >= 12)
 
 
-def test_enforced_and_shadow_quotas_are_both_charged() -> None:
+def test_enforced_and_shadow_byte_rates_are_both_charged() -> None:
     """2000 bytes/s hold, 1000 would throttle: with 12,000 bytes of 20,000 that pass at once."""
     table = QuotaTable(quota_table(produce=2000).values, quota_table(produce=1000).values)
     with Playbook(table) as play:
@@ -97,7 +97,7 @@ def test_enforced_and_shadow_quotas_are_both_charged() -> None:
         assert shadow.charged == 24_000
 
 
-def test_a_fetch_that_is_enforced_and_counted_waits_for_the_enforced_quota_only() -> None:
+def test_a_fetch_waits_for_its_enforced_quota_and_not_for_the_shadow_one() -> None:
     table = QuotaTable(quota_table(fetch=1_000_000).values, quota_table(fetch=10).values)
     with Playbook(table) as play:
         for number in (1, 2):
@@ -108,7 +108,7 @@ def test_a_fetch_that_is_enforced_and_counted_waits_for_the_enforced_quota_only(
         assert shadow_of(play.session, "fetch").throttled == 2
 
 
-def test_a_change_of_mode_reaches_an_open_session() -> None:
+def test_a_change_between_shadow_and_enforced_reaches_an_open_session() -> None:
     with Playbook(shadowed(quota_table(produce=1000))) as play:
         play.client(produce(1, 9000))
         play.to_broker(produce(1, 9000))
@@ -125,7 +125,7 @@ def test_a_change_of_mode_reaches_an_open_session() -> None:
 # Request time
 
 
-def test_request_time_over_the_quota_is_counted_and_nobody_waits() -> None:
+def test_request_time_over_a_shadow_quota_is_counted_and_not_throttled() -> None:
     """20 requests are all that there is; of 40 at once each further one would wait half a second longer, one
     second at most. Waits that overlap count once.
     """
@@ -141,7 +141,7 @@ def test_request_time_over_the_quota_is_counted_and_nobody_waits() -> None:
     assert play.session.counters.throttles == 0
 
 
-def test_a_connection_does_not_wait_for_what_others_have_used_in_shadow() -> None:
+def test_a_connection_does_not_wait_for_shadow_usage_of_others() -> None:
     quotas = timed(shadowed(time_table())).quotas
     for _connection in range(3):
         with Playbook(session=timed(quotas=quotas)) as play:
@@ -246,7 +246,7 @@ def figures(budget: Budget | None, now_ms: int) -> tuple[float, ...]:
     st.sampled_from([None, 0.001, 0.01, 50.0]),
 )
 @PROPERTY
-def test_the_wire_is_as_without_quotas_and_the_figures_as_with_enforced_ones(
+def test_shadow_quotas_leave_the_wire_unchanged_and_count_as_enforced_ones(
     story: Steps, buffer_bytes: int, rate: float, time: float | None
 ) -> None:
     """The figures for as long as nothing is throttled; afterwards the enforced client is another one."""
@@ -308,7 +308,7 @@ MUTATIONS: Final = QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
 
 @given(st.lists(STEPS, min_size=1, max_size=10))
 @PROPERTY
-def test_mutations_end_as_without_quota_and_are_counted_as_under_an_enforced_one(
+def test_shadow_mutation_quotas_leave_results_unchanged_and_count_as_enforced(
     steps: list[tuple[int, object]],
 ) -> None:
     plain, shadow, enforced = (Cluster.make(each) for each in (QuotaTable(), shadowed(MUTATIONS), MUTATIONS))
@@ -331,7 +331,7 @@ def test_mutations_end_as_without_quota_and_are_counted_as_under_an_enforced_one
             assert (shadow.shadow.throttled, shadow.shadow.refused) == (0, 0)
 
 
-def test_what_would_be_refused_is_counted_and_done() -> None:
+def test_mutations_over_a_shadow_quota_are_counted_and_executed() -> None:
     """10 tokens: the first topic leaves -2, the other two would be refused, for a second."""
     cluster = Cluster.make(shadowed(MUTATIONS))
     create = Create((Topic("a", 12), Topic("b", 1), Topic("c", 1)))
@@ -346,7 +346,7 @@ def test_what_would_be_refused_is_counted_and_done() -> None:
     assert (budget.charged, budget.refused, budget.throttled, budget.throttle_ms_total) == (12, 2, 1, 1000)
 
 
-def test_a_mutation_that_is_refused_is_not_counted_in_the_shadow() -> None:
+def test_a_refused_mutation_is_not_counted_by_the_shadow_quota() -> None:
     table = QuotaTable(MUTATIONS.values, {(Entity("ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): 100.0})
     cluster = Cluster.make(table)
     create = Create((Topic("a", 12), Topic("b", 5)))
@@ -355,7 +355,7 @@ def test_a_mutation_that_is_refused_is_not_counted_in_the_shadow() -> None:
     assert (cluster.shadow.charged, cluster.shadow.refused) == (12, 0)
 
 
-def test_deletions_cost_in_the_shadow_what_they_cost() -> None:
+def test_deletions_are_charged_to_a_shadow_quota_as_to_an_enforced_one() -> None:
     cluster = Cluster.make(shadowed(MUTATIONS))
     cluster.controller.add("seven", 7)
     delete = Delete(("seven", "none"), 5)
@@ -364,7 +364,9 @@ def test_deletions_cost_in_the_shadow_what_they_cost() -> None:
     assert cluster.shadow.charged == 7
 
 
-def test_a_mutation_that_cannot_be_read_or_kept_passes_uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_or_large_mutation_under_a_shadow_quota_passes_uncounted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(requests_paid_for, "COUNTED_BYTES_MAX", 100)
     long = request(CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="x" * 200)]), 4)
     unreadable = framed(header(19, 4, 1, b"app", tags=None) + b"\x7f\xff")
@@ -375,7 +377,7 @@ def test_a_mutation_that_cannot_be_read_or_kept_passes_uncounted(monkeypatch: py
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["permissive", "strict"])
-def test_topics_that_come_by_being_asked_for_are_counted(strict: bool) -> None:
+def test_auto_created_topics_are_counted_by_a_shadow_quota(strict: bool) -> None:
     """Three partitions each, ten tokens: the fourth would have had its client wait."""
     cluster, plain = Cluster.make(shadowed(MUTATIONS), strict=strict), Cluster.make(QuotaTable())
     for name in ("a", "b", "c", "d", "e", "e"):
@@ -392,7 +394,7 @@ def test_topics_that_come_by_being_asked_for_are_counted(strict: bool) -> None:
 # The book
 
 
-def test_everything_may_be_in_shadow() -> None:
+def test_all_quotas_can_be_put_in_shadow() -> None:
     book = QuotaBook(quota_table(produce=1000.0), in_shadow=True)
     assert book.table == quota_table(produce=1000.0), "what is configured"
     quotas = book.of(1)
@@ -407,14 +409,14 @@ def test_everything_may_be_in_shadow() -> None:
     assert book.in_force == shadowed(quota_table(produce=500.0))
 
 
-def test_who_listens_to_the_book_is_told_what_is_in_force() -> None:
+def test_listeners_of_quota_updates_get_the_table_in_force() -> None:
     book, told = QuotaBook(QuotaTable(), in_shadow=True), list[QuotaTable]()
     book.on_update.append(told.append)
     book.update(quota_table(fetch=1.0))
     assert told == [shadowed(quota_table(fetch=1.0))]
 
 
-def test_the_configuration_says_so() -> None:
+def test_the_configuration_can_put_all_quotas_in_shadow() -> None:
     table = quota_table(produce=1000.0, entity=Entity(client_id=DEFAULT))
     options = {"upstream": "kafka:9092"}
     plain = run.quota_book(config.load(None, options), table)
@@ -425,7 +427,7 @@ def test_the_configuration_says_so() -> None:
 
 
 @pytest.mark.parametrize("client_id", [b"", None], ids=["empty", "null"])
-def test_a_client_without_a_client_id_may_be_given_the_default(client_id: bytes | None) -> None:
+def test_default_quotas_can_be_configured_for_clients_without_a_client_id(client_id: bytes | None) -> None:
     table = quota_table(produce=1000, entity=Entity(client_id=DEFAULT))
     for unnamed, muted_until_ms in (("", 0), (EMPTY, 1000)):
         book = QuotaBook(table, unnamed=unnamed)

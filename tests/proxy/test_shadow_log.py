@@ -41,7 +41,7 @@ def said(shadow_log: ShadowLog, now_ms: int = 0) -> list[dict[str, object]]:
     return [dict(line) for line in lines]
 
 
-def test_it_is_said_once_what_is_new() -> None:
+def test_the_shadow_log_reports_new_throttles_once() -> None:
     """12,000 bytes at 1000 bytes/s, of which 10,000 pass at once; 3000 more after half a second."""
     book = book_of()
     shadow_log = ShadowLog(book, ConnectionQuotas())
@@ -60,13 +60,13 @@ def test_it_is_said_once_what_is_new() -> None:
     assert said(shadow_log, 500) == [{**line, "count": 1, "seconds": 3.0, "rate": round(15_000 / 10.5)}]
 
 
-def test_within_the_quota_nothing_is_said() -> None:
+def test_the_shadow_log_reports_nothing_within_the_quota() -> None:
     book = book_of()
     shadow(book).charge(10_000, 0)
     assert said(ShadowLog(book, ConnectionQuotas())) == []
 
 
-def test_an_entry_that_has_gone_meanwhile_has_no_limit() -> None:
+def test_the_shadow_log_shows_no_limit_for_a_removed_entry() -> None:
     book = book_of()
     shadow(book).charge(12_000, 0)
     book.update(QuotaTable())
@@ -74,7 +74,7 @@ def test_an_entry_that_has_gone_meanwhile_has_no_limit() -> None:
     assert line["limit"] is None
 
 
-def test_the_brokers_are_summed() -> None:
+def test_the_shadow_log_sums_throttles_of_all_brokers() -> None:
     book = book_of()
     shadow(book, node_id=1).charge(12_000, 0)
     shadow(book, node_id=2).charge(11_000, 0)
@@ -82,7 +82,7 @@ def test_the_brokers_are_summed() -> None:
     assert (line["count"], line["seconds"], line["rate"]) == (2, 3.0, 1200)
 
 
-def test_the_longest_are_named_and_the_others_counted() -> None:
+def test_the_shadow_log_names_the_longest_throttles_and_counts_all_others() -> None:
     book = book_of()
     for number in range(LINES_MAX + 3):
         shadow(book, f"app-{number:02}").charge(11_000 + 1000 * number, 0)
@@ -97,7 +97,7 @@ def test_the_longest_are_named_and_the_others_counted() -> None:
     }
 
 
-def test_mutations_tell_what_would_have_been_refused() -> None:
+def test_the_shadow_log_counts_mutations_that_would_have_been_refused() -> None:
     book = book_of(MUTATIONS, Entity("alice", Prefix("a")), rate=1.0)
     payers = book.of(0).mutation_payers("alice", "app", 0)
     assert payers is not None
@@ -121,7 +121,7 @@ def test_mutations_tell_what_would_have_been_refused() -> None:
     ]
 
 
-def test_request_time_is_told_in_percent_of_a_thread() -> None:
+def test_the_shadow_log_shows_request_time_in_percent_of_a_thread() -> None:
     """1.23 s of one thread in the window of 10 s are 12.3 %; of them 2 % were allowed."""
     book = book_of(QuotaKey.REQUEST_PERCENTAGE, Entity("alice"), rate=2.0)
     quotas = book.of(0)
@@ -140,7 +140,7 @@ def test_request_time_is_told_in_percent_of_a_thread() -> None:
     ]
 
 
-def test_a_budget_that_began_anew_is_said_as_new() -> None:
+def test_the_shadow_log_reports_a_recreated_budget_as_new() -> None:
     book = book_of()
     shadow_log = ShadowLog(book, ConnectionQuotas())
     for _time in range(3):
@@ -153,7 +153,9 @@ def test_a_budget_that_began_anew_is_said_as_new() -> None:
 
 
 @pytest.mark.trio
-async def test_it_is_said_every_ten_seconds(nursery: Nursery, autojump_clock: MockClock) -> None:
+async def test_the_shadow_log_is_written_every_ten_seconds(
+    nursery: Nursery, autojump_clock: MockClock
+) -> None:
 
     book = book_of()
     nursery.start_soon(log_shadow_forever, book, ConnectionQuotas(), lambda: 0)
@@ -168,7 +170,7 @@ async def test_it_is_said_every_ten_seconds(nursery: Nursery, autojump_clock: Mo
     nursery.cancel_scope.cancel()
 
 
-def test_topics_and_addresses_are_named_as_such() -> None:
+def test_the_shadow_log_names_topics_and_addresses() -> None:
     book = QuotaBook(QuotaTable())
     rates = {
         (Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 10.0,

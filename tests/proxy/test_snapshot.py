@@ -79,7 +79,7 @@ def holds(path: Path, table: QuotaTable) -> bool:
 # The file
 
 
-def test_a_snapshot_is_a_quota_file_that_reads_back(tmp_path: Path) -> None:
+def test_a_quota_snapshot_is_a_quota_file_that_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "last.toml"
     for table in (QuotaTable(), RICH, ALICES):
         assert write_snapshot(path, table) == []
@@ -88,7 +88,7 @@ def test_a_snapshot_is_a_quota_file_that_reads_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path], "nothing temporary is left"
 
 
-def test_what_a_quota_file_cannot_say_is_left_out(tmp_path: Path) -> None:
+def test_a_quota_snapshot_omits_quotas_that_a_file_cannot_hold(tmp_path: Path) -> None:
     table = QuotaTable(
         {
             (Entity(user="<default>"), PRODUCE): 1.0,
@@ -102,7 +102,9 @@ def test_what_a_quota_file_cannot_say_is_left_out(tmp_path: Path) -> None:
     assert read_snapshot(tmp_path / "last.toml") == ALICES
 
 
-def test_a_write_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_quota_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "last.toml"
     write_snapshot(path, ALICES)
 
@@ -119,7 +121,7 @@ def test_a_write_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyte
 # Starting
 
 
-def test_a_store_that_is_there_is_what_counts(tmp_path: Path) -> None:
+def test_an_available_store_precedes_the_quota_snapshot(tmp_path: Path) -> None:
     write_snapshot(tmp_path / "last.toml", BOBS)
     assert trio.run(LastKnown(FakeStore(ALICES), tmp_path / "last.toml").start) == ALICES
 
@@ -133,7 +135,7 @@ def test_a_store_that_is_there_is_what_counts(tmp_path: Path) -> None:
     ],
     ids=["there", "missing", "broken"],
 )
-def test_a_store_that_is_not_there_does_not_stop_the_start(
+def test_weir_starts_from_the_quota_snapshot_without_its_store(
     tmp_path: Path, snapshot: QuotaTable | str | None, expected: QuotaTable, words: str
 ) -> None:
     path = tmp_path / "last.toml"
@@ -150,13 +152,13 @@ def test_a_store_that_is_not_there_does_not_stop_the_start(
         assert path.read_text() == snapshot, "it is not overwritten by nothing"
 
 
-def test_without_a_snapshot_it_starts_without_quotas() -> None:
+def test_weir_starts_without_quotas_if_store_and_snapshot_are_missing() -> None:
     with capture_logs() as logs:
         assert trio.run(LastKnown(FakeStore(error=StoreError("gone")), None).start) == QuotaTable()
     assert logs[0]["log_level"] == "error"
 
 
-def test_a_cluster_that_cannot_be_a_store_is_no_start() -> None:
+def test_an_unsuitable_quota_store_stops_the_start() -> None:
     with pytest.raises(ConfigError, match="quota_store = fake: too old"):
         trio.run(LastKnown(FakeStore(error=UnfitError("too old")), None).start)
 
@@ -165,7 +167,9 @@ def test_a_cluster_that_cannot_be_a_store_is_no_start() -> None:
 
 
 @pytest.mark.trio
-async def test_changes_are_passed_on_and_written(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_changes_of_the_store_are_passed_on_and_written_to_the_snapshot(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     path = tmp_path / "last.toml"
     store, followed = FakeStore(ALICES), Followed()
     last_known = LastKnown(store, path)
@@ -182,7 +186,7 @@ async def test_changes_are_passed_on_and_written(tmp_path: Path, nursery: trio.N
 
 
 @pytest.mark.trio
-async def test_a_start_without_the_store_is_told_by_following(
+async def test_a_start_without_the_store_is_reported_while_following(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     store, followed = FakeStore(error=StoreError("gone")), Followed()
@@ -195,7 +199,7 @@ async def test_a_start_without_the_store_is_told_by_following(
 
 
 @pytest.mark.trio
-async def test_an_outage_is_told_at_once_and_then_once_a_minute(
+async def test_an_outage_of_the_quota_store_is_reported_at_once_then_each_minute(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     store, followed = FakeStore(), Followed()
@@ -213,9 +217,7 @@ async def test_an_outage_is_told_at_once_and_then_once_a_minute(
 
 
 @pytest.mark.trio
-async def test_a_snapshot_that_cannot_be_written_is_said_and_nothing_else(
-    tmp_path: Path, nursery: trio.Nursery
-) -> None:
+async def test_an_unwritable_quota_snapshot_is_only_logged(tmp_path: Path, nursery: trio.Nursery) -> None:
     store, followed = FakeStore(), Followed()
     last_known = LastKnown(store, tmp_path / "no-such-directory" / "last.toml")
     with capture_logs() as logs:
@@ -231,7 +233,9 @@ async def test_a_snapshot_that_cannot_be_written_is_said_and_nothing_else(
 
 
 @pytest.mark.trio
-async def test_what_cannot_be_written_is_said_once(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_quotas_omitted_from_the_snapshot_are_logged_once(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     store, followed, path = FakeStore(), Followed(), tmp_path / "last.toml"
     with capture_logs() as logs:
         nursery.start_soon(LastKnown(store, path).follow, followed.changed, followed.failed)
@@ -245,7 +249,9 @@ async def test_what_cannot_be_written_is_said_once(tmp_path: Path, nursery: trio
 
 
 @pytest.mark.trio
-async def test_loading_and_altering_are_the_stores(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_snapshot_passes_loading_and_altering_to_the_store(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     store = LastKnown(FakeStore(ALICES), None)
     assert store.name == "fake"
     assert await store.load() == ALICES
@@ -266,13 +272,13 @@ def test_a_quota_file_beside_another_store_is_refused(kind: str) -> None:
         choose(config)
 
 
-def test_a_snapshot_of_a_quota_file_is_refused() -> None:
+def test_a_snapshot_of_a_quota_file_store_is_refused() -> None:
     with pytest.raises(ConfigError, match="quota_snapshot goes with"):
         choose(load(None, {"upstream": "kafka:9092", "quota_snapshot": "last.toml"}))
 
 
 @pytest.mark.parametrize("kind", ["topic", "broker"])
-def test_without_any_broker_there_is_the_snapshot(tmp_path: Path, kind: str) -> None:
+def test_weir_starts_from_the_quota_snapshot_without_any_broker(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "last.toml"
     write_snapshot(path, ALICES)
     config = load(None, {"upstream": "127.0.0.1:1", "quota_store": kind, "quota_snapshot": str(path)})

@@ -14,7 +14,7 @@ from proxy.transport import sockets
 from tests.kafka.ports import free_range
 
 
-def test_an_empty_host_is_reached_by_ipv4_and_where_there_is_one_by_ipv6() -> None:
+def test_a_listener_on_an_empty_host_accepts_ipv4_and_ipv6() -> None:
     port = free_range(1)
     (listening,) = sockets.listen(Address("", port))
     with ExitStack() as stack:
@@ -28,7 +28,7 @@ def test_an_empty_host_is_reached_by_ipv4_and_where_there_is_one_by_ipv6() -> No
             assert client.getpeername()[1] == port
 
 
-def test_without_ipv6_an_empty_host_is_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_on_an_empty_host_without_ipv6_accepts_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     port = free_range(1)
     (listening,) = sockets.listen(Address("", port))
@@ -36,13 +36,13 @@ def test_without_ipv6_an_empty_host_is_ipv4(monkeypatch: pytest.MonkeyPatch) -> 
         assert listening.getsockname() == ("0.0.0.0", port)
 
 
-def test_an_address_that_this_machine_lacks_is_an_error() -> None:
+def test_listening_on_a_foreign_address_is_an_error() -> None:
     with pytest.raises(OSError, match="assign") as caught:
         sockets.listen(Address("192.0.2.1", free_range(1)))
     assert caught.value.errno == errno.EADDRNOTAVAIL
 
 
-def test_one_missing_address_of_several_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listening_skips_one_missing_address_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_range(1)
     both = [(socket.AF_INET, 1, 6, "", ("192.0.2.1", port)), (socket.AF_INET, 1, 6, "", ("127.0.0.1", port))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: both)
@@ -51,7 +51,7 @@ def test_one_missing_address_of_several_does_not_matter(monkeypatch: pytest.Monk
         assert listening.getsockname() == ("127.0.0.1", port)
 
 
-def test_a_port_taken_on_the_second_address_releases_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_on_the_second_address_releases_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_range(1)
     both = [(socket.AF_INET, 1, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: both)
@@ -85,7 +85,7 @@ def test_connecting_tries_every_address_and_raises_the_last_error(monkeypatch: p
     "address",
     [Address("a" * 300, 9092), Address("a\0b", 9092), Address("127.0.0.1", 65_536), Address("127.0.0.1", -1)],
 )
-def test_an_address_that_cannot_be_one_is_an_error_like_any_other(address: Address) -> None:
+def test_connecting_to_a_malformed_address_is_an_oserror(address: Address) -> None:
     """A broker may say anything of its host and port."""
     with pytest.raises(OSError, match=r"\S"):
         trio.run(sockets.connect, address)

@@ -117,7 +117,7 @@ STEPS = st.lists(
     muted=st.booleans(),
 )
 @settings(max_examples=25)
-def test_every_byte_arrives_in_order_as_over_plain_sockets(
+def test_a_tls_relay_passes_every_byte_in_order(
     sides: tuple[str, ...], sizes: list[int], steps: list[tuple[str, int]], small: bool, muted: bool
 ) -> None:
     table = quota_table(produce=1000) if muted else None
@@ -145,7 +145,7 @@ def unthrottled(answers: bytes) -> bytes:
     )
 
 
-def test_what_is_decrypted_but_not_read_is_read_without_another_poll() -> None:
+def test_decrypted_bytes_are_read_without_another_poll() -> None:
     """One record holds a request and half of another; a mute begins between them."""
     rig = Rig(quota_table(produce=1000), pair=roomy_pair, tls=("client",))
     rig.client.tls.send(produce(1)[:-50])
@@ -162,7 +162,7 @@ def test_what_is_decrypted_but_not_read_is_read_without_another_poll() -> None:
     rig.close()
 
 
-def test_one_turn_fills_the_buffer_from_many_records() -> None:
+def test_a_tls_relay_fills_its_buffer_from_many_records_in_one_turn() -> None:
     rig = Rig(tls=("broker",), pair=roomy_pair)
     rig.pass_on(ping(1), rig.client, rig.broker)
     assert not rig.send(rig.broker, large(pong(1), 150_000))
@@ -181,7 +181,7 @@ def roomy_pair() -> tuple[socket.socket, socket.socket]:
     return pair
 
 
-def test_an_end_that_was_read_along_with_data_is_not_forgotten() -> None:
+def test_a_tls_end_read_together_with_data_is_kept() -> None:
     """A full record, then close_notify, and no FIN: nothing is left for a poll to report."""
     far, near = secured(roomy_pair(), server=True)
     far.tls.send(b"x" * RECORD_BYTES)
@@ -194,7 +194,7 @@ def test_an_end_that_was_read_along_with_data_is_not_forgotten() -> None:
     near.close()
 
 
-def test_a_byte_that_was_looked_at_is_read_later() -> None:
+def test_a_peeked_tls_byte_is_read_later() -> None:
     far, near = secured(unix_pair(), server=True)
     with pytest.raises(BlockingIOError):
         near.recv(1, socket.MSG_PEEK)
@@ -224,7 +224,7 @@ class Stalling(TlsSocket):
         return super().recv_into(buffer, nbytes)
 
 
-def test_a_read_that_must_send_first_waits_for_room_to_send() -> None:
+def test_a_tls_read_that_must_write_waits_until_the_socket_is_writable() -> None:
     rig = Rig(tls=("client",))
     (entry,) = rig.relay._tls_sides  # type: ignore[attr-defined]  # it is a TlsRelay
     side, sock = entry
@@ -244,7 +244,7 @@ def test_a_read_that_must_send_first_waits_for_room_to_send() -> None:
     rig.close()
 
 
-def test_a_send_that_cannot_be_finished_ends_with_an_error_in_words() -> None:
+def test_a_tls_send_after_the_peer_closed_is_an_error_with_text() -> None:
     far, near = secured(unix_pair(), server=True)
     far.tls.close()
     with pytest.raises(OSError, match=r"EOF|pipe|reset"):

@@ -44,12 +44,12 @@ def load(**options: Any) -> config.Config:
         ({"upstream_tls": True, "upstream_key": "k"}, "upstream_key is set without upstream_cert"),
     ],
 )
-def test_what_does_not_fit_together_stops_the_start(options: dict[str, Any], text: str) -> None:
+def test_contradictory_tls_settings_stop_the_start(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=rf"^[^\n]*{text}[^\n]*$"):
         load(**options)
 
 
-def test_files_are_not_read_before_they_are_needed() -> None:
+def test_tls_files_are_not_read_with_the_configuration() -> None:
     rules = load(**CERT, sni_domain="Kafka.Example.org.", upstream_tls=True, listen=":9093").tls
     assert rules.listener is not None
     assert rules.listener.names == ServerNames("kafka.example.org", 9093)
@@ -58,7 +58,7 @@ def test_files_are_not_read_before_they_are_needed() -> None:
         rules.listener.files.load()
 
 
-def test_the_port_of_admin_may_be_any_other_when_brokers_share_one() -> None:
+def test_with_sni_the_admin_port_may_be_any_other() -> None:
     loaded = load(**CERT, sni_domain="d", listen=":9093", admin=":9094")
     assert loaded.places.port(7) == 9093
     assert loaded.places.host(7, "anything") == "broker-7.d"
@@ -82,11 +82,13 @@ def test_the_port_of_admin_may_be_any_other_when_brokers_share_one() -> None:
         (None, None),
     ],
 )
-def test_a_name_means_a_broker_or_bootstrap(name: str | None, node_id: int | None) -> None:
+def test_a_server_name_means_a_broker_or_the_bootstrap_listener(
+    name: str | None, node_id: int | None
+) -> None:
     assert ServerNames("d.org", 9093).node_id(name) == node_id
 
 
-def test_files_that_openssl_does_not_take_are_said_in_words(tmp_path: Path) -> None:
+def test_certificate_files_that_openssl_refuses_are_reported_in_words(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
     (tmp_path / "other").mkdir()
     _, other = write_pair(tmp_path / "other", HOST)
@@ -106,7 +108,7 @@ def test_files_that_openssl_does_not_take_are_said_in_words(tmp_path: Path) -> N
         server_context(Pair(cert, key, "tls_cert"), ssl.CERT_REQUIRED, empty)
 
 
-def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_password_prompt(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
 
     cert, key = write_pair(tmp_path, HOST)
@@ -122,7 +124,7 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(tmp_pa
         server_context(Pair(cert, key, "tls_cert"), ssl.CERT_NONE, None)
 
 
-def test_contexts_are_as_strict_as_documented(tmp_path: Path) -> None:
+def test_tls_contexts_are_as_strict_as_documented(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, HOST)
     context = server_context(Pair(cert, key, "tls_cert"), ssl.CERT_REQUIRED, write_ca(tmp_path))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2

@@ -71,7 +71,7 @@ def test_clients_are_served_over_tls_at_every_listener(play: Play, listener: dic
     play(script, brokers=(0, 1), **listener)
 
 
-def test_the_oldest_version_is_tls_1_2(play: Play, listener: dict[str, Any]) -> None:
+def test_the_oldest_accepted_tls_version_is_1_2(play: Play, listener: dict[str, Any]) -> None:
     old = context_of("clients", "old")
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -98,7 +98,7 @@ def test_the_oldest_version_is_tls_1_2(play: Play, listener: dict[str, Any]) -> 
     ("rules", "user"),
     [("DEFAULT", "CN=alice,OU=Sales\\, east"), ("RULE:^CN=([^,]*).*$/$1/U", "ALICE")],
 )
-def test_a_certificate_says_who_a_client_is(
+def test_a_client_certificate_gives_the_principal(
     play: Play, mutual: dict[str, Any], rules: str, user: str
 ) -> None:
     async def script(stage: Stage) -> None:
@@ -109,7 +109,7 @@ def test_a_certificate_says_who_a_client_is(
     play(script, **mutual, ssl_principal_mapping_rules=rules)
 
 
-def test_without_a_certificate_a_client_is_anonymous_if_none_is_required(
+def test_a_tls_client_without_a_certificate_is_anonymous_if_none_is_required(
     play: Play, mutual: dict[str, Any]
 ) -> None:
     async def script(stage: Stage) -> None:
@@ -137,7 +137,7 @@ def said(logged: list[Any]) -> str:
         ("clients", CloseReason.PRINCIPAL_UNMAPPED, "no rule of ssl_principal_mapping_rules"),
     ],
 )
-def test_a_certificate_that_will_not_do_is_counted_and_said_once(
+def test_an_untrusted_client_certificate_is_counted_and_logged_once(
     play: Play, mutual: dict[str, Any], who: str | None, reason: CloseReason, detail: str
 ) -> None:
     context = client_context() if who is None else context_of(who, "alice")
@@ -155,7 +155,7 @@ def test_a_certificate_that_will_not_do_is_counted_and_said_once(
     play(script, **mutual, ssl_principal_mapping_rules="RULE:^CN=bob$/bob/")
 
 
-def test_a_client_that_does_not_trust_weir_is_counted(play: Play, listener: dict[str, Any]) -> None:
+def test_a_client_that_rejects_weirs_certificate_is_counted(play: Play, listener: dict[str, Any]) -> None:
     def connect(port: int) -> None:
         with socket.create_connection((HOST, port)) as plain, pytest.raises(ssl.SSLCertVerificationError):
             ssl.create_default_context().wrap_socket(plain, server_hostname=HOST)
@@ -169,7 +169,7 @@ def test_a_client_that_does_not_trust_weir_is_counted(play: Play, listener: dict
     play(script, **listener)
 
 
-def test_a_plain_client_is_told_apart(play: Play, listener: dict[str, Any]) -> None:
+def test_a_plaintext_client_on_a_tls_port_has_a_close_reason(play: Play, listener: dict[str, Any]) -> None:
     async def script(stage: Stage) -> None:
         with capture_logs() as logged:
             client = await stage.connect()
@@ -180,7 +180,7 @@ def test_a_plain_client_is_told_apart(play: Play, listener: dict[str, Any]) -> N
     play(script, **listener)
 
 
-def test_a_client_that_begins_a_handshake_and_no_more_is_refused_in_time(
+def test_an_unfinished_tls_handshake_times_out(
     play: Play, listener: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshakes, "TIMEOUT_S", 0.05)
@@ -194,7 +194,7 @@ def test_a_client_that_begins_a_handshake_and_no_more_is_refused_in_time(
     play(script, **listener)
 
 
-def test_garbage_in_a_handshake_is_counted(play: Play, listener: dict[str, Any]) -> None:
+def test_garbage_in_a_tls_handshake_is_counted(play: Play, listener: dict[str, Any]) -> None:
     async def script(stage: Stage) -> None:
         client = await stage.connect()
         await client.stream.send_all(b"\x16\x03\x01\x00\x05hello" + bytes(100))
@@ -203,7 +203,9 @@ def test_garbage_in_a_handshake_is_counted(play: Play, listener: dict[str, Any])
     play(script, **listener)
 
 
-def test_a_probe_that_only_connects_is_no_warning(play: Play, listener: dict[str, Any]) -> None:
+def test_a_probe_that_only_connects_to_a_tls_port_logs_no_warning(
+    play: Play, listener: dict[str, Any]
+) -> None:
     async def script(stage: Stage) -> None:
         with capture_logs() as logged:
             socket.create_connection((HOST, stage.first_port)).close()
@@ -213,7 +215,7 @@ def test_a_probe_that_only_connects_is_no_warning(play: Play, listener: dict[str
     play(script, **listener)
 
 
-def test_a_hundred_clients_shake_hands_at_once_while_others_are_served(
+def test_a_hundred_tls_handshakes_at_once_do_not_stop_other_clients(
     play: Play, listener: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshakes, "PLACES", 3)
@@ -230,9 +232,7 @@ def test_a_hundred_clients_shake_hands_at_once_while_others_are_served(
     play(script, **listener)
 
 
-def test_stopping_closes_clients_in_the_middle_of_their_handshakes(
-    play: Play, listener: dict[str, Any]
-) -> None:
+def test_stopping_closes_clients_during_their_tls_handshakes(play: Play, listener: dict[str, Any]) -> None:
     async def script(stage: Stage) -> None:
         for beginning in (b"\x16", b"\x16\x03\x01\x02\x00\x01", b""):
             client = await stage.connect()
@@ -244,7 +244,7 @@ def test_stopping_closes_clients_in_the_middle_of_their_handshakes(
     play(script, **listener)
 
 
-def test_a_client_that_breaks_off_before_its_handshake_is_no_warning(
+def test_a_client_that_resets_during_its_tls_handshake_logs_no_warning(
     play: Play, listener: dict[str, Any]
 ) -> None:
     async def script(stage: Stage) -> None:
@@ -277,7 +277,7 @@ async def fingerprint(stage: Stage) -> bytes:
     return found
 
 
-def test_a_changed_certificate_is_shown_to_new_clients_and_a_bad_one_is_not(
+def test_a_changed_certificate_is_reloaded_and_an_invalid_one_is_not(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "LOOK_S", 0.01)
@@ -309,7 +309,7 @@ def test_a_changed_certificate_is_shown_to_new_clients_and_a_bad_one_is_not(
     play(script, **mounted)
 
 
-def test_files_that_cannot_be_used_stop_the_start(play: Play, tmp_path: Path) -> None:
+def test_unusable_certificate_files_stop_the_start(play: Play, tmp_path: Path) -> None:
     cert, _ = write_pair(tmp_path, HOST)
     with pytest.raises(ConfigError, match=r"tls_cert .*tls.crt with .*gone.key cannot be used: no such file"):
         play(None, tls_cert=str(cert), tls_key=str(tmp_path / "gone.key"))
@@ -318,7 +318,7 @@ def test_files_that_cannot_be_used_stop_the_start(play: Play, tmp_path: Path) ->
 # One port for all brokers
 
 
-def test_server_names_say_which_broker_is_meant(play: Play, listener: dict[str, Any]) -> None:
+def test_tls_server_names_select_the_broker(play: Play, listener: dict[str, Any]) -> None:
     async def script(stage: Stage) -> None:
         for name in (f"bootstrap.{DOMAIN}", HOST, f"weir.{DOMAIN}"):
             client = await stage.connect_tls(client_context(), name)
@@ -334,7 +334,7 @@ def test_server_names_say_which_broker_is_meant(play: Play, listener: dict[str, 
     play(script, brokers=(0, 1, 5), **listener, sni_domain=f"{DOMAIN}.", broker_ports="")
 
 
-def test_a_broker_that_nobody_knows_is_refused(play: Play, listener: dict[str, Any]) -> None:
+def test_a_tls_server_name_of_an_unknown_broker_is_refused(play: Play, listener: dict[str, Any]) -> None:
     async def script(stage: Stage) -> None:
         with capture_logs() as logged:
             client = await stage.connect_tls(client_context(), f"broker-7.{DOMAIN}")
@@ -345,7 +345,7 @@ def test_a_broker_that_nobody_knows_is_refused(play: Play, listener: dict[str, A
     play(script, **listener, sni_domain=DOMAIN, broker_ports="")
 
 
-def test_a_broker_that_comes_later_has_its_name_at_once(play: Play, listener: dict[str, Any]) -> None:
+def test_a_new_broker_has_its_tls_server_name_at_once(play: Play, listener: dict[str, Any]) -> None:
     async def script(stage: Stage) -> None:
         await stage.nursery.start(stage.cluster.serve, 3)
         client = await stage.connect_tls(client_context(), f"bootstrap.{DOMAIN}")
@@ -375,7 +375,7 @@ def broker_context(*names: str, mutual: bool = False) -> ssl.SSLContext:
     return context
 
 
-def test_brokers_are_reached_by_tls(play: Play, brokers_ca: str) -> None:
+def test_upstream_brokers_are_reached_by_tls(play: Play, brokers_ca: str) -> None:
     async def script(stage: Stage) -> None:
         client = await stage.connect(0)
         assert await client.ask(PING) == PONG
@@ -386,7 +386,7 @@ def test_brokers_are_reached_by_tls(play: Play, brokers_ca: str) -> None:
     play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
 
 
-def test_both_sides_at_once_and_a_certificate_for_the_brokers(
+def test_tls_works_on_both_sides_with_a_client_certificate_for_brokers(
     play: Play, mutual: dict[str, Any], brokers_ca: str, tmp_path: Path
 ) -> None:
     (tmp_path / "own").mkdir()
@@ -417,7 +417,7 @@ def test_both_sides_at_once_and_a_certificate_for_the_brokers(
     ],
     ids=["another name", "another authority", "plain"],
 )
-def test_brokers_that_will_not_do_stop_the_start_with_what_to_set(
+def test_unsuitable_upstream_tls_stops_the_start_and_names_the_setting(
     play: Play, brokers_ca: str, tls: tuple[str, ...], options: dict[str, Any], text: str
 ) -> None:
     cluster = FakeCluster(tls=broker_context(*tls) if tls else None, garbage=b"" if tls else b"\0\0\0\1?")
@@ -427,7 +427,7 @@ def test_brokers_that_will_not_do_stop_the_start_with_what_to_set(
     assert "--upstream" not in str(refusal.value), "that broker was reached"
 
 
-def test_of_several_brokers_the_one_that_was_reached_says_what_to_set(play: Play, brokers_ca: str) -> None:
+def test_the_tls_error_of_the_reachable_broker_names_the_setting(play: Play, brokers_ca: str) -> None:
     cluster = FakeCluster(nodes={1: Address(HOST, free_range(1))}, tls=broker_context("elsewhere.test"))
     with pytest.raises(
         ConfigError, match=r"^cannot connect.* for other names.*upstream_verify_host = false$"
@@ -435,7 +435,7 @@ def test_of_several_brokers_the_one_that_was_reached_says_what_to_set(play: Play
         play(None, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca)
 
 
-def test_names_need_not_be_checked(play: Play, brokers_ca: str) -> None:
+def test_upstream_host_names_need_not_be_verified(play: Play, brokers_ca: str) -> None:
     async def script(stage: Stage) -> None:
         client = await stage.connect(0)
         assert await client.ask(PING) == PONG
@@ -444,7 +444,9 @@ def test_names_need_not_be_checked(play: Play, brokers_ca: str) -> None:
     play(script, cluster=cluster, upstream_tls=True, upstream_ca=brokers_ca, upstream_verify_host=False)
 
 
-def test_a_broker_that_wants_a_certificate_says_so_to_the_operator(play: Play, brokers_ca: str) -> None:
+def test_a_broker_that_requires_a_certificate_is_reported_to_the_operator(
+    play: Play, brokers_ca: str
+) -> None:
     async def script(stage: Stage) -> None:
         with capture_logs() as logged:
             client = await stage.connect()
@@ -481,7 +483,7 @@ def refusing_server(context: ssl.SSLContext) -> Iterator[int]:
         thread.join()
 
 
-def test_a_broker_whose_certificate_changes_for_the_worse_is_refused(play: Play, brokers_ca: str) -> None:
+def test_a_broker_whose_certificate_becomes_invalid_is_refused(play: Play, brokers_ca: str) -> None:
     cluster = FakeCluster(tls=broker_context(HOST))
 
     async def script(stage: Stage) -> None:

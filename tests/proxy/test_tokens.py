@@ -83,7 +83,7 @@ DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
 
 
 @pytest.mark.parametrize("mechanism", DIALOGUES)
-def test_the_principal_is_who_the_broker_has_accepted(mechanism: str) -> None:
+def test_the_principal_after_sasl_v0_tokens_is_the_authenticated_user(mechanism: str) -> None:
     with Playbook() as play:
         shake(play, mechanism)
         for token, answer in DIALOGUES[mechanism]:
@@ -96,7 +96,7 @@ def test_the_principal_is_who_the_broker_has_accepted(mechanism: str) -> None:
 
 @pytest.mark.parametrize("mechanism", DIALOGUES)
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 11])
-def test_cuts_anywhere_change_nothing(mechanism: str, cut: int) -> None:
+def test_sasl_v0_tokens_cut_anywhere_give_the_same_principal(mechanism: str, cut: int) -> None:
     dialogue = [(handshake(mechanism, 0), shaken(0, 0))]
     dialogue += [(bare(token), bare(answer)) for token, answer in DIALOGUES[mechanism]]
     dialogue += [(PING, PONG)]
@@ -111,7 +111,7 @@ def test_cuts_anywhere_change_nothing(mechanism: str, cut: int) -> None:
     assert wire.to_client == b"".join(answered for _, answered in dialogue)
 
 
-def test_requests_behind_the_token_wait_and_are_charged_to_the_new_principal() -> None:
+def test_requests_behind_a_sasl_v0_token_wait_for_the_new_principal() -> None:
     with Playbook(OF_ALICE) as play:
         play.client(handshake("PLAIN", 0), bare(plain("alice")), HEAVY, PING)
         play.to_broker(handshake("PLAIN", 0))
@@ -127,7 +127,7 @@ def test_requests_behind_the_token_wait_and_are_charged_to_the_new_principal() -
         play.to_client(response(ProduceResponse(throttle_time_ms=2106), 7, 9))
 
 
-def test_a_refused_handshake_begins_no_tokens() -> None:
+def test_a_refused_handshake_starts_no_sasl_v0_tokens() -> None:
     with Playbook() as play:
         shake(play, "PLAIN", 33)
         relay(play, PING, PONG)
@@ -136,7 +136,7 @@ def test_a_refused_handshake_begins_no_tokens() -> None:
         assert play.session.user == "alice"
 
 
-def test_oauthbearers_challenge_is_no_success() -> None:
+def test_an_oauthbearer_challenge_in_a_sasl_v0_token_is_no_success() -> None:
     with Playbook() as play:
         shake(play, "OAUTHBEARER")
         relay(play, bare(bearer({"sub": "admin"})), bare(CHALLENGE))
@@ -146,7 +146,7 @@ def test_oauthbearers_challenge_is_no_success() -> None:
         assert play.session.user == ANONYMOUS
 
 
-def test_reauthentication_with_bare_tokens() -> None:
+def test_reauthentication_with_sasl_v0_tokens_changes_the_principal() -> None:
     with Playbook() as play:
         shake(play)
         relay(play, bare(plain("alice")), EMPTY)
@@ -160,7 +160,7 @@ def test_reauthentication_with_bare_tokens() -> None:
         assert play.session.user == "bob"
 
 
-def test_requests_do_not_pass_as_tokens() -> None:
+def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
     """A listener that answers the handshake, and then goes on with Kafka: nobody is charged less for it."""
     with Playbook(OF_NOBODY) as play:
         shake(play, "SCRAM-SHA-256")
@@ -171,7 +171,7 @@ def test_requests_do_not_pass_as_tokens() -> None:
         assert play.session.exchange is None
 
 
-def test_saslauthenticate_after_version_0_gives_no_name() -> None:
+def test_saslauthenticate_after_handshake_v0_sets_no_principal() -> None:
     with Playbook() as play:
         shake(play)
         relay(play, authenticate(plain("alice"), 1), authenticated(version=1))
@@ -193,7 +193,7 @@ def kerberos(play: Playbook) -> None:
     assert play.session.user == ANONYMOUS
 
 
-def test_a_request_shows_the_end() -> None:
+def test_a_request_ends_a_gssapi_exchange_of_sasl_v0_tokens() -> None:
     with Playbook(session=session_of(OF_KERBEROS)) as play:
         kerberos(play)
         play.client(HEAVY)
@@ -205,7 +205,7 @@ def test_a_request_shows_the_end() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 3, 1000, 100_000])
-def test_a_request_shows_the_end_behind_apiversions_and_with_the_token_too(cut: int) -> None:
+def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> None:
     session = session_of(OF_KERBEROS)
     wire = Wire(session)
     wire.feed(0, client=handshake("GSSAPI", 0))
@@ -222,7 +222,7 @@ def test_a_request_shows_the_end_behind_apiversions_and_with_the_token_too(cut: 
     assert wire.to_client == response(ApiVersionsResponse(), 0, 5)
 
 
-def test_a_last_token_may_be_answered() -> None:
+def test_the_last_sasl_v0_token_may_be_answered() -> None:
     with Playbook(session=session_of()) as play:
         kerberos(play)
         play.broker(EMPTY)
@@ -231,7 +231,7 @@ def test_a_last_token_may_be_answered() -> None:
         assert play.session.user == "kerberos"
 
 
-def test_without_an_answered_token_requests_wait() -> None:
+def test_requests_behind_an_unanswered_sasl_v0_token_wait() -> None:
     with Playbook(session=session_of()) as play:
         shake(play, "GSSAPI")
         play.client(bare(AP_REQ), HEAVY)
@@ -241,7 +241,7 @@ def test_without_an_answered_token_requests_wait() -> None:
         assert not play.session.idle
 
 
-def test_uplift_asks_when_the_exchange_is_over() -> None:
+def test_uplift_queries_versions_after_the_sasl_exchange() -> None:
     identities = Identities(IdentityRules(hidden="kerberos"))
     with Playbook(session=new_session(plans=Plans(Counters(), uplift=True, identities=identities))) as play:
         kerberos(play)
@@ -263,7 +263,9 @@ def test_uplift_asks_when_the_exchange_is_over() -> None:
         (2**31 - 1, CloseReason.REQUEST_TOO_LARGE),
     ],
 )
-def test_lengths_that_no_token_has(mechanism: str, length: int, reason: CloseReason) -> None:
+def test_sasl_v0_tokens_of_impossible_length_close_the_session(
+    mechanism: str, length: int, reason: CloseReason
+) -> None:
     with Playbook() as play:
         shake(play, mechanism)
         play.client(struct.pack(">i", length))
@@ -271,14 +273,14 @@ def test_lengths_that_no_token_has(mechanism: str, length: int, reason: CloseRea
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, TOKEN_BYTES_MAX])
-def test_lengths_that_a_token_may_have(size: int) -> None:
+def test_sasl_v0_tokens_of_every_allowed_length_pass(size: int) -> None:
     with Playbook() as play:
         shake(play, "GSSAPI")
         for _ in range(2):
             relay(play, bare(b"\x60" * size), bare(b"\x60" * size))
 
 
-def test_a_request_may_be_larger_than_a_token() -> None:
+def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
     wire = Wire(session_of(OF_KERBEROS))
     for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
         wire.feed(0, client=asked)
@@ -300,7 +302,7 @@ def test_a_request_may_be_larger_than_a_token() -> None:
         (EMPTY + PONG, CloseReason.RESPONSE_UNEXPECTED),
     ],
 )
-def test_a_brokers_garbage_closes_the_session(sent: bytes, reason: CloseReason) -> None:
+def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, reason: CloseReason) -> None:
     wire = Wire(new_session())
     wire.feed(0, client=handshake("PLAIN", 0))
     wire.feed(0, broker=shaken(0, 0))
@@ -310,7 +312,7 @@ def test_a_brokers_garbage_closes_the_session(sent: bytes, reason: CloseReason) 
     assert wire.session.violation.reason is reason
 
 
-def test_a_token_that_nobody_asked_for_closes_the_session() -> None:
+def test_an_unexpected_sasl_v0_token_of_the_broker_closes_the_session() -> None:
     for sent in (bare(SALT), shaken(0, 0)):
         wire = Wire(new_session())
         wire.feed(0, client=handshake("PLAIN", 0))
@@ -321,7 +323,7 @@ def test_a_token_that_nobody_asked_for_closes_the_session() -> None:
         assert wire.session.user == ANONYMOUS
 
 
-def test_while_draining_a_token_under_way_is_answered() -> None:
+def test_a_sasl_v0_token_in_flight_is_answered_while_draining() -> None:
     with Playbook() as play:
         shake(play)
         play.client(bare(plain("alice")))
@@ -343,7 +345,7 @@ CHUNKS: Final = st.lists(
 
 
 @given(st.sampled_from([*DIALOGUES, "GSSAPI"]), st.lists(st.tuples(CHUNKS, CHUNKS), max_size=4))
-def test_anything_from_either_side_is_relayed_or_ends_the_session(
+def test_any_bytes_after_handshake_v0_are_relayed_or_end_the_session(
     mechanism: str, turns: list[tuple[list[bytes], list[bytes]]]
 ) -> None:
     """What went on is a prefix of what came, byte for byte (addresses and versions are not in these)."""

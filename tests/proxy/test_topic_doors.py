@@ -35,7 +35,7 @@ def exceeded(until_ms: int) -> BrokerQuotas:
 
 @pytest.mark.parametrize("acks", [0, 1])
 @pytest.mark.parametrize("cut", [5, 30, 45, 60, 3000])
-def test_a_new_connection_waits_in_however_many_pieces_it_asks(cut: int, acks: int) -> None:
+def test_a_new_connection_waits_for_its_topics_throttle_for_any_cut(cut: int, acks: int) -> None:
     wire = Wire(new_session(quotas=exceeded(60_000)))
     asked = produce(acks, a=5000)
     wire.feed(1000, client=asked[:cut])
@@ -46,7 +46,7 @@ def test_a_new_connection_waits_in_however_many_pieces_it_asks(cut: int, acks: i
     assert wire.session.violation is None
 
 
-def test_one_that_does_not_fit_the_buffer_waits_too() -> None:
+def test_a_request_larger_than_the_buffer_waits_for_its_topics_throttle() -> None:
     wire = Wire(new_session(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     asked = produce(a=20_000)
     wire.feed(1000, client=asked)
@@ -57,14 +57,14 @@ def test_one_that_does_not_fit_the_buffer_waits_too() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 20_000])
-def test_other_topics_do_not_wait(size: int) -> None:
+def test_requests_for_unthrottled_topics_do_not_wait(size: int) -> None:
     wire = Wire(new_session(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     for start in range(0, len(asked := produce(b=size)), 1000):
         wire.feed(1000, client=asked[start : start + 1000])
     assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (asked, 0)
 
 
-def test_a_connection_per_request_gets_the_topics_rate() -> None:
+def test_a_connection_per_request_gets_only_the_topics_rate() -> None:
     quotas, asked, passed = BrokerQuotas.create(RATES), produce(a=2000), 0
     for now_ms in range(0, 60_000, 50):
         wire = Wire(new_session(quotas=quotas))

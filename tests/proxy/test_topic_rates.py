@@ -73,7 +73,7 @@ def charged(session: Session, key: str, topic: str) -> float:
     return sum(budget.charged for budget in budgets if budget.tags.topic == topic)
 
 
-def test_a_producer_over_a_topics_rate_is_told_and_waits() -> None:
+def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     session = new_session(QuotaTable({(A, PRODUCE): 100}))
     wire = Wire(session)
     exchange(wire, 0, produce(1, a=1500, b=9000) + produce(2, b=1), produced(1))
@@ -98,7 +98,7 @@ def test_the_longer_wait_of_client_and_topic_counts() -> None:
     assert bytes(wire.to_client) == produced(1, throttle_ms=(len(frame) - 4 - 1000) * 10)
 
 
-def test_a_request_larger_than_the_buffer_is_counted_as_it_streams_by() -> None:
+def test_a_streamed_produce_request_is_charged_to_its_topics() -> None:
     session = new_session(QuotaTable({(A, PRODUCE): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     frame = produce(1, b=50_000, a=30_000)
@@ -109,14 +109,14 @@ def test_a_request_larger_than_the_buffer_is_counted_as_it_streams_by() -> None:
     assert bytes(wire.to_client) == produced(1, throttle_ms=20_000)
 
 
-def test_without_acks_the_client_is_muted_all_the_same() -> None:
+def test_an_acks_0_producer_over_a_topics_rate_is_muted() -> None:
     session = new_session(QuotaTable({(A, PRODUCE): 100}))
     wire = Wire(session)
     wire.feed(0, client=produce(1, acks=0, a=2000))
     assert session.muted_until_ms == 10_000
 
 
-def test_a_consumer_over_a_topics_rate_is_told_and_waits() -> None:
+def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     session = new_session(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)
     exchange(wire, 0, fetch(1, "a", "b") + fetch(2, "b"), fetched(1, a=1500, b=500))
@@ -126,7 +126,7 @@ def test_a_consumer_over_a_topics_rate_is_told_and_waits() -> None:
     assert bytes(wire.to_broker).endswith(fetch(2, "b"))
 
 
-def test_a_response_larger_than_the_buffer_mutes_its_client_at_its_end() -> None:
+def test_a_streamed_fetch_response_mutes_its_client_at_its_end() -> None:
     session = new_session(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     answer = fetched(1, a=30_000, b=50_000)
@@ -138,7 +138,7 @@ def test_a_response_larger_than_the_buffer_mutes_its_client_at_its_end() -> None
 
 
 @pytest.mark.parametrize("first", range(1, 24))
-def test_a_response_in_pieces_is_counted_and_told_of_the_clients_wait(first: int) -> None:
+def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: int) -> None:
     session = new_session(QuotaTable({(A, FETCH): 10**9, (APP, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     answer = fetched(1, a=30_000, b=50_000)
@@ -152,7 +152,7 @@ def test_a_response_in_pieces_is_counted_and_told_of_the_clients_wait(first: int
     assert bytes(wire.to_client) == fetched(1, throttle_ms=cost - 10_000, a=30_000, b=50_000)
 
 
-def test_a_new_connection_waits_for_the_topic_it_names() -> None:
+def test_a_new_connection_waits_for_the_throttle_of_its_topic() -> None:
     table = QuotaTable({(A, FETCH): 100})
     first = new_session(table)
     exchange(Wire(first), 0, fetch(1, "a"), fetched(1, a=3000))
@@ -166,14 +166,14 @@ def test_a_new_connection_waits_for_the_topic_it_names() -> None:
 
 
 @pytest.mark.parametrize("key", [PRODUCE, FETCH])
-def test_versions_without_names_are_closed_while_a_rate_is_enforced(key: QuotaKey) -> None:
+def test_requests_without_topic_names_are_closed_while_a_topic_rate_is_enforced(key: QuotaKey) -> None:
     session = new_session(QuotaTable({(A, key): 100}))
     Wire(session).feed(0, client=produce(1, version=13, a=1) if key is PRODUCE else fetch(1, version=13))
     assert session.violation is not None
     assert session.violation.reason is CloseReason.TOPICS_UNNAMED
 
 
-def test_rates_in_shadow_close_nothing_and_make_nobody_wait() -> None:
+def test_shadow_topic_rates_close_no_connection_and_throttle_no_client() -> None:
     session = new_session(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
     wire = Wire(session)
     exchange(wire, 0, fetch(1, "a", version=13), fetched(1, version=13))
@@ -184,7 +184,7 @@ def test_rates_in_shadow_close_nothing_and_make_nobody_wait() -> None:
     assert (charged(session, "produce", "a"), charged(session, "fetch", "a")) == (9000, 9000)
 
 
-def test_rates_in_shadow_do_not_hold_back_pipelined_fetches() -> None:
+def test_shadow_topic_rates_do_not_hold_pipelined_fetches() -> None:
     session = new_session(QuotaTable(None, {(A, FETCH): 100}))
     wire = Wire(session)
     wire.feed(0, client=fetch(1, "a") + fetch(2, "a"))
@@ -233,7 +233,7 @@ def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
     assert bytes(wire.to_client) == produced(9, throttle_ms=1000)
 
 
-def test_a_malformed_request_closes_and_charges_nothing() -> None:
+def test_a_malformed_request_under_a_topic_rate_closes_and_charges_nothing() -> None:
     session = new_session(QuotaTable({(A, PRODUCE): 100}))
     frame = bytearray(produce(1, a=1000))
     position = frame.index(b"\x02a") + 1
@@ -248,7 +248,7 @@ def test_a_malformed_request_closes_and_charges_nothing() -> None:
     sizes=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9000)), min_size=1, max_size=20),
     chunk=st.integers(1, 9000),
 )
-def test_every_byte_is_charged_and_goes_on_whatever_the_chunks(
+def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
     sizes: list[tuple[str, int]], chunk: int
 ) -> None:
     session = new_session(QuotaTable({(A, PRODUCE): 10**9, (B, FETCH): 10**9}), buffer_bytes=SMALL_BUFFER)

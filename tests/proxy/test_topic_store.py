@@ -144,7 +144,7 @@ def play(log: FakeLog, script: Callable[[TopicStore, Followed], Awaitable[None]]
 # Loading
 
 
-def test_an_empty_topic_is_made_and_is_no_quotas() -> None:
+def test_the_topic_store_creates_a_missing_topic_without_quotas() -> None:
     log = FakeLog()
     assert trio.run(store_on(log, brokers=5).load) == QuotaTable()
     assert (log.prepared, log.open) == ([3], 0)
@@ -153,14 +153,14 @@ def test_an_empty_topic_is_made_and_is_no_quotas() -> None:
     assert small.prepared == [2]
 
 
-def test_everything_up_to_the_end_is_loaded() -> None:
+def test_the_topic_store_loads_all_records_up_to_the_end() -> None:
     log = FakeLog()
     values = {(Entity(user=f"user-{number}"), PRODUCE): float(number) for number in range(1, 20)}
     log.append(written(values))
     assert trio.run(store_on(log).load) == QuotaTable(values)
 
 
-def test_a_topic_without_an_end_in_sight_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topic_store_gives_up_loading_an_endless_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic, "LOAD_S", 0.05)
     log = FakeLog(endless=True)
     with pytest.raises(StoreError, match=r"not read to its end within 0\.05 s"):
@@ -168,7 +168,7 @@ def test_a_topic_without_an_end_in_sight_is_given_up(monkeypatch: pytest.MonkeyP
     assert log.open == 0
 
 
-def test_a_topic_that_says_nothing_while_it_is_loaded_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topic_store_probes_a_topic_that_is_silent_while_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its leader is gone: that must not hold up the start for as long as a long topic may."""
     monkeypatch.setattr(topic, "SILENT_S", 0.0)
     log = FakeLog(endless=True)
@@ -182,7 +182,7 @@ def test_a_topic_that_says_nothing_while_it_is_loaded_is_asked(monkeypatch: pyte
     assert log.open == 0
 
 
-def test_records_of_others_are_skipped_counted_and_said_once() -> None:
+def test_foreign_records_in_the_quota_topic_are_skipped_and_logged_once() -> None:
     log = FakeLog()
     (good,) = written({(ALICE, PRODUCE): 1.0})
     log.append([(b"\xff", b"x"), (None, None), good, (good.key, b'{"version":2}'), (b"", None)])
@@ -239,7 +239,7 @@ def test_a_cluster_without_idempotent_producers_can_be_written_to() -> None:
     assert log.idempotent == [False]
 
 
-def test_a_name_that_is_no_unicode_cannot_be_stored() -> None:
+def test_the_topic_store_refuses_a_name_that_is_no_unicode() -> None:
     async def main() -> None:
         await store_on(FakeLog()).alter({(Entity(user="\udc00"), PRODUCE): 1.0})
 
@@ -247,7 +247,7 @@ def test_a_name_that_is_no_unicode_cannot_be_stored() -> None:
         trio.run(main)
 
 
-def test_a_topic_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topic_store_gives_up_an_alteration_that_never_appears(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic, "ALTER_S", 0.05)
     log = FakeLog(swallows=True)
 
@@ -262,7 +262,7 @@ def test_a_topic_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch)
 # Following
 
 
-def test_whoever_writes_is_followed() -> None:
+def test_the_topic_store_follows_records_of_every_writer() -> None:
     log = FakeLog()
 
     async def script(_store: TopicStore, followed: Followed) -> None:
@@ -276,7 +276,7 @@ def test_whoever_writes_is_followed() -> None:
     play(log, script)
 
 
-def test_the_last_write_of_an_entity_wins() -> None:
+def test_the_last_write_of_an_entity_in_the_quota_topic_wins() -> None:
     """Two Weirs that do not know of each other's write: all quotas of the later one count."""
     log = FakeLog()
 
@@ -287,7 +287,7 @@ def test_the_last_write_of_an_entity_wins() -> None:
     play(log, script)
 
 
-def test_an_alteration_returns_when_the_follower_has_seen_it() -> None:
+def test_a_topic_store_alteration_returns_once_it_is_followed() -> None:
     log = FakeLog()
 
     async def script(store: TopicStore, followed: Followed) -> None:
@@ -300,7 +300,7 @@ def test_an_alteration_returns_when_the_follower_has_seen_it() -> None:
     play(log, script)
 
 
-def test_an_alteration_right_after_the_start_waits_for_the_follower() -> None:
+def test_a_topic_store_alteration_right_after_the_start_waits_for_the_follower() -> None:
     log = FakeLog()
     log.append(written({(ALICE, CONSUME): 2.0}))
 
@@ -312,7 +312,7 @@ def test_an_alteration_right_after_the_start_waits_for_the_follower() -> None:
     play(log, script)
 
 
-def test_alterations_at_the_same_time_are_made_one_after_another() -> None:
+def test_concurrent_topic_store_alterations_are_serialized() -> None:
     log = FakeLog()
 
     async def script(store: TopicStore, followed: Followed) -> None:
@@ -326,7 +326,7 @@ def test_alterations_at_the_same_time_are_made_one_after_another() -> None:
     play(log, script)
 
 
-def test_a_failure_is_told_and_the_end_of_it_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topic_store_reports_a_failure_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic, "RETRY_S", 0.01)
     log = FakeLog()
     log.append(written({(ALICE, PRODUCE): 1.0}))
@@ -347,7 +347,7 @@ def test_a_failure_is_told_and_the_end_of_it_as_well(monkeypatch: pytest.MonkeyP
     play(log, script)
 
 
-def test_a_topic_that_is_unavailable_at_first_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topic_store_creates_a_topic_once_it_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic, "RETRY_S", 0.01)
     log = FakeLog(broken=True)
 
@@ -362,7 +362,7 @@ def test_a_topic_that_is_unavailable_at_first_is_made_later(monkeypatch: pytest.
     play(log, script)
 
 
-def test_a_silent_topic_is_asked_whether_it_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topic_store_probes_a_silent_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic, "PROBE_EVERY_S", 0.0)
     monkeypatch.setattr(topic, "RETRY_S", 0.01)
     log = FakeLog()
@@ -383,13 +383,13 @@ def test_a_silent_topic_is_asked_whether_it_is_still_there(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250])
-def test_a_name_that_no_topic_has_is_refused(name: str) -> None:
+def test_an_invalid_quota_topic_name_is_refused(name: str) -> None:
     config = load(None, {"upstream": "kafka:9092", "quota_topic": name})
     with pytest.raises(ConfigError, match="quota_topic"):
         topic_store(config)
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quota_topic_without_confluent_kafka_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "proxy.stores.topic_log", None)
     with pytest.raises(ConfigError) as refusal:
         topic_store(load(None, {"upstream": "kafka:9092"}))

@@ -111,7 +111,9 @@ def exchanges(draw: st.DrawFn, key: int, broker_version: int, version: int) -> t
 
 
 @pytest.mark.parametrize(("release", "key", "version"), RAISED)
-def test_requests_and_responses_keep_their_meaning(release: tuple[int, ...], key: int, version: int) -> None:
+def test_uplifted_requests_and_responses_keep_their_meaning(
+    release: tuple[int, ...], key: int, version: int
+) -> None:
     broker = broker_of(release)
     way = route(key, version, broker[key])
     assert way is not None
@@ -142,7 +144,7 @@ def test_requests_and_responses_keep_their_meaning(release: tuple[int, ...], key
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("again", [False, True])
-def test_what_a_broker_says_is_raised_to_what_is_offered(version: int, *, again: bool) -> None:
+def test_uplift_raises_the_versions_in_apiversions_responses(version: int, *, again: bool) -> None:
     broker = broker_of((0, 10, 2))
     plans = Plans(Counters(), uplift=True)
     for _ in range(1 + again):
@@ -157,7 +159,7 @@ def test_what_a_broker_says_is_raised_to_what_is_offered(version: int, *, again:
         assert answer.throttle_time_ms == 0
 
 
-def test_error_35_passes_and_teaches_nothing() -> None:
+def test_an_unsupported_version_error_teaches_uplift_no_versions() -> None:
     session = new_session(plans=Plans(Counters(), uplift=True))
     with Playbook(session=session) as play:
         play.client(request(ApiVersionsRequest(), 3))
@@ -171,7 +173,7 @@ def test_error_35_passes_and_teaches_nothing() -> None:
 QUESTION: Final = request(ApiVersionsRequest(), 0)
 
 
-def test_a_client_that_asks_no_versions_has_them_asked_once_before_they_matter() -> None:
+def test_uplift_queries_versions_once_for_a_client_without_apiversions() -> None:
     broker = broker_of((0, 10, 2))
     ping, pong = request(HeartbeatRequest(), 2), response(HeartbeatResponse(), 2)
     with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
@@ -185,7 +187,7 @@ def test_a_client_that_asks_no_versions_has_them_asked_once_before_they_matter()
         play.to_client(pong)
 
 
-def test_it_is_asked_behind_what_is_under_way_and_what_is_behind_it_waits() -> None:
+def test_the_version_query_waits_for_requests_in_flight_and_holds_later_ones() -> None:
     broker = broker_of((0, 10, 2))
     metadata, plain = request(MetadataRequest(topics=[]), 1, 8), request(HeartbeatRequest(), 0, 9)
     first = response(MetadataResponse(), 1, 8)
@@ -211,7 +213,7 @@ def test_it_is_asked_behind_what_is_under_way_and_what_is_behind_it_waits() -> N
         (ApiVersionsRequest(), 3),
     ],
 )
-def test_before_sasl_nothing_is_asked(message: Message, version: int) -> None:
+def test_uplift_queries_no_versions_before_sasl(message: Message, version: int) -> None:
     """A broker answers ApiVersions once there, and closes at anything else."""
     with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
         play.client(request(message, version))
@@ -219,7 +221,7 @@ def test_before_sasl_nothing_is_asked(message: Message, version: int) -> None:
 
 
 @pytest.mark.parametrize("answer", [response(ApiVersionsResponse(error_code=58), 0), told({})])
-def test_a_broker_that_does_not_tell_its_versions_is_asked_once_only(answer: bytes) -> None:
+def test_uplift_queries_a_broker_that_returns_no_versions_only_once(answer: bytes) -> None:
     ping = request(HeartbeatRequest(), 2)
     with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
         play.client(ping)
@@ -232,7 +234,7 @@ def test_a_broker_that_does_not_tell_its_versions_is_asked_once_only(answer: byt
         play.to_broker(ping)
 
 
-def test_brokers_of_two_releases_keep_their_own_versions() -> None:
+def test_brokers_of_different_releases_keep_separate_versions() -> None:
     plans = Plans(Counters(), uplift=True)
     ping = request(HeartbeatRequest(), 2)
     for release, spoken in (((0, 10, 2), 0), ((1, 1), 1), ((2, 8), 2), ((0, 10, 2), 0)):
@@ -245,7 +247,7 @@ def test_brokers_of_two_releases_keep_their_own_versions() -> None:
 
 
 @pytest.mark.parametrize("key", [ApiKey.HEARTBEAT, ApiKey.CREATE_TOPICS, ApiKey.METADATA])
-def test_without_uplift_nothing_is_asked_and_nothing_is_raised(key: ApiKey) -> None:
+def test_without_uplift_no_versions_are_queried_or_raised(key: ApiKey) -> None:
     broker = broker_of((0, 10, 2))
     asked = request(request_type(key)(), 2)
     with Playbook() as play:
@@ -268,7 +270,7 @@ def topics_of(count: int) -> list[MetadataResponse.MetadataResponseTopic]:
     return [topic(name=f"topic-{number:06}" + "x" * 200) for number in range(count)]
 
 
-def test_a_response_larger_than_the_buffer_is_raised_as_it_streams() -> None:
+def test_a_response_larger_than_the_buffer_is_uplifted_as_it_streams() -> None:
     broker = MetadataResponse.MetadataResponseBroker
     answer = MetadataResponse(brokers=[broker(node_id=1, host="kafka", port=9092)], topics=topics_of(5000))
     frame = response(answer, 2)
@@ -310,7 +312,7 @@ UNSUPPORTED: Final = 35
         ),
     ],
 )
-def test_what_the_brokers_version_cannot_say_is_unsupported(
+def test_requests_that_the_brokers_version_cannot_encode_are_unsupported(
     release: tuple[int, ...], asked: Message, version: int
 ) -> None:
     wire = Wire(session_with(broker_of(release)))
@@ -323,7 +325,7 @@ def test_what_the_brokers_version_cannot_say_is_unsupported(
     assert wire.session.idle
 
 
-def test_the_brokers_default_is_for_newer_brokers_whatever_the_clients_version() -> None:
+def test_default_partition_counts_are_unsupported_at_old_brokers() -> None:
     """A broker of 3.9 takes -1 in version 1 as well."""
     asked = request(
         CreateTopicsRequest(topics=[CREATABLE(name="t", num_partitions=-1, replication_factor=-1)]), 1
@@ -334,7 +336,7 @@ def test_the_brokers_default_is_for_newer_brokers_whatever_the_clients_version()
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)
-def test_apis_that_are_not_raised_pass_untouched(release: tuple[int, ...]) -> None:
+def test_apis_without_uplift_pass_unchanged(release: tuple[int, ...]) -> None:
     """What the broker speaks goes to it, and comes from it, as it is."""
     broker = broker_of(release)
     session = session_with(broker)

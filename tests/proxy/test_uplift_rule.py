@@ -69,7 +69,7 @@ def added(release: tuple[int, ...]) -> dict[ApiKey, tuple[int, int]]:
 # Decisions
 
 
-def test_every_step_that_changes_little_is_taken_or_has_a_reason_not_to_be() -> None:
+def test_every_small_version_step_is_uplifted_or_a_named_exception() -> None:
     """A new release of Kafka's schemas fails here until someone has decided."""
     little = {(found.api_key, found.version) for found in EVERY if found.change is not Change.OTHER}
     decided = {(found.api_key, found.version) for found in TAKEN} | EXCEPTIONS.keys()
@@ -77,14 +77,14 @@ def test_every_step_that_changes_little_is_taken_or_has_a_reason_not_to_be() -> 
     assert undecided == set(), "take them in proxy/rules/uplift_rule.py, or say there why not"
 
 
-def test_no_table_has_what_it_need_not_have() -> None:
+def test_uplift_tables_have_no_unneeded_entries() -> None:
     little = {(found.api_key, found.version) for found in EVERY if found.change is not Change.OTHER}
     assert EXCEPTIONS.keys() <= little
     assert not EXCEPTIONS.keys() & BY_HAND.keys()
     assert not {key for key, _version in (*EXCEPTIONS, *BY_HAND)} & NEVER.keys()
 
 
-def test_clients_back_off_from_the_versions_that_kafkas_classes_say() -> None:
+def test_throttle_versions_are_those_of_kafkas_classes() -> None:
     theirs = {
         row["api_key"]: row["client_backs_off_from"] for row in THROTTLE_TABLE if row["client_backs_off_from"]
     }
@@ -92,7 +92,7 @@ def test_clients_back_off_from_the_versions_that_kafkas_classes_say() -> None:
 
 
 @pytest.mark.parametrize("found", TAKEN, ids=name)
-def test_a_kind_is_enough_for_what_the_step_changes(found: Step) -> None:
+def test_the_uplift_kind_covers_what_its_version_step_changes(found: Step) -> None:
     decision = taken(found.api_key, found.version)
     assert decision is not None
     least = {Change.SAME: Kind.PATCH, Change.THROTTLE: Kind.THROTTLE, Change.OTHER: Kind.TRANSLATE}
@@ -103,7 +103,7 @@ def test_a_kind_is_enough_for_what_the_step_changes(found: Step) -> None:
 # What is offered
 
 
-def test_a_broker_of_0_10_2_is_offered_with_all_that_leads_to_a_throttle_time_or_error_89() -> None:
+def test_uplift_in_front_of_0_10_2_adds_throttle_times_and_error_89() -> None:
     assert added((0, 10, 2)) == {
         ApiKey.METADATA: (2, 3),
         ApiKey.OFFSET_COMMIT: (2, 4),
@@ -121,7 +121,7 @@ def test_a_broker_of_0_10_2_is_offered_with_all_that_leads_to_a_throttle_time_or
     }
 
 
-def test_a_broker_of_1_1_is_offered_as_one_of_2_0_and_with_error_89() -> None:
+def test_uplift_in_front_of_1_1_offers_versions_of_2_0_and_error_89() -> None:
     """Kafka 2.0 brought KIP-219, and nothing else, to the APIs that had throttle_time_ms."""
     broker, newer = broker_of((1, 1)), broker_of((2, 0))
     mutations = {ApiKey.CREATE_TOPICS: (2, 6), ApiKey.DELETE_TOPICS: (1, 5), ApiKey.CREATE_PARTITIONS: (0, 3)}
@@ -138,7 +138,7 @@ def test_a_broker_of_1_1_is_offered_as_one_of_2_0_and_with_error_89() -> None:
     ("release", "creations", "deletions", "partitions"),
     [((2, 0), 3, 2, 1), ((2, 1), 3, 3, 1), ((2, 3), 3, 3, 1), ((2, 4), 5, 4, 1), ((2, 6), 5, 4, 2)],
 )
-def test_brokers_from_2_0_to_2_6_lack_error_89_only(
+def test_uplift_in_front_of_2_0_to_2_6_adds_only_error_89(
     release: tuple[int, int], creations: int, deletions: int, partitions: int
 ) -> None:
     assert added(release) == {
@@ -154,7 +154,7 @@ def test_a_broker_that_has_error_89_is_not_uplifted(release: tuple[int, ...]) ->
 
 
 @pytest.mark.parametrize("release", BROKER_API_VERSIONS, ids=str)
-def test_a_client_that_tells_the_release_from_the_versions_is_not_misled(release: tuple[int, ...]) -> None:
+def test_uplift_does_not_change_the_release_that_kafka_python_infers(release: tuple[int, ...]) -> None:
     """kafka-python chooses what it sends by the release that it infers."""
     seen = {key: (found.min, found.max) for key, found in offered(broker_of(release)).items()}
     plain = {key: (found.min, found.max) for key, found in offered(broker_of(release), uplift=False).items()}
@@ -162,7 +162,7 @@ def test_a_client_that_tells_the_release_from_the_versions_is_not_misled(release
     assert infer(seen) == infer(plain)
 
 
-def test_only_what_both_know_is_offered() -> None:
+def test_only_versions_known_to_weir_and_the_broker_are_offered() -> None:
     broker = {
         ApiKey.METADATA: VersionRange(5, 900),
         ApiKey.HEARTBEAT: VersionRange(0, 1),
@@ -200,7 +200,7 @@ def test_only_what_both_know_is_offered() -> None:
         (ApiKey.CREATE_PARTITIONS, 3, 2, Kind.PATCH, None, False),
     ],
 )
-def test_routes(
+def test_uplift_routes_have_the_broker_version_and_kind(
     api_key: ApiKey, version: int, broker_max: int, kind: Kind, position: str | None, broker_waits: bool
 ) -> None:
     found = route(api_key, version, VersionRange(0, broker_max))
@@ -224,7 +224,9 @@ def test_routes(
         (4242, 1, VersionRange(0, 0)),
     ],
 )
-def test_no_route(api_key: int, version: int, broker: VersionRange) -> None:
+def test_requests_outside_the_uplifted_versions_have_no_route(
+    api_key: int, version: int, broker: VersionRange
+) -> None:
     assert route(api_key, version, broker) is None
 
 
@@ -245,7 +247,7 @@ def every_route() -> dict[tuple[int, int], list[Route]]:
 EVERY_ROUTE: Final = every_route()
 
 
-def test_what_may_be_uplifted_is_what_has_a_route() -> None:
+def test_versions_that_may_be_uplifted_are_those_with_a_route() -> None:
     assert {each for each, found in EVERY_ROUTE.items() if found} == {
         (key, version) for key, version in EVERY_ROUTE if may_be_uplifted(key, version)
     }
@@ -253,7 +255,7 @@ def test_what_may_be_uplifted_is_what_has_a_route() -> None:
     assert not may_be_uplifted(ApiKey.METADATA, 99)
 
 
-def test_what_is_offered_has_a_route() -> None:
+def test_every_offered_uplift_version_has_a_route() -> None:
     for (key, version), found in EVERY_ROUTE.items():
         reached = {each.broker_version for each in found}
         known = versions(key)
@@ -271,7 +273,7 @@ def way_id(value: object) -> str | None:
 
 
 @pytest.mark.parametrize(("key", "version", "way"), CHEAP_WAYS, ids=way_id)
-def test_only_the_number_in_the_head_of_a_request_is_another(key: int, version: int, way: Route) -> None:
+def test_patched_requests_differ_only_in_their_version_number(key: int, version: int, way: Route) -> None:
     assert request_header_version(key, version) == request_header_version(key, way.broker_version)
     assert response_header_version(key, version) == response_header_version(key, way.broker_version)
     kind = request_type(key)
@@ -308,7 +310,7 @@ def test_a_translated_request_keeps_its_meaning_or_is_refused(key: int, version:
 
 
 @pytest.mark.parametrize(("key", "version", "way"), TRANSLATIONS, ids=way_id)
-def test_a_translated_response_is_whole(key: int, version: int, way: Route) -> None:
+def test_a_translated_response_has_every_field(key: int, version: int, way: Route) -> None:
     kind = response_type(key)
 
     @modest(max_examples=50)
@@ -325,7 +327,7 @@ def test_a_translated_response_is_whole(key: int, version: int, way: Route) -> N
 
 @pytest.mark.parametrize("field", ["num_partitions", "replication_factor"])
 @pytest.mark.parametrize(("broker_version", "refused"), [(0, True), (3, True), (4, False), (5, False)])
-def test_the_brokers_defaults_can_be_asked_for_from_v4(
+def test_default_partition_counts_need_createtopics_v4(
     field: str, broker_version: int, refused: bool
 ) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="a", num_partitions=1, replication_factor=1)
@@ -334,7 +336,7 @@ def test_the_brokers_defaults_can_be_asked_for_from_v4(
     assert beyond(CreateTopicsRequest(topics=[topic]), broker_version) is None
 
 
-def test_a_topic_with_assignments_has_minus_1_in_every_version() -> None:
+def test_topics_with_assignments_have_partition_count_minus_1() -> None:
     assignment = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
     topic = CreateTopicsRequest.CreatableTopic(
         name="a", num_partitions=-1, replication_factor=-1, assignments=[assignment]
@@ -380,6 +382,6 @@ def not_taken() -> list[str]:
 
 
 @pytest.mark.parametrize("table", [by_rule, hand_picked, not_taken], ids=lambda table: str(table.__name__))
-def test_the_page_has_the_tables_that_are_in_force(table: Callable[[], list[str]]) -> None:
+def test_the_uplift_page_has_the_current_tables(table: Callable[[], list[str]]) -> None:
     rows = "\n".join(table())
     assert f"\n\n{rows}\n\n" in PAGE, f"docs/uplift.md must have this table:\n{rows}"

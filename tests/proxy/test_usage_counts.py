@@ -79,7 +79,7 @@ def asked_bytes(script: list[Exchange]) -> int:
     name=st.sampled_from(list(TABLES)),
     small=st.booleans(),
 )
-def test_records_add_up_to_the_bytes_on_the_wire(
+def test_usage_records_add_up_to_the_bytes_on_the_wire(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str, small: bool
 ) -> None:
     taken = Taken(UsageBooks(trace_share=1.0))
@@ -97,7 +97,7 @@ def test_records_add_up_to_the_bytes_on_the_wire(
 
 @PROPERTY
 @given(script=exchanges(), cuts=CUTS, drains=DRAINS, hold=st.booleans(), name=st.sampled_from(list(TABLES)))
-def test_nobody_notices_that_usage_is_counted(
+def test_counting_usage_changes_no_bytes_charges_or_mutes(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str
 ) -> None:
     """The same bytes to both sides, the same charges, the same mutes."""
@@ -113,7 +113,7 @@ def test_nobody_notices_that_usage_is_counted(
 
 @PROPERTY
 @given(script=exchanges(), cuts=CUTS, drains=DRAINS)
-def test_charges_are_counted_whether_or_not_there_is_a_quota(
+def test_usage_records_count_charges_with_and_without_a_quota(
     script: list[Exchange], cuts: list[int], drains: list[str]
 ) -> None:
     with_quota, without = Taken(UsageBooks()), Taken(UsageBooks())
@@ -132,7 +132,7 @@ def test_charges_are_counted_whether_or_not_there_is_a_quota(
 
 @PROPERTY
 @given(script=exchanges(), cuts=CUTS, drains=DRAINS, hold=st.booleans())
-def test_throttle_times_are_those_that_charges_were_answered_with(
+def test_usage_records_count_the_throttle_times_of_charges(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool
 ) -> None:
     taken = Taken(UsageBooks(trace_share=1.0))
@@ -151,7 +151,7 @@ def test_throttle_times_are_those_that_charges_were_answered_with(
 
 @PROPERTY
 @given(script=exchanges(), cuts=CUTS, drains=DRAINS, hold=st.booleans(), name=st.sampled_from(list(TABLES)))
-def test_traces_add_up_to_the_records(
+def test_request_traces_add_up_to_the_usage_records(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str
 ) -> None:
     taken = Taken(UsageBooks(trace_share=1.0))
@@ -165,7 +165,7 @@ def test_traces_add_up_to_the_records(
 
 @PROPERTY
 @given(script=exchanges(), cuts=CUTS, stop=st.integers(0, 40), drains=DRAINS)
-def test_a_session_may_end_anywhere(
+def test_usage_is_counted_if_a_session_ends_anywhere(
     script: list[Exchange], cuts: list[int], stop: int, drains: list[str]
 ) -> None:
     """What was counted is what has gone by, or begun to; every request has its trace, and nothing is kept."""

@@ -37,7 +37,7 @@ def say(wire: Wire, name: bytes, now_ms: int = 1) -> None:
     wire.to_client.clear()
 
 
-def test_invented_names_share_one_place_when_there_is_no_more_room() -> None:
+def test_invented_client_ids_beyond_the_bound_share_the_overflow_entity() -> None:
     taken = Taken(UsageBooks(entities_max=10, trace_share=1.0))
     wires = [wire_of(taken.books) for _ in range(3)]
     for number in range(1000):
@@ -50,7 +50,7 @@ def test_invented_names_share_one_place_when_there_is_no_more_room() -> None:
     assert {trace.client_id for trace in taken.traces} == {str(number) for number in range(10)}
 
 
-def test_long_names_are_shortened() -> None:
+def test_long_names_in_usage_records_are_shortened() -> None:
     taken = Taken(UsageBooks())
     say(wire_of(taken.books), b"x" * 30_000)
     (record,) = taken.drain()
@@ -58,7 +58,7 @@ def test_long_names_are_shortened() -> None:
     assert record.bytes_in > 30_000
 
 
-def test_clients_are_forgotten_when_nobody_is_one_and_nothing_is_to_be_told() -> None:
+def test_usage_counters_are_freed_without_connections_and_pending_counts() -> None:
     taken = Taken(UsageBooks())
     book = book_of(taken.books)
     for number in range(100_000):
@@ -74,7 +74,7 @@ def test_clients_are_forgotten_when_nobody_is_one_and_nothing_is_to_be_told() ->
     assert not book.slate.traces
 
 
-def test_who_did_nothing_is_forgotten_at_once() -> None:
+def test_usage_counters_of_an_idle_client_are_freed_at_once() -> None:
     books = UsageBooks()
     usage = books.of(None)
     usage.become("ANONYMOUS", "app")
@@ -84,7 +84,7 @@ def test_who_did_nothing_is_forgotten_at_once() -> None:
     assert len(book_of(books)) == 0
 
 
-def test_who_a_connection_was_before_is_remembered_within_bounds() -> None:
+def test_the_former_clients_of_a_connection_are_bounded() -> None:
     books = UsageBooks()
     wire = wire_of(books)
     for number in range(1000):
@@ -93,7 +93,7 @@ def test_who_a_connection_was_before_is_remembered_within_bounds() -> None:
         assert len(wire.session.usage._former) <= FORMER_MAX
 
 
-def test_traces_are_bounded_and_what_is_dropped_is_counted() -> None:
+def test_pending_request_traces_are_bounded_and_drops_are_counted() -> None:
     taken = Taken(UsageBooks(trace_share=1.0, traces_max=5))
     wire = wire_of(taken.books)
     for _request in range(20):
@@ -108,7 +108,7 @@ def test_traces_are_bounded_and_what_is_dropped_is_counted() -> None:
     assert total(taken.records)["requests"] == 21, "records have what traces have not"
 
 
-def test_the_same_clients_are_sampled_at_every_broker() -> None:
+def test_the_same_clients_are_traced_at_every_broker() -> None:
     names = [f"client {number}" for number in range(2000)]
     sampled = []
     for _weir in range(2):
@@ -127,7 +127,7 @@ def test_the_same_clients_are_sampled_at_every_broker() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_all_or_none_are_sampled(share: float) -> None:
+def test_trace_shares_of_0_and_1_trace_no_or_every_client(share: float) -> None:
     taken = Taken(UsageBooks(trace_share=share))
     for number in range(100):
         wire = wire_of(taken.books)
@@ -149,7 +149,9 @@ DEEDS: Final = st.lists(
 
 @PROPERTY
 @given(deeds=DEEDS, most=st.sampled_from([0, 1, 2, 10]))
-def test_whoever_comes_and_goes_the_book_is_right(deeds: list[tuple[str, int, bytes]], most: int) -> None:
+def test_usage_counters_are_right_while_clients_come_and_go(
+    deeds: list[tuple[str, int, bytes]], most: int
+) -> None:
     """Several connections that change their client-id with requests outstanding, and drains at any time."""
     taken = Taken(UsageBooks(entities_max=most, trace_share=1.0))
     book = book_of(taken.books)

@@ -46,7 +46,7 @@ def too_new(number: int) -> bytes:
 # Who
 
 
-def test_every_api_is_in_one_group() -> None:
+def test_every_api_is_in_one_usage_group() -> None:
     named = [key for keys in APIS.values() for key in keys]
     assert sorted(named) == sorted(ApiKey)
     assert GROUPS[group_index(999)] is Group.OTHER
@@ -54,7 +54,7 @@ def test_every_api_is_in_one_group() -> None:
     assert set(APIS) == set(GROUPS) - {Group.OTHER}
 
 
-def test_a_response_counts_for_who_has_asked() -> None:
+def test_a_response_is_counted_for_its_requests_client() -> None:
     taken = traced()
     wire = wire_of(taken)
     wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
@@ -72,7 +72,7 @@ def test_a_response_counts_for_who_has_asked() -> None:
     assert [trace.client_id for trace in taken.traces] == ["a", "b"]
 
 
-def test_requests_before_and_after_authentication_have_their_own_user() -> None:
+def test_usage_before_and_after_authentication_has_separate_users() -> None:
     taken = Taken(UsageBooks())
     wire = wire_of(taken)
     for user in ("alice", "bob"):
@@ -99,7 +99,7 @@ def test_requests_before_and_after_authentication_have_their_own_user() -> None:
     assert total(taken.records)["requests"] == 6
 
 
-def test_bare_tokens_are_bytes_and_no_requests() -> None:
+def test_sasl_v0_tokens_are_counted_as_bytes_and_not_as_requests() -> None:
     taken = Taken(UsageBooks())
     wire = wire_of(taken)
     wire.feed(1, client=handshake("PLAIN", 0))
@@ -116,7 +116,7 @@ def test_bare_tokens_are_bytes_and_no_requests() -> None:
     assert total(taken.records, user="alice")["requests"] == 1
 
 
-def test_a_clients_fault_is_an_error_of_who_it_has_become() -> None:
+def test_a_violation_is_counted_for_the_authenticated_user() -> None:
     taken = Taken(UsageBooks())
     wire = wire_of(taken)
     wire.feed(1, client=handshake("PLAIN"))
@@ -141,7 +141,7 @@ def test_a_clients_fault_is_an_error_of_who_it_has_become() -> None:
         (b"\0\0\0\1\0\0\0\0\0\0\0\0", CloseReason.REQUEST_TOO_SHORT),
     ],
 )
-def test_a_fault_is_counted_once_and_nothing_else(sent: bytes, reason: CloseReason) -> None:
+def test_a_violation_is_counted_once(sent: bytes, reason: CloseReason) -> None:
     taken = traced()
     wire = wire_of(taken)
     wire.feed(1, client=sent)
@@ -154,7 +154,7 @@ def test_a_fault_is_counted_once_and_nothing_else(sent: bytes, reason: CloseReas
     assert not taken.traces
 
 
-def test_a_brokers_fault_is_no_clients() -> None:
+def test_a_brokers_violation_is_not_counted_for_the_client() -> None:
     taken = Taken(UsageBooks())
     wire = wire_of(taken)
     wire.feed(1, client=ping(1))
@@ -164,7 +164,7 @@ def test_a_brokers_fault_is_no_clients() -> None:
     assert "errors" not in total(taken.records)
 
 
-def test_a_request_without_a_client_id_in_its_head_counts_for_none() -> None:
+def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
     taken = Taken(UsageBooks())
     wire = wire_of(taken)
     frame = request(ControlledShutdownRequest(broker_id=1), 0, 1)
@@ -174,7 +174,7 @@ def test_a_request_without_a_client_id_in_its_head_counts_for_none() -> None:
     assert total(taken.records, client_id="app")["requests"] == 2
 
 
-def test_what_followers_fetch_costs_nothing() -> None:
+def test_replica_fetches_have_no_charges_in_usage_records() -> None:
     taken = Taken(UsageBooks())
     session = recorded(timed(QuotaTable()), taken.books)
     session.is_broker = True
@@ -186,7 +186,7 @@ def test_what_followers_fetch_costs_nothing() -> None:
     assert total(taken.records) == {"requests": 1, "bytes_in": len(asked_), "bytes_out": len(answered)}
 
 
-def test_an_unknown_api_is_of_group_other() -> None:
+def test_an_unknown_api_is_in_usage_group_other() -> None:
     taken = Taken(UsageBooks())
     wire = wire_of(taken)
     wire.feed(1, client=unknown_request(999, 1))
@@ -199,7 +199,7 @@ def test_an_unknown_api_is_of_group_other() -> None:
 # How often
 
 
-def test_connections_are_counted_once_per_interval_though_they_change_their_client_id() -> None:
+def test_a_connection_is_counted_once_per_interval_and_client_id() -> None:
     taken = Taken(UsageBooks())
     wire = wire_of(taken)
     for number in range(6):
@@ -211,7 +211,7 @@ def test_connections_are_counted_once_per_interval_though_they_change_their_clie
     assert [record.sessions for record in taken.drain()] == [1]
 
 
-def test_connections_are_counted_once_though_a_drain_is_under_way() -> None:
+def test_a_connection_is_counted_once_while_counters_are_drained() -> None:
     taken = Taken(UsageBooks())
     wire = wire_of(taken)
     wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
@@ -222,7 +222,7 @@ def test_connections_are_counted_once_though_a_drain_is_under_way() -> None:
     assert sorted(sessions) == [("a", 1, 1), ("a", 1, 1), ("b", 2, 1)]
 
 
-def test_many_invented_names_on_one_connection_are_one_session_of_the_others() -> None:
+def test_many_client_ids_on_one_connection_are_one_session_of_the_overflow_entity() -> None:
     taken = Taken(UsageBooks(entities_max=0))
     wire = wire_of(taken)
     for number in range(100):
@@ -235,7 +235,7 @@ def test_many_invented_names_on_one_connection_are_one_session_of_the_others() -
 # When a session ends
 
 
-def test_a_reply_that_is_not_sent_is_not_counted() -> None:
+def test_an_unsent_local_response_is_not_counted() -> None:
     taken = traced()
     wire = wire_of(taken)
     wire.feed(1, client=ping(1) + too_new(2))
@@ -247,7 +247,7 @@ def test_a_reply_that_is_not_sent_is_not_counted() -> None:
     assert [trace.answered_ms for trace in taken.traces] == [0, 0]
 
 
-def test_a_reply_is_counted_when_it_is_sent() -> None:
+def test_a_local_response_is_counted_when_it_is_sent() -> None:
     taken = traced()
     wire = wire_of(taken)
     wire.feed(1, client=ping(1) + too_new(2))
@@ -260,7 +260,7 @@ def test_a_reply_is_counted_when_it_is_sent() -> None:
     assert [trace.answered_ms for trace in taken.traces] == [START_MS + 5, START_MS + 5]
 
 
-def test_an_errand_that_is_cut_off_has_its_trace() -> None:
+def test_an_interrupted_broker_query_has_a_request_trace() -> None:
     taken = traced()
     session = recorded(session_of(lambda: questions(2)), taken.books)
     wire = Wire(session)
@@ -273,7 +273,7 @@ def test_an_errand_that_is_cut_off_has_its_trace() -> None:
     assert trace.request_time_us == total(taken.records)["request_time_us"]
 
 
-def test_an_errand_that_only_finds_something_out_costs_the_request_that_was_the_reason() -> None:
+def test_an_informative_broker_query_is_counted_for_its_request() -> None:
     def find_out() -> object:
         yield from questions(1)
         return None
@@ -294,7 +294,7 @@ def test_an_errand_that_only_finds_something_out_costs_the_request_that_was_the_
     assert trace.request_time_us == pytest.approx(sums["request_time_us"], abs=0.01)
 
 
-def test_an_answer_that_comes_after_the_end_is_not_counted() -> None:
+def test_a_deferred_response_after_the_sessions_end_is_not_counted() -> None:
     taken, deferred = traced(), Deferred()
     session = recorded(new_session(), taken.books)
     plan = session.plans.make(ApiKey.HEARTBEAT, 4)
@@ -309,7 +309,7 @@ def test_an_answer_that_comes_after_the_end_is_not_counted() -> None:
     assert [(trace.bytes_in, trace.bytes_out) for trace in taken.traces] == [(len(ping()), 0)]
 
 
-def test_a_deferred_answer_is_counted_when_it_comes() -> None:
+def test_a_deferred_response_is_counted_when_it_is_sent() -> None:
     taken, deferred = traced(), Deferred()
     session = recorded(new_session(), taken.books)
     plan = session.plans.make(ApiKey.HEARTBEAT, 4)
@@ -328,7 +328,7 @@ def test_a_deferred_answer_is_counted_when_it_comes() -> None:
     assert [trace.answered_ms for trace in taken.traces] == [START_MS + 7, 0]
 
 
-def test_who_leaves_before_the_response_is_counted_with_what_is_charged() -> None:
+def test_a_client_that_leaves_before_the_response_is_counted_with_its_charge() -> None:
     taken = traced()
     session = recorded(timed(time_table(0.00001)), taken.books)
     wire = Wire(session)
@@ -343,7 +343,7 @@ def test_who_leaves_before_the_response_is_counted_with_what_is_charged() -> Non
     assert sums["request_percentage violations"] == 1
 
 
-def test_a_request_that_never_ends_is_none() -> None:
+def test_an_incomplete_request_is_not_counted() -> None:
     taken = traced()
     wire = wire_of(taken)
     frame = padded(ping(), 500_000)
@@ -358,7 +358,7 @@ def test_a_request_that_never_ends_is_none() -> None:
 
 
 @pytest.mark.parametrize("timed_too", [True, False])
-def test_a_refused_exchange_costs_time(timed_too: bool) -> None:
+def test_a_failed_sasl_exchange_is_counted_with_request_time(timed_too: bool) -> None:
     """Where a broker has no SASL, its handlers refuse it, and that is charged."""
     taken = traced()
     table = time_table(1e9) if timed_too else QuotaTable()
@@ -373,7 +373,7 @@ def test_a_refused_exchange_costs_time(timed_too: bool) -> None:
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_time_is_scaled_as_charges_are(leaves: bool) -> None:
+def test_counted_request_time_is_scaled_as_charges(leaves: bool) -> None:
     taken = Taken(UsageBooks())
     quotas = BrokerQuotas.create(time_table(1e9), request_time_scale=2.5)
     session = recorded(timed(quotas=quotas), taken.books)
@@ -387,7 +387,7 @@ def test_time_is_scaled_as_charges_are(leaves: bool) -> None:
     assert total(taken.records)["request_time_us"] == pytest.approx(budget.charged * 10_000) == 2.5 * EACH_US
 
 
-def test_a_topics_throttle_times_are_counted() -> None:
+def test_throttle_times_of_topic_rates_are_counted() -> None:
     taken = traced()
     table = QuotaTable({(Entity(topic="t"), QuotaKey.CONSUMER_BYTE_RATE): 100.0})
     session = recorded(new_session(table, buffer_bytes=400), taken.books)
@@ -410,7 +410,7 @@ def test_a_topics_throttle_times_are_counted() -> None:
     assert total_traced(taken.traces)["topic_byte_rate ms"] == budget.throttle_ms_total
 
 
-def test_nothing_is_recorded_where_nothing_was_used() -> None:
+def test_an_interval_without_usage_has_no_record() -> None:
     """A response that is held back until it can be rewritten is counted when it begins, and not again."""
     taken = Taken(UsageBooks())
     wire = wire_of(taken)

@@ -76,7 +76,7 @@ class Side:
 
 @PROPERTY
 @given(st.lists(STEPS, min_size=1, max_size=12))
-def test_mutations_are_counted_as_a_quota_would_charge_them(steps: list[tuple[int, object]]) -> None:
+def test_usage_counts_mutations_as_a_quota_would_charge_them(steps: list[tuple[int, object]]) -> None:
     plain, counted, huge = Side(), Side(recorded=True), Side(1e12, recorded=True)
     now_ms = 1_000_000
     for pause_ms, what in steps:
@@ -128,7 +128,7 @@ def test_uplifted_mutations_are_answered_as_without_usage(
     assert counted.sums.get("requests", 0) == asked_
 
 
-def test_what_cannot_be_read_or_is_large_passes_unread() -> None:
+def test_malformed_or_large_mutations_pass_uncounted() -> None:
     unread = framed(request(DeleteTopicsRequest(topic_names=["t"]), 5)[4:] + b"more")
     large = padded(request(CreateTopicsRequest(), 5), 1024 * 1024 + 1)
     for frame in (unread, large):
@@ -140,7 +140,7 @@ def test_what_cannot_be_read_or_is_large_passes_unread() -> None:
         assert total(taken.records) == {"requests": 1, "bytes_in": len(frame)}
 
 
-def test_a_request_in_pieces_is_counted_once() -> None:
+def test_a_mutation_request_in_pieces_is_counted_once() -> None:
     side = Side(recorded=True)
     assert side.taken is not None
     session = recorded(new_session(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
@@ -154,7 +154,7 @@ def test_a_request_in_pieces_is_counted_once() -> None:
     assert sums["bytes_out"] == len(told[0])
 
 
-def test_who_leaves_meanwhile_is_counted_with_what_was_asked_of_the_broker() -> None:
+def test_mutations_forwarded_before_their_client_left_are_counted() -> None:
     """A broker does it all the same."""
     frame = Create((Topic("t", 5),)).frame("app")
     for rate in (None, 1e12, 0.1):
@@ -174,7 +174,7 @@ def test_who_leaves_meanwhile_is_counted_with_what_was_asked_of_the_broker() -> 
             assert sums.get("controller_mutation_rate ms", 0) == side.budget[3]
 
 
-def test_who_leaves_before_anything_was_asked_of_the_broker_has_made_nothing() -> None:
+def test_mutations_not_forwarded_before_their_client_left_are_not_counted() -> None:
     for rate in (None, 1e12):
         side = Side(rate, recorded=True)
         assert side.taken is not None
@@ -186,7 +186,7 @@ def test_who_leaves_before_anything_was_asked_of_the_broker_has_made_nothing() -
         assert "mutations" not in side.sums
 
 
-def test_deletions_are_counted_by_what_was_there() -> None:
+def test_deletions_are_counted_by_the_partitions_of_existing_topics() -> None:
     side = Side(recorded=True)
     side.ask(1, Create((Topic("t", 7),)).frame("app"))
     side.ask(2, Delete(("t", "unknown")).frame("app"))
@@ -199,7 +199,7 @@ def test_deletions_are_counted_by_what_was_there() -> None:
     st.data(),
 )
 @settings(PROPERTY, max_examples=200)
-def test_totals_are_right_whatever_is_said(
+def test_usage_totals_are_right_for_any_bytes(
     requests: list[tuple[object, int]], release: tuple[int, ...] | None, data: st.DataObject
 ) -> None:
     """Requests that become errands, damaged ones, answers that make no sense: all that went by is counted,

@@ -54,7 +54,7 @@ def produced(number: int = 1, throttle_ms: int = 0) -> bytes:
 # What a request of up to 64 KB is awaited for
 
 
-def test_a_large_produce_request_goes_on_once_64_kb_of_it_are_here() -> None:
+def test_a_counted_produce_request_is_forwarded_once_64_kb_arrived() -> None:
     frame = produce(length=200_000)
     with Playbook(session=counted(new_session())) as play:
         play.client(frame[: LOOK_BYTES - 1])
@@ -67,7 +67,7 @@ def test_a_large_produce_request_goes_on_once_64_kb_of_it_are_here() -> None:
         play.to_client(produced())
 
 
-def test_requests_before_one_that_is_awaited_go_on() -> None:
+def test_requests_before_a_buffered_one_are_forwarded() -> None:
     with Playbook(session=counted(new_session())) as play:
         play.client(ping(1) + produce(2)[:100])
         play.to_broker(ping(1))
@@ -78,7 +78,9 @@ def test_requests_before_one_that_is_awaited_go_on() -> None:
 
 
 @pytest.mark.parametrize("unanswered", [False, True])
-def test_who_leaves_in_the_middle_of_one_is_let_go(new_rig: Callable[..., Rig], unanswered: bool) -> None:
+def test_a_client_that_leaves_during_a_buffered_request_is_closed(
+    new_rig: Callable[..., Rig], unanswered: bool
+) -> None:
     """As without usage, but that its broker has not seen the beginning."""
     for usage in (False, True):
         session = new_session()
@@ -93,7 +95,9 @@ def test_who_leaves_in_the_middle_of_one_is_let_go(new_rig: Callable[..., Rig], 
         assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_a_half_closed_client_gets_the_answer_to_one_that_is_whole(new_rig: Callable[..., Rig]) -> None:
+def test_a_half_closed_client_gets_the_response_to_a_complete_buffered_request(
+    new_rig: Callable[..., Rig],
+) -> None:
     rig = new_rig(session=counted(new_session()), pair=tcp_pair)
     rig.send(rig.client, produce()[:100])
     rig.turn(3)
@@ -105,7 +109,7 @@ def test_a_half_closed_client_gets_the_answer_to_one_that_is_whole(new_rig: Call
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_draining_does_not_wait_for_one_that_never_ends(new_rig: Callable[..., Rig]) -> None:
+def test_draining_does_not_wait_for_an_incomplete_buffered_request(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(session=counted(new_session()), pair=tcp_pair)
     rig.send(rig.client, produce()[:100])
     rig.turn(3)
@@ -117,7 +121,7 @@ def test_draining_does_not_wait_for_one_that_never_ends(new_rig: Callable[..., R
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_the_first_request_of_a_connection_waits_as_without_usage(acks: int) -> None:
+def test_a_connections_first_request_waits_equally_with_usage_counted(acks: int) -> None:
     table = quota_table(produce=1000)
     outcomes = []
     for usage in (False, True):
@@ -137,7 +141,7 @@ def test_the_first_request_of_a_connection_waits_as_without_usage(acks: int) -> 
 @pytest.mark.parametrize("release", [None, (0, 10, 2), (1, 1), (2, 8)])
 @given(requests=st.lists(asked(), min_size=1, max_size=4), cut=st.integers(1, 2000), data=st.data())
 @settings(max_examples=60, derandomize=True, deadline=None, database=None)
-def test_uplifted_requests_are_answered_as_without_usage(
+def test_uplifted_requests_are_answered_equally_with_usage_counted(
     release: tuple[int, ...] | None, requests: list[tuple[Message, int]], cut: int, data: st.DataObject
 ) -> None:
     sent = [request(message, version, number) for number, (message, version) in enumerate(requests)]
@@ -177,7 +181,7 @@ def drawn(data: st.DataObject, question: bytes, spoken: dict[int, VersionRange] 
 # Times, and what is counted of waits
 
 
-def test_traces_tell_when_a_request_was_taken_and_when_it_was_answered() -> None:
+def test_request_traces_have_the_times_of_request_and_response() -> None:
     taken = Taken(UsageBooks(trace_share=1.0))
     wire = Wire(recorded(new_session(quota_table(produce=1000)), taken.books))
     wire.feed(5, client=produce(1, length=12_306) + produce(2, length=100))
@@ -197,7 +201,7 @@ def test_traces_tell_when_a_request_was_taken_and_when_it_was_answered() -> None
     assert first.connection == second.connection == 1
 
 
-def test_a_trace_is_taken_at_last_though_nothing_follows() -> None:
+def test_the_last_request_trace_is_taken_without_further_traffic() -> None:
     taken = Taken(UsageBooks(trace_share=1.0))
     wire = Wire(recorded(new_session(), taken.books))
     wire.feed(1, client=ping())
@@ -210,7 +214,7 @@ def test_a_trace_is_taken_at_last_though_nothing_follows() -> None:
     assert [trace.answered_ms for trace in taken.traces] == [START_MS + 2]
 
 
-def test_topics_that_come_by_being_asked_for_are_counted_under_a_quota() -> None:
+def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
     """And not without one: this is said in the documentation."""
     for rate, partitions in ((1000.0, 3), (None, 0)):
         table = QuotaTable({} if rate is None else {(APP, QuotaKey.CONTROLLER_MUTATION_RATE): rate})
@@ -241,7 +245,7 @@ def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
     assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
 
 
-def test_bytes_are_those_of_frames_on_whatever_transport(new_rig: Callable[..., Rig]) -> None:
+def test_usage_counts_frame_bytes_on_every_transport(new_rig: Callable[..., Rig]) -> None:
     """TLS too."""
     taken = Taken(UsageBooks())
     rig = new_rig(session=recorded(new_session(), taken.books), pair=tcp_pair)

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 # Writing and rotating
 
 
-def test_a_file_is_hidden_until_it_is_finished_and_then_has_what_was_written(tmp_path: Path) -> None:
+def test_a_usage_file_is_hidden_until_it_is_finished(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     files = desk.files()
     files.open()
@@ -51,7 +51,7 @@ def test_a_file_is_hidden_until_it_is_finished_and_then_has_what_was_written(tmp
     assert desk.tally.last_written_s == WALL_S
 
 
-def test_traces_have_files_of_their_own(tmp_path: Path) -> None:
+def test_request_traces_have_separate_files(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     files = desk.files()
     files.open()
@@ -63,7 +63,7 @@ def test_traces_have_files_of_their_own(tmp_path: Path) -> None:
     assert msgspec.json.decode((tmp_path / trace).read_bytes(), type=TraceRecord) == trace_record(3)
 
 
-def test_a_file_is_finished_when_its_time_has_come_though_nothing_more_is_written(tmp_path: Path) -> None:
+def test_a_usage_file_is_finished_after_its_rotation_time(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     files = desk.files()
     files.open()
@@ -81,7 +81,7 @@ def test_a_file_is_finished_when_its_time_has_come_though_nothing_more_is_writte
     assert desk.tally.finished_files == 2
 
 
-def test_a_file_is_finished_when_it_is_large_enough(tmp_path: Path) -> None:
+def test_a_usage_file_is_finished_at_its_rotation_size(tmp_path: Path) -> None:
     desk = Desk(tmp_path, FileRules(rotate_s=1e9, rotate_bytes=4096, keep_bytes=0))
     files = desk.files()
     files.open()
@@ -98,7 +98,7 @@ def test_a_file_is_finished_when_it_is_large_enough(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_written_makes_no_file(tmp_path: Path) -> None:
+def test_no_usage_file_is_made_without_records(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     files = desk.files()
     files.open()
@@ -108,7 +108,7 @@ def test_nothing_written_makes_no_file(tmp_path: Path) -> None:
     assert desk.names() == []
 
 
-def test_names_that_are_no_text_are_written_with_question_marks(tmp_path: Path) -> None:
+def test_names_that_are_no_unicode_are_written_with_question_marks(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     files = desk.files()
     files.write(Kind.USAGE, [usage_record(1, user="half \ud83d"), usage_record(2, client_id="\udc80")])
@@ -118,7 +118,7 @@ def test_names_that_are_no_text_are_written_with_question_marks(tmp_path: Path) 
     assert (first.user, second.client_id) == ("half ?", "?")
 
 
-def test_files_are_for_their_owner_and_group(tmp_path: Path) -> None:
+def test_usage_files_are_readable_by_owner_and_group_only(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     files = desk.files()
     files.write(Kind.USAGE, [usage_record()])
@@ -129,7 +129,7 @@ def test_files_are_for_their_owner_and_group(tmp_path: Path) -> None:
 # Bounded
 
 
-def test_the_oldest_finished_files_are_deleted_and_counted(tmp_path: Path) -> None:
+def test_the_oldest_finished_usage_files_are_deleted_and_counted(tmp_path: Path) -> None:
     for age, name in enumerate(["usage-b-1.jsonl", "trace-a-1.jsonl", "usage-a-1.jsonl"]):
         (tmp_path / name).write_bytes(b"x" * 1000)
         os.utime(tmp_path / name, (1000 + age, 1000 + age))
@@ -144,7 +144,7 @@ def test_the_oldest_finished_files_are_deleted_and_counted(tmp_path: Path) -> No
     assert (desk.tally.deleted_files, desk.tally.deleted_bytes) == (1, 1000)
 
 
-def test_without_a_limit_nothing_is_deleted(tmp_path: Path) -> None:
+def test_no_usage_file_is_deleted_without_a_limit(tmp_path: Path) -> None:
     (tmp_path / "usage-a-1.jsonl").write_bytes(b"x" * 1000)
     desk = Desk(tmp_path)
     files = desk.files()
@@ -167,7 +167,7 @@ def test_without_a_limit_nothing_is_deleted(tmp_path: Path) -> None:
         (b"", None),
     ],
 )
-def test_what_a_killed_process_left_is_cut_after_its_last_whole_line(
+def test_a_killed_processs_usage_file_is_cut_after_its_last_whole_line(
     tmp_path: Path, content: bytes, whole: bytes | None
 ) -> None:
     name = "usage-other-00000004.jsonl"
@@ -180,7 +180,7 @@ def test_what_a_killed_process_left_is_cut_after_its_last_whole_line(
     assert desk.tally.recovered_files == 1
 
 
-def test_a_living_process_is_left_alone_whichever_process_it_is(tmp_path: Path) -> None:
+def test_usage_files_of_a_running_process_are_not_touched(tmp_path: Path) -> None:
     desk, other = Desk(tmp_path), Desk(tmp_path, instance="other")
     files = desk.files()
     files.open()
@@ -192,7 +192,7 @@ def test_a_living_process_is_left_alone_whichever_process_it_is(tmp_path: Path) 
     assert requests_in(tmp_path / FIRST) == [1, 2]
 
 
-def test_a_process_killed_while_it_writes_leaves_whole_lines_to_the_next(tmp_path: Path) -> None:
+def test_whole_lines_of_a_killed_process_are_recovered(tmp_path: Path) -> None:
     program = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -222,7 +222,7 @@ for number in range(10**9):
     assert len(found) > 1000
 
 
-def test_a_file_that_was_finished_while_it_was_looked_at_is_not_touched(
+def test_a_usage_file_finished_during_recovery_is_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = PartFile(tmp_path / unfinished_name(FIRST))
@@ -240,7 +240,7 @@ def test_a_file_that_was_finished_while_it_was_looked_at_is_not_touched(
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_another_process_may_take_a_file_before_it_is_locked(
+def test_another_process_may_finish_a_usage_file_before_it_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
     """Between its making and its lock a file looks like one of the dead; the other is done, or at it."""
@@ -262,7 +262,7 @@ def test_another_process_may_take_a_file_before_it_is_locked(
     assert requests_in(tmp_path / SECOND) == [5]
 
 
-def test_a_leftover_that_cannot_be_finished_is_no_reason_not_to_write(
+def test_a_leftover_usage_file_that_cannot_be_finished_does_not_stop_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = unfinished_name("usage-other-1.jsonl")
@@ -280,7 +280,7 @@ def test_a_leftover_that_cannot_be_finished_is_no_reason_not_to_write(
     assert desk.names() == sorted([left, FIRST])
 
 
-def test_a_link_that_is_called_like_a_leftover_leads_nowhere(tmp_path: Path) -> None:
+def test_a_symbolic_link_named_like_a_leftover_is_not_followed(tmp_path: Path) -> None:
     """Who may make names in the directory may not cut off files elsewhere with Weir's rights."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("whole line\nand the end")
@@ -298,7 +298,7 @@ def test_a_link_that_is_called_like_a_leftover_leads_nowhere(tmp_path: Path) -> 
 # Disks that fail
 
 
-def test_a_full_disk_leaves_whole_lines_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_usage_files_keep_whole_lines_on_a_full_disk(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     files = desk.files()
     files.open()
@@ -315,7 +315,7 @@ def test_a_full_disk_leaves_whole_lines_and_goes_on_when_there_is_room(tmp_path:
     assert desk.tally.written[Kind.USAGE] == 3
 
 
-def test_a_file_that_never_got_a_line_is_removed(tmp_path: Path) -> None:
+def test_a_usage_file_without_a_line_is_removed(tmp_path: Path) -> None:
     desk = Desk(tmp_path, disk=Disk(room=10))
     files = desk.files()
     with pytest.raises(OutletError):
@@ -324,7 +324,7 @@ def test_a_file_that_never_got_a_line_is_removed(tmp_path: Path) -> None:
     assert desk.names() == []
 
 
-def test_what_could_not_be_cut_back_is_left_and_cut_later(
+def test_a_partial_line_that_cannot_be_truncated_is_truncated_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = Desk(tmp_path)
@@ -346,7 +346,7 @@ def test_what_could_not_be_cut_back_is_left_and_cut_later(
     assert [requests_in(tmp_path / name) for name in desk.names()] == [[1], [2]]
 
 
-def test_whole_lines_that_could_not_be_cut_back_are_not_written_again(
+def test_whole_lines_that_cannot_be_truncated_are_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = Desk(tmp_path)
@@ -370,7 +370,7 @@ def test_whole_lines_that_could_not_be_cut_back_are_not_written_again(
     assert desk.tally.written_bytes == sum((tmp_path / name).stat().st_size for name in desk.names())
 
 
-def test_a_file_whose_end_does_not_reach_the_disk_is_finished_later(
+def test_a_usage_file_that_fails_to_sync_is_finished_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = Desk(tmp_path)
@@ -391,7 +391,7 @@ def test_a_file_whose_end_does_not_reach_the_disk_is_finished_later(
     assert desk.tally.dropped[Loss.FILE_LOST] == 0
 
 
-def test_records_of_a_deleted_directory_are_counted_as_lost_and_it_is_made_again(tmp_path: Path) -> None:
+def test_a_deleted_usage_directory_is_made_again_and_its_records_counted_lost(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "usage")
     files = desk.files()
     files.open()
@@ -408,7 +408,7 @@ def test_records_of_a_deleted_directory_are_counted_as_lost_and_it_is_made_again
     assert requests_in(desk.path / SECOND) == [3]
 
 
-def test_a_directory_is_made_and_one_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+def test_a_usage_directory_is_made_or_refused(tmp_path: Path) -> None:
     make(tmp_path / "a" / "b")
     make(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
@@ -485,7 +485,7 @@ class Watched:
 
 @settings(max_examples=60)
 @given(EVENTS)
-def test_a_reader_sees_whole_files_that_never_change_and_in_the_end_all_that_was_written(
+def test_a_reader_sees_whole_unchanging_usage_files(
     events: list[tuple[str, int]],
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -14,7 +14,7 @@ EPOCH_MS = 1_763_775_570_000
 """A multiple of a second and of ten."""
 
 
-def test_the_first_one_begins_when_recording_does_and_ends_at_the_next_multiple() -> None:
+def test_the_first_usage_interval_ends_at_the_next_multiple() -> None:
     intervals = Intervals(1000, EPOCH_MS + 300, 5)
     assert intervals.wait_ms(EPOCH_MS + 300) == 700
     assert intervals.next(EPOCH_MS + 1000, 705) == (EPOCH_MS + 300, 700)
@@ -22,28 +22,28 @@ def test_the_first_one_begins_when_recording_does_and_ends_at_the_next_multiple(
 
 
 @pytest.mark.parametrize("miss_ms", [-2, 0, 7, 50])
-def test_an_end_that_is_nearly_met_is_met(miss_ms: int) -> None:
+def test_a_usage_interval_that_ends_slightly_off_is_exact(miss_ms: int) -> None:
     intervals = Intervals(1000, EPOCH_MS, 0)
     assert intervals.next(EPOCH_MS + 1000 + miss_ms, 1000 + miss_ms) == (EPOCH_MS, 1000)
     assert intervals.wait_ms(EPOCH_MS + 1000 + miss_ms) == 1000 - miss_ms
     assert intervals.next(EPOCH_MS + 2000, 2000) == (EPOCH_MS + 1000, 1000)
 
 
-def test_a_late_end_says_how_long_it_took_and_the_next_is_aligned_again() -> None:
+def test_a_late_usage_interval_has_its_length_and_the_next_is_aligned() -> None:
     intervals = Intervals(1000, EPOCH_MS, 0)
     assert intervals.next(EPOCH_MS + 2400, 2400) == (EPOCH_MS, 2400)
     assert intervals.wait_ms(EPOCH_MS + 2400) == 600
     assert intervals.next(EPOCH_MS + 3001, 3001) == (EPOCH_MS + 2400, 600)
 
 
-def test_the_last_one_ends_where_it_is_cut_off() -> None:
+def test_the_last_usage_interval_ends_at_the_end_of_recording() -> None:
     intervals = Intervals(1000, EPOCH_MS, 0)
     assert intervals.next(EPOCH_MS + 990, 990, last=True) == (EPOCH_MS, 990)
     assert intervals.next(EPOCH_MS + 990, 990, last=True).length_ms == 1
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -60_000, -900, 5_000, 3_600_000])
-def test_a_clock_that_is_set_moves_records_and_keeps_their_length(step_ms: int) -> None:
+def test_a_changed_wall_clock_moves_usage_intervals_and_keeps_their_length(step_ms: int) -> None:
     intervals = Intervals(1000, EPOCH_MS, 0)
     intervals.next(EPOCH_MS + 1000, 1000)
     found = intervals.next(EPOCH_MS + 2000 + step_ms, 2000)
@@ -53,18 +53,18 @@ def test_a_clock_that_is_set_moves_records_and_keeps_their_length(step_ms: int) 
     assert intervals.stepped_ms == 0
 
 
-def test_lateness_that_is_forgiven_is_part_of_the_next_length_also_when_the_clock_is_set() -> None:
+def test_tolerated_lateness_is_part_of_the_next_usage_interval() -> None:
     intervals = Intervals(1000, EPOCH_MS, 0)
     assert intervals.next(EPOCH_MS + 1030, 1030) == (EPOCH_MS, 1000)
     assert intervals.next(EPOCH_MS + 62_000, 2000) == (EPOCH_MS + 61_000, 1000)
 
 
-def test_an_interval_that_is_cut_short_does_not_end_before_it_began() -> None:
+def test_a_usage_interval_cut_short_does_not_end_before_its_start() -> None:
     intervals = Intervals(1000, EPOCH_MS + 10, 0)
     assert intervals.next(EPOCH_MS + 40, 30) == (EPOCH_MS + 10, 30)
 
 
-def test_no_clock_makes_a_wait_long_or_negative() -> None:
+def test_no_clock_change_makes_the_wait_for_an_interval_long_or_negative() -> None:
     intervals = Intervals(1000, EPOCH_MS, 0)
     assert intervals.wait_ms(EPOCH_MS - 86_400_000) <= 1050
     assert intervals.wait_ms(EPOCH_MS + 86_400_000) == 0
@@ -74,7 +74,7 @@ TURNS = st.lists(st.tuples(st.integers(0, 30), st.integers(-200_000, 200_000) | 
 
 
 @given(st.sampled_from([100, 1000, 10_000]), st.integers(0, 20_000), TURNS)
-def test_lengths_are_those_of_the_monotonic_clock(
+def test_usage_intervals_have_lengths_of_the_monotonic_clock(
     length_ms: int, start_ms: int, turns: list[tuple[int, int]]
 ) -> None:
     """Each turn comes late by some share of an interval; before it the wall clock may be set."""
@@ -98,7 +98,7 @@ def test_lengths_are_those_of_the_monotonic_clock(
 
 
 @given(st.integers(0, 5_000), st.lists(st.integers(0, 40), min_size=2, max_size=20))
-def test_on_time_all_but_the_first_line_up_without_gaps(start_ms: int, late_ms: list[int]) -> None:
+def test_punctual_usage_intervals_are_aligned_without_gaps(start_ms: int, late_ms: list[int]) -> None:
     wall_ms = EPOCH_MS + start_ms
     intervals = Intervals(1000, wall_ms, wall_ms - 3)
     found: list[Interval] = []

@@ -14,7 +14,7 @@ def samples(tally: Tally) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_figures_are_those_of_the_tally() -> None:
+def test_usage_metrics_equal_the_tally() -> None:
     tally = Tally()
     tally.note_written(Kind.TRACE, 3, 600, 1_763_775_570.5)
     tally.note_dropped(Loss.QUEUE_FULL, 4)
@@ -37,5 +37,5 @@ def test_figures_are_those_of_the_tally() -> None:
     assert found == expected
 
 
-def test_it_is_available_until_it_fails() -> None:
+def test_the_usage_available_metric_is_1_until_a_failure() -> None:
     assert samples(Tally())[("weir_usage_available",)] == 1

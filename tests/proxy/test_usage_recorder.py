@@ -107,7 +107,7 @@ async def record_for(scene: Scene, seconds: float) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_intervals_end_at_multiples_and_the_last_one_at_the_end(
+async def test_the_usage_recorder_ends_intervals_at_multiples_and_at_the_end(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     scene = Scene(start_ms=EPOCH_MS + 250)
@@ -123,7 +123,7 @@ async def test_intervals_end_at_multiples_and_the_last_one_at_the_end(
     assert scene.reports == [False, False, False, False, True]
 
 
-async def test_what_was_counted_when_it_ends_is_recorded_before_the_sink_is_closed(
+async def test_the_usage_recorder_writes_last_counts_before_closing_its_sink(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     scene = Scene()
@@ -137,7 +137,7 @@ async def test_what_was_counted_when_it_ends_is_recorded_before_the_sink_is_clos
     assert scene.books.intervals == [(EPOCH_MS, 300)]
 
 
-async def test_many_records_are_taken_in_slices_between_which_others_run(
+async def test_the_usage_recorder_takes_many_records_in_slices(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     scene = Scene()
@@ -162,7 +162,9 @@ async def test_many_records_are_taken_in_slices_between_which_others_run(
     assert {1, 2} & set(seen)
 
 
-async def test_cancelled_in_the_middle_it_takes_the_rest(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_cancelled_usage_recorder_takes_the_remaining_records(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     scene = Scene()
     numbers = list(range(3 * SLICE))
     scene.books.records = [usage_record(number) for number in numbers]
@@ -180,7 +182,9 @@ async def test_cancelled_in_the_middle_it_takes_the_rest(autojump_clock: trio.te
     assert taken == [usage_record(number) for number in numbers]
 
 
-async def test_a_late_turn_says_how_long_it_covered(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_usage_recorder_writes_the_length_of_a_late_interval(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     scene = Scene()
     recorder = scene.make()
     async with trio.open_nursery() as nursery:
@@ -192,7 +196,7 @@ async def test_a_late_turn_says_how_long_it_covered(autojump_clock: trio.testing
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -700, 3_600_000])
-async def test_a_clock_that_is_set_is_told_and_neither_stops_nor_stretches_it(
+async def test_the_usage_recorder_logs_a_changed_clock_and_continues(
     autojump_clock: trio.testing.MockClock, step_ms: int
 ) -> None:
     scene = Scene()
@@ -214,14 +218,14 @@ async def test_a_clock_that_is_set_is_told_and_neither_stops_nor_stretches_it(
     assert len(set(scene.books.offsets)) == 2
 
 
-async def test_dropped_traces_are_counted_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_usage_recorder_counts_dropped_traces_once(autojump_clock: trio.testing.MockClock) -> None:
     scene = Scene()
     scene.books.traces_dropped = 7
     await record_for(scene, 3.5)
     assert scene.sink.tally.dropped[Loss.TRACES_MAX] == 7
 
 
-async def test_a_bug_in_the_books_is_logged_and_ends_nothing(
+async def test_a_bug_in_the_usage_registry_is_logged_and_recording_continues(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     scene = Scene()

@@ -28,13 +28,13 @@ class Watch:
         return [dict(line) for line in logs]
 
 
-def test_nothing_new_is_nothing_said() -> None:
+def test_the_usage_log_is_silent_without_news() -> None:
     watch = Watch()
     watch.tally.note_written(Kind.USAGE, 5, 500, 1.0)
     assert watch.lines(0) == watch.lines(1000) == []
 
 
-def test_a_failure_is_told_at_once_then_each_minute_and_its_end_once() -> None:
+def test_the_usage_log_reports_a_failure_each_minute_and_its_end_once() -> None:
     watch = Watch()
     watch.tally.failure = "disk full"
     failing = {
@@ -50,7 +50,7 @@ def test_a_failure_is_told_at_once_then_each_minute_and_its_end_once() -> None:
     assert watch.lines(71) == []
 
 
-def test_a_failure_that_comes_and_goes_does_not_fill_the_log() -> None:
+def test_the_usage_log_limits_reports_of_a_recurring_failure() -> None:
     watch, said = Watch(), 0
     for second in range(120):
         watch.tally.failure = "disk full" if second % 2 else ""
@@ -58,7 +58,7 @@ def test_a_failure_that_comes_and_goes_does_not_fill_the_log() -> None:
     assert said == 4
 
 
-def test_dropped_records_are_told_by_reason_once_a_minute_all_of_them() -> None:
+def test_the_usage_log_reports_dropped_records_by_reason_once_a_minute() -> None:
     watch = Watch()
     watch.tally.note_dropped(Loss.QUEUE_FULL, 3)
     told = {"event": "usage records dropped", "log_level": "warning"}
@@ -74,7 +74,7 @@ def test_dropped_records_are_told_by_reason_once_a_minute_all_of_them() -> None:
     assert watch.lines(200) == []
 
 
-def test_files_that_were_deleted_or_finished_for_others_are_told() -> None:
+def test_the_usage_log_reports_deleted_and_recovered_files() -> None:
     watch = Watch()
     watch.tally.deleted_files, watch.tally.recovered_files = 2, 1
     assert [(line["event"], line["files"]) for line in watch.lines(0)] == [

@@ -33,19 +33,19 @@ UPSTREAM = {"upstream": "127.0.0.1:1"}
     ],
     ids=str,
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], words: str) -> None:
+def test_contradictory_usage_settings_are_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(None, {**UPSTREAM, **settings})
     assert str(refused.value).startswith(words)
 
 
-def test_nothing_is_recorded_by_default() -> None:
+def test_usage_is_not_recorded_by_default() -> None:
     config = load(None, UPSTREAM)
     assert config.usage is None
     assert recording(config) is None
 
 
-def test_a_table_of_the_configuration_file_and_a_path_relative_to_it(tmp_path: Path) -> None:
+def test_the_usage_table_of_a_configuration_has_a_relative_directory(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
     file.write_text('upstream = "a:1"\n[usage]\ndir = "usage"\ninterval_ms = 10000\ntrace_share = 0.01\n')
     rules = load(file, {}).usage
@@ -53,7 +53,7 @@ def test_a_table_of_the_configuration_file_and_a_path_relative_to_it(tmp_path: P
     assert (rules.directory, rules.interval_ms, rules.trace_share) == (tmp_path / "usage", 10_000, 0.01)
 
 
-def test_a_directory_is_made_and_recorded_to(tmp_path: Path) -> None:
+def test_a_usage_directory_is_made_and_written_to(tmp_path: Path) -> None:
     found = recording(load(None, {**UPSTREAM, "usage_dir": str(tmp_path / "a" / "usage")}))
     assert found is not None
     found.writer.start()
@@ -65,7 +65,7 @@ def test_a_directory_is_made_and_recorded_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "nul\0"])
-def test_a_directory_that_cannot_be_is_one_line(tmp_path: Path, name: str) -> None:
+def test_an_unusable_usage_directory_is_reported_in_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError) as refused:
         recording(load(None, {**UPSTREAM, "usage_dir": str(tmp_path / name)}))
@@ -73,26 +73,28 @@ def test_a_directory_that_cannot_be_is_one_line(tmp_path: Path, name: str) -> No
     assert "\n" not in str(refused.value)
 
 
-def test_a_topic_is_connected_to_by_nobody_yet() -> None:
+def test_configuring_a_usage_topic_makes_no_connection() -> None:
     found = recording(load(None, {**UPSTREAM, "usage_topic": "usage"}))
     assert found is not None
     assert found.writer.outlet.name == "usage"
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "ä", "x" * 244])
-def test_what_is_no_topic_s_name_is_refused(name: str) -> None:
+def test_an_invalid_usage_topic_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="must be a topic's name"):
         recording(load(None, {**UPSTREAM, "usage_topic": name}))
 
 
-def test_a_topic_without_its_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_usage_topic_without_confluent_kafka_is_reported_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "proxy.usage.topic", None)
     monkeypatch.delattr(sys.modules["proxy.usage"], "topic", raising=False)
     with pytest.raises(ConfigError, match="pip install confluent-kafka"):
         recording(load(None, {**UPSTREAM, "usage_topic": "usage"}))
 
 
-def test_a_topic_of_a_cluster_that_is_away_is_a_failure_and_no_end() -> None:
+def test_a_usage_topic_of_an_unreachable_cluster_is_a_failure_that_is_retried() -> None:
     found = recording(load(None, {**UPSTREAM, "usage_topic": "usage", "connect_timeout_s": 1.0}))
     assert found is not None
     found.writer.put(Kind.USAGE, [usage_record()])
@@ -110,5 +112,5 @@ def test_a_topic_of_a_cluster_that_is_away_is_a_failure_and_no_end() -> None:
         ("x" * 300, "x" * 40),
     ],
 )
-def test_an_instance_is_called_so_that_its_name_fits_into_a_file_s(host: str, name: str) -> None:
+def test_an_instance_name_is_valid_in_a_file_name(host: str, name: str) -> None:
     assert new_instance(host, 1_763_775_570.9, "3f9a2c") == f"{name}-20251122T013930Z-3f9a2c"

@@ -114,7 +114,7 @@ class Bench:
         return self.senders[-1]
 
 
-def test_records_are_sent_by_kind_and_all_of_a_client_have_one_key() -> None:
+def test_usage_records_of_a_client_are_sent_with_one_key() -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -129,7 +129,7 @@ def test_records_are_sent_by_kind_and_all_of_a_client_have_one_key() -> None:
     assert msgspec.json.decode(value, type=UsageRecord) == record
 
 
-def test_names_that_are_no_text_are_sent_with_question_marks() -> None:
+def test_names_that_are_no_unicode_are_sent_with_question_marks() -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -138,7 +138,7 @@ def test_names_that_are_no_text_are_sent_with_question_marks() -> None:
     assert (key, msgspec.json.decode(value)["user"]) == (b"half ?/app", "half ?")
 
 
-def test_a_record_is_written_once_it_is_acknowledged() -> None:
+def test_a_usage_record_counts_as_written_once_acknowledged() -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -151,7 +151,7 @@ def test_a_record_is_written_once_it_is_acknowledged() -> None:
     assert bench.tally.last_written_s == NOW_S
 
 
-def test_a_full_buffer_takes_a_part_and_the_next_write_waits_for_a_moment() -> None:
+def test_a_full_producer_buffer_takes_some_usage_records_and_delays_the_next_write() -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -170,7 +170,7 @@ def test_a_full_buffer_takes_a_part_and_the_next_write_waits_for_a_moment() -> N
     ("code", "told"),
     [(TIMED_OUT, "timed out"), (DENIED, "allow Weir's principal to Read, Write and Describe it")],
 )
-def test_what_is_not_delivered_is_counted_and_told_until_something_is(code: int, told: str) -> None:
+def test_undelivered_usage_records_are_counted_and_reported_until_a_delivery(code: int, told: str) -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -183,7 +183,7 @@ def test_what_is_not_delivered_is_counted_and_told_until_something_is(code: int,
     assert (bench.tally.failure, bench.tally.unacknowledged) == ("", 0)
 
 
-def test_brokers_that_are_away_are_told_before_anything_is_lost() -> None:
+def test_unreachable_brokers_are_reported_before_usage_records_are_lost() -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -192,7 +192,7 @@ def test_brokers_that_are_away_are_told_before_anything_is_lost() -> None:
     assert topic.write(Kind.USAGE, [usage_record()]) == 1, "librdkafka keeps and sends it"
 
 
-def test_a_cluster_that_cannot_be_prepared_is_a_failure_that_is_tried_again() -> None:
+def test_preparing_the_usage_topic_is_retried() -> None:
     bench = Bench(unprepared="no broker answers: a:1")
     topic = bench.topic()
     with pytest.raises(OutletError, match="no broker answers: a:1"):
@@ -202,7 +202,7 @@ def test_a_cluster_that_cannot_be_prepared_is_a_failure_that_is_tried_again() ->
     assert topic.write(Kind.USAGE, [usage_record()]) == 1
 
 
-def test_after_a_fatal_error_what_was_under_way_is_counted_and_another_producer_made() -> None:
+def test_a_fatal_producer_error_counts_pending_usage_records_and_makes_a_new_producer() -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -217,7 +217,7 @@ def test_after_a_fatal_error_what_was_under_way_is_counted_and_another_producer_
     assert topic.write(Kind.USAGE, [usage_record(2)]) == 1
 
 
-def test_a_record_that_librdkafka_refuses_is_no_bug() -> None:
+def test_a_usage_record_that_librdkafka_refuses_is_a_write_failure() -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -228,7 +228,7 @@ def test_a_record_that_librdkafka_refuses_is_no_bug() -> None:
     assert len(bench.senders) == 2
 
 
-def test_the_end_waits_for_acknowledgements_and_counts_the_rest_as_dropped() -> None:
+def test_closing_the_usage_topic_waits_for_acknowledgements() -> None:
     bench = Bench()
     topic = bench.topic()
     topic.open()
@@ -243,7 +243,7 @@ def test_the_end_waits_for_acknowledgements_and_counts_the_rest_as_dropped() -> 
     assert bench.tally.unacknowledged == 0
 
 
-def test_through_the_writer_every_record_is_delivered_or_counted() -> None:
+def test_every_usage_record_is_delivered_or_counted_as_dropped() -> None:
     bench = Bench()
     writer = Writer(bench.topic(), bench.tally, 250, lambda: 0.0)
     writer.put(Kind.USAGE, [usage_record(number) for number in range(300)])
@@ -260,7 +260,7 @@ def test_through_the_writer_every_record_is_delivered_or_counted() -> None:
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_librdkafka_knows_what_it_is_told(idempotent: bool) -> None:
+def test_librdkafka_accepts_the_usage_producers_properties(idempotent: bool) -> None:
     told = sender_properties(
         properties(load(None, {"upstream": "127.0.0.1:1"})), 100_000, idempotent=idempotent
     )

@@ -76,12 +76,12 @@ def numbers(outlet: FakeOutlet) -> list[int]:
     return [record.requests for record in outlet.got if isinstance(record, UsageRecord)]
 
 
-def test_an_outlet_is_an_outlet() -> None:
+def test_the_fake_usage_outlet_has_the_outlet_protocol() -> None:
     outlet: Outlet = FakeOutlet(Tally())
     assert outlet.name == "nowhere"
 
 
-def test_records_are_written_chunk_by_chunk_in_order() -> None:
+def test_usage_records_are_written_in_chunks_in_order() -> None:
     writer, outlet = pair()
     writer.put(Kind.USAGE, numbered(*range(CHUNK + 5)))
     writer.put(Kind.TRACE, [trace_record()])
@@ -94,7 +94,7 @@ def test_records_are_written_chunk_by_chunk_in_order() -> None:
     assert outlet.tally.written == {Kind.USAGE: CHUNK + 5, Kind.TRACE: 1}
 
 
-def test_an_outlet_that_takes_a_part_gets_the_rest_next() -> None:
+def test_a_usage_outlet_that_takes_some_records_gets_the_remaining_ones_next() -> None:
     writer, outlet = pair()
     outlet.most = 2
     writer.put(Kind.USAGE, numbered(1, 2, 3, 4, 5))
@@ -108,7 +108,7 @@ def test_an_outlet_that_takes_a_part_gets_the_rest_next() -> None:
     assert outlet.tally.queued == 0
 
 
-def test_what_does_not_fit_is_dropped_and_counted_and_what_waits_is_kept() -> None:
+def test_usage_records_beyond_the_queue_are_dropped_and_counted() -> None:
     writer, outlet = pair(queue_records=5)
     writer.put(Kind.USAGE, numbered(1, 2, 3))
     writer.put(Kind.USAGE, numbered(4, 5, 6, 7))
@@ -123,14 +123,14 @@ def test_what_does_not_fit_is_dropped_and_counted_and_what_waits_is_kept() -> No
     assert numbers(outlet)[-1] == 9
 
 
-def test_what_the_cluster_has_not_acknowledged_takes_room() -> None:
+def test_unacknowledged_usage_records_take_room_in_the_queue() -> None:
     writer, outlet = pair(queue_records=5)
     outlet.tally.unacknowledged = 4
     writer.put(Kind.USAGE, numbered(1, 2))
     assert (outlet.tally.queued, outlet.tally.dropped[Loss.QUEUE_FULL]) == (1, 1)
 
 
-def test_a_failing_outlet_loses_nothing_that_has_room_and_is_opened_again() -> None:
+def test_a_failing_usage_outlet_is_reopened_without_losing_queued_records() -> None:
     writer, outlet = pair(queue_records=3)
     writer.put(Kind.USAGE, numbered(1, 2))
     outlet.broken = True
@@ -150,7 +150,7 @@ def test_a_failing_outlet_loses_nothing_that_has_room_and_is_opened_again() -> N
     assert (numbers(outlet)[-1], outlet.opened) == (5, 2)
 
 
-def test_a_bug_costs_the_records_at_hand_and_is_logged() -> None:
+def test_a_bug_in_a_usage_outlet_drops_the_current_records_and_is_logged() -> None:
     writer, outlet = pair()
     outlet.buggy = True
     writer.put(Kind.USAGE, numbered(1, 2))
@@ -164,7 +164,7 @@ def test_a_bug_costs_the_records_at_hand_and_is_logged() -> None:
     assert outlet.tally.queued == 0
 
 
-def test_the_thread_writes_what_is_put_and_the_end_writes_what_waits() -> None:
+def test_the_usage_writer_thread_writes_all_records_by_its_end() -> None:
     writer, outlet = pair()
     writer.start()
     writer.put(Kind.USAGE, numbered(1))
@@ -178,7 +178,7 @@ def test_the_thread_writes_what_is_put_and_the_end_writes_what_waits() -> None:
     assert outlet.tally.dropped == {**dict.fromkeys(Loss, 0), Loss.QUEUE_FULL: 1}
 
 
-def test_who_puts_never_waits_for_a_write() -> None:
+def test_queueing_usage_records_never_waits_for_a_write() -> None:
     """If it did, this would not end: the write waits for the gate, which is opened after all are put."""
     writer, outlet = pair(queue_records=150)
     outlet.gate.clear()
@@ -193,7 +193,7 @@ def test_who_puts_never_waits_for_a_write() -> None:
     assert numbers(outlet) == list(range(150))
 
 
-def test_the_end_gives_up_what_cannot_be_written() -> None:
+def test_closing_the_usage_writer_drops_records_that_cannot_be_written() -> None:
     writer, outlet = pair()
     outlet.broken = True
     writer.start()
@@ -204,7 +204,7 @@ def test_the_end_gives_up_what_cannot_be_written() -> None:
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_the_end_does_not_wait_for_a_write_that_hangs() -> None:
+def test_closing_the_usage_writer_does_not_wait_for_a_hanging_write() -> None:
     writer, outlet = pair()
     outlet.gate.clear()
     writer.start()
