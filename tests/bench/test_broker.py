@@ -69,7 +69,7 @@ def test_errors_other_than_a_missing_topic_are_raised_without_a_retry(codes: lis
     assert codes == [ErrorCode.NONE]
 
 
-def test_a_request_without_retries_raises_the_brokers_error(codes: list[ErrorCode]) -> None:
+def test_a_request_without_retries_for_a_new_topic_raises_notreadyerror(codes: list[ErrorCode]) -> None:
     codes += [ErrorCode.LEADER_NOT_AVAILABLE]
     with pytest.raises(NotReadyError):
         ask(9092, metadata("t"))

@@ -152,7 +152,7 @@ def test_partitions_that_a_fetch_session_omits_have_a_cost_per_kb() -> None:
     assert estimate == pytest.approx(observations[2].truth_us, rel=0.01)
 
 
-def test_an_api_with_few_requests_is_not_evaluated() -> None:
+def test_an_api_with_few_requests_is_not_fitted() -> None:
     assert fit_api("EndTxn", [seen("EndTxn", 900.0, count=3.0)], COLD) is None
 
 
@@ -272,7 +272,7 @@ def test_measured_and_shipped_costs_are_shown_side_by_side() -> None:
     assert lines[1] == ["Produce", "20 + 24 for acks=all", "22 + 2 / kB of gzip"]
 
 
-def test_error_responses_are_not_measured() -> None:
+def test_observations_with_error_responses_are_not_fitted() -> None:
     fine, refused = seen("ListGroups", 20.0), seen("DescribeCluster", 5.0)
     found = table_of([fine, replace(refused, errors=("UNSUPPORTED_VERSION",))], "3.9.1", "by hand")
     assert set(found.apis) == {"ListGroups"}
@@ -308,7 +308,7 @@ def test_unknown_option_values_are_refused_before_a_broker_starts(option: str, k
     assert f"oops; known: {known}" in " ".join(done.output.replace("│", " ").split())
 
 
-def test_a_missing_output_directory_is_refused_before_a_broker_starts(tmp_path: Path) -> None:
+def test_a_document_without_a_place_for_figures_is_refused_before_a_broker_starts(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("no place")
     done = CliRunner().invoke(main, ["--document", str(page)])

@@ -121,7 +121,7 @@ def test_quotas_describe_prints_the_quotas_of_one_entity(file: Path) -> None:
     ]
 
 
-def test_quotas_describe_of_an_entity_without_quotas(file: Path) -> None:
+def test_quotas_describe_fails_for_an_entity_without_quotas(file: Path) -> None:
     line = failed(FAILED, "describe", "--quotas", str(file), "--user", "alice")
     assert line == f"user alice has no quota in {file}; what applies to a client: weir quotas explain"
     result = run("describe", "--quotas", str(file), "--user", "alice", "--json")
@@ -251,7 +251,7 @@ def test_quotas_delete_removes_all_quotas_of_an_entity(file: Path) -> None:
         ("--default-client-id --shadow", "client-id <default> has no shadow quota in "),
     ],
 )
-def test_quotas_delete_of_a_missing_quota(file: Path, arguments: str, words: str) -> None:
+def test_quotas_delete_fails_for_a_missing_quota(file: Path, arguments: str, words: str) -> None:
     assert words in failed(FAILED, "delete", "--quotas", str(file), *arguments.split())
     assert file.read_text() == FILE
 

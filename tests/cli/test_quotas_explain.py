@@ -103,7 +103,7 @@ def test_quotas_explain_prints_json(file: Path) -> None:
     assert (counted["entity"], counted["mode"]) == ({"client_id_prefix": "etl-"}, "shadow")
 
 
-def test_quotas_explain_of_a_client_without_names(file: Path) -> None:
+def test_quotas_explain_takes_a_client_without_names_as_anonymous(file: Path) -> None:
     assert done("explain", "--quotas", str(file)).startswith("user ANONYMOUS, no client-id\n")
     fetch = explained("--quotas", file)["client consumer_byte_rate"]
     assert fetch["limit"] is None

@@ -169,7 +169,7 @@ def test_versions_hides_versions_that_are_newer_than_weir() -> None:
     assert table["11"] == "JoinGroup none 0-9 hidden"
 
 
-def test_versions_of_a_broker_without_apis() -> None:
+def test_versions_prints_an_empty_table_for_a_broker_without_apis() -> None:
     assert rows(shown(ranges={})) == {"BROKER:": "0 APIs, 0 with versions by uplift, 0 hidden"}
 
 
@@ -311,7 +311,7 @@ def apis(*arguments: str) -> list[dict[str, Any]]:
 
 @pytest.mark.broker
 @pytest.mark.parametrize(("version", "uplifted"), [("0.10.2.2", UPLIFTED_0_10_2), ("4.2.0", {})])
-def test_versions_of_a_real_broker(
+def test_versions_shows_the_versions_of_a_real_broker(
     kafka_cluster: StartCluster, version: str, uplifted: dict[int, int]
 ) -> None:
     found = apis("--upstream", kafka_cluster(version).bootstrap)

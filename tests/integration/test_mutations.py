@@ -41,7 +41,7 @@ def codes(answer: Answer) -> dict[str | None, int]:
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_the_first_topics_of_a_request_within_the_quota_are_created(
+def test_topics_of_a_request_are_admitted_in_order_until_tokens_run_out(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     """Topics are charged in the request's order; those that are refused are as they were."""

@@ -280,7 +280,9 @@ def test_rollup_does_not_rewrite_unchanged_days(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("why", ["again", "other windows", "a batch written anew"])
-def test_rollup_recomputes_a_day_on_request(spark: SparkSession, tmp_path: Path, why: str) -> None:
+def test_rollup_recomputes_a_day_on_request_or_after_a_change(
+    spark: SparkSession, tmp_path: Path, why: str
+) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(0, charged_bytes=600)])
     rollup(spark, lake)
@@ -331,6 +333,8 @@ def test_rollup_notes_records_longer_than_its_windows(spark: SparkSession, tmp_p
 
 
 @pytest.mark.parametrize("window_s", [0, -10, 7, 7200])
-def test_rollup_windows_divide_an_hour(spark: SparkSession, tmp_path: Path, window_s: int) -> None:
+def test_rollup_refuses_windows_that_do_not_divide_an_hour(
+    spark: SparkSession, tmp_path: Path, window_s: int
+) -> None:
     with pytest.raises(PipelineError, match="do not fill an hour"):
         rollup(spark, Lake(str(tmp_path)), window_s=window_s)

@@ -31,12 +31,12 @@ def password_file(directory: Path) -> str:
     return str(path)
 
 
-def test_librdkafka_properties_for_a_plain_cluster() -> None:
+def test_librdkafka_gets_properties_for_a_plain_cluster() -> None:
     assert told() == {"bootstrap.servers": "kafka-1:9092,[::1]:9093", "security.protocol": "PLAINTEXT"}
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_librdkafka_properties_for_sasl(tmp_path: Path, mechanism: str) -> None:
+def test_librdkafka_gets_properties_for_sasl(tmp_path: Path, mechanism: str) -> None:
     found = told(
         upstream_sasl_mechanism=mechanism,
         upstream_sasl_username="weir",
@@ -51,7 +51,7 @@ def test_librdkafka_properties_for_sasl(tmp_path: Path, mechanism: str) -> None:
     }
 
 
-def test_librdkafka_properties_for_tls_with_one_file_for_certificate_and_key(tmp_path: Path) -> None:
+def test_librdkafka_gets_properties_for_tls_with_one_file_for_certificate_and_key(tmp_path: Path) -> None:
     authority = trustme.CA()
     ca, pair = str(tmp_path / "ca.pem"), str(tmp_path / "pair.pem")
     authority.cert_pem.write_to_path(ca)
@@ -66,7 +66,7 @@ def test_librdkafka_properties_for_tls_with_one_file_for_certificate_and_key(tmp
     }
 
 
-def test_librdkafka_properties_for_sasl_over_tls_without_hostname_check(tmp_path: Path) -> None:
+def test_librdkafka_gets_properties_for_sasl_over_tls_without_hostname_check(tmp_path: Path) -> None:
     found = told(
         upstream_tls=True,
         upstream_verify_host=False,

@@ -242,7 +242,7 @@ def test_mapped_principals_are_those_of_kafka() -> None:
 
 
 @pytest.mark.oracle
-def test_principal_mapping_rules_that_kafka_fails_on_are_refused() -> None:
+def test_kafka_fails_on_the_principal_mapping_rules_that_weir_refuses() -> None:
     asked = [(rules, "CN=duke") for rules in (*INVALID, *FATAL_LATER)]
     assert set(ask_java(KAFKA, mappings=asked).names) == {None}
 

@@ -236,7 +236,7 @@ def test_enforced_request_time_gives_equal_charges_for_any_cut(
     at=st.integers(0, 10_000),
     with_=st.binary(min_size=1, max_size=30),
 )
-def test_hostile_bytes_from_a_client_end_in_a_violation_or_are_charged_time(
+def test_hostile_bytes_from_a_client_end_in_a_violation_or_cost_request_time(
     script: list[Exchange], cuts: list[int], at: int, with_: bytes
 ) -> None:
     """Never in another exception, whatever is looked into."""

@@ -358,7 +358,7 @@ def test_an_incomplete_request_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("timed_too", [True, False])
-def test_a_failed_sasl_exchange_is_counted_with_request_time(timed_too: bool) -> None:
+def test_a_sasl_exchange_refused_by_a_broker_without_sasl_is_counted_with_time(timed_too: bool) -> None:
     """Where a broker has no SASL, its handlers refuse it, and that is charged."""
     taken = traced()
     table = time_table(1e9) if timed_too else QuotaTable()

@@ -103,7 +103,7 @@ def test_a_calibration_reading_without_information_is_refused(reading: Reading, 
     assert (found is None) if what is None else (found is not None and what in found)
 
 
-def test_the_median_of_readings_is_the_lower_middle_mean() -> None:
+def test_the_median_of_an_even_number_of_readings_is_the_mean_of_two() -> None:
     assert median([3.0, 1.0, 2.0]) == 2.0
     assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
     with pytest.raises(ValueError, match="no values"):
