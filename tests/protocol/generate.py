@@ -7,6 +7,7 @@ import uuid
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -14,8 +15,11 @@ from protocol.codec import codec, request_type, response_type
 from protocol.encoding import TAG_MAX
 from protocol.schema import api_keys
 from protocol.values import schema_of
+from tests.matrix import check_each, named_as
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from protocol.schema import Layout, Slot
     from protocol.values import Message, Value
 
@@ -69,6 +73,30 @@ def every_version() -> list[tuple[type[Message], int]]:
 def version_id(message: type[Message], version: int) -> str:
     """What a test of one version is called."""
     return f"{message.__name__}-v{version}"
+
+
+def each_version(
+    versions: Iterable[tuple[type[Message], int]],
+) -> Callable[[Callable[..., object]], Callable[..., None]]:
+    """Make one test for each API, which checks all versions of its request and response that are given.
+    A failure names all versions that failed.
+    """
+    by_api: dict[str, list[tuple[type[Message], int]]] = {}
+    for message, version in versions:
+        api = message.__name__.removesuffix("Request").removesuffix("Response")
+        by_api.setdefault(api, []).append((message, version))
+
+    def decorate(check: Callable[..., object]) -> Callable[..., None]:
+        def test(api_versions: list[tuple[type[Message], int]]) -> None:
+            check_each(
+                api_versions,
+                lambda pair: check(message=pair[0], version=pair[1]),
+                name=lambda pair: version_id(*pair),
+            )
+
+        return pytest.mark.parametrize("api_versions", by_api.values(), ids=by_api)(named_as(check, test))
+
+    return decorate
 
 
 @cache

@@ -27,7 +27,8 @@ from protocol.messages import (
     RequestHeader,
     ResponseHeader,
 )
-from tests.protocol.generate import every_version, messages, modest, sample, version_id
+from tests.matrix import in_one_test
+from tests.protocol.generate import each_version, every_version, messages, modest, sample, version_id
 
 if TYPE_CHECKING:
     from protocol.values import Message
@@ -36,7 +37,7 @@ VERSIONS = every_version()
 IDS = [version_id(*each) for each in VERSIONS]
 
 
-@pytest.mark.parametrize(("message", "version"), VERSIONS, ids=IDS)
+@each_version(VERSIONS)
 @modest(max_examples=5)
 @given(data=st.data())
 def test_every_value_survives_a_round_trip(message: type[Message], version: int, data: st.DataObject) -> None:
@@ -48,6 +49,7 @@ def test_every_value_survives_a_round_trip(message: type[Message], version: int,
 # --- What decode_prefix and encode_prefix leave alone
 
 
+@in_one_test
 @pytest.mark.parametrize(("message", "version"), VERSIONS, ids=IDS)
 def test_every_prefix_is_the_beginning_of_the_whole(message: type[Message], version: int) -> None:
     subject, value = codec(message, version), sample(message, version)

@@ -19,14 +19,13 @@ from hypothesis import strategies as st
 from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.messages import OffsetFetchRequest
-from tests.protocol.generate import every_version, modest, sample, version_id
+from tests.protocol.generate import each_version, every_version, modest, sample
 
 if TYPE_CHECKING:
     from protocol.codec import Codec
     from protocol.values import Message
 
 VERSIONS = every_version()
-IDS = [version_id(*each) for each in VERSIONS]
 MUTATIONS = 60
 PEAK_PER_BYTE = 150
 """The smallest structs take three bytes on the wire, and a few hundred as objects."""
@@ -57,7 +56,7 @@ def failure(subject: Codec[Any], data: bytes) -> ProtocolError | None:
     return None
 
 
-@pytest.mark.parametrize(("message", "version"), VERSIONS, ids=IDS)
+@each_version(VERSIONS)
 def test_every_truncation_is_a_protocol_error(message: type[Message], version: int) -> None:
     subject = codec(message, version)
     whole = subject.encode(sample(message, version))
@@ -67,7 +66,7 @@ def test_every_truncation_is_a_protocol_error(message: type[Message], version: i
     assert not decodes(subject, whole + b"\0")
 
 
-@pytest.mark.parametrize(("message", "version"), VERSIONS, ids=IDS)
+@each_version(VERSIONS)
 def test_mutated_bytes_are_a_message_or_a_protocol_error(message: type[Message], version: int) -> None:
     subject, source = codec(message, version), random.Random(f"{message.__name__} {version}")
     whole = subject.encode(sample(message, version))

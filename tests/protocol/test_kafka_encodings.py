@@ -19,6 +19,7 @@ from protocol.errors import EncodeError
 from protocol.messages import Message
 from protocol.values import message_type, schema_of
 from protocol.versions import VersionRange, VersionSet
+from tests.matrix import in_one_test
 from tests.protocol.generate import every_version
 
 DATA: Final[dict[str, dict[str, Any]]] = json.loads(
@@ -31,20 +32,23 @@ def test_recorded_kafka_encodings_cover_every_version() -> None:
     assert {(name, version) for name, found in DATA.items() for version in found["sample"]} == ours
 
 
+@in_one_test
 @pytest.mark.parametrize("name", DATA)
 def test_a_message_with_nothing_set_has_kafkas_defaults(name: str) -> None:
     message = message_type(name)
     for version, expected in DATA[name]["default"].items():
-        assert encoded(message(), int(version)) == expected
+        assert encoded(message(), int(version)) == expected, version
 
 
+@in_one_test
 @pytest.mark.parametrize("name", DATA)
 def test_a_message_with_every_field_set_is_encoded_as_by_kafka(name: str) -> None:
     for version, expected in DATA[name]["sample"].items():
         subject = codec(message_type(name), int(version))
-        assert subject.encode(subject.decode(bytes.fromhex(expected))).hex() == expected
+        assert subject.encode(subject.decode(bytes.fromhex(expected))).hex() == expected, version
 
 
+@in_one_test
 @pytest.mark.parametrize("name", DATA)
 def test_fields_that_a_version_lacks_are_refused_or_dropped_as_by_kafka(name: str) -> None:
     message, samples = message_type(name), DATA[name]["sample"]
@@ -54,7 +58,7 @@ def test_fields_that_a_version_lacks_are_refused_or_dropped_as_by_kafka(name: st
         alone = message(**{field: getattr(value, field)})
         asked, refused = VersionSet.parse(found["asked"]), VersionSet.parse(found["refused"])
         ours = [version for version in schema_of(message).versions if encoded(alone, version) is None]
-        assert [version for version in ours if version in asked] == members(refused)
+        assert [version for version in ours if version in asked] == members(refused), field
 
 
 def has(message: type[Message], version: int, field: str) -> bool:

@@ -7,12 +7,11 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.codec import codec
-from tests.protocol.generate import every_version, messages, modest, version_id
+from tests.protocol.generate import each_version, every_version, messages, modest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +61,7 @@ def test_kafka_python_has_most_versions_that_clients_use() -> None:
     assert len(KNOWN) >= VERSIONS_MIN
 
 
-@pytest.mark.parametrize(("message", "version"), KNOWN, ids=[version_id(*each) for each in KNOWN])
+@each_version(KNOWN)
 @modest(max_examples=4)
 @given(data=st.data())
 def test_kafka_python_writes_the_same_bytes(

@@ -21,7 +21,7 @@ from hypothesis import given
 from protocol.codec import codec
 from protocol.values import schema_of
 from tests.protocol import kio_side
-from tests.protocol.generate import every_version, messages, modest, version_id
+from tests.protocol.generate import each_version, every_version, messages, modest, version_id
 from tests.protocol.plain import plain
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_kio_has_all_versions_but_those_that_kafka_4_removed() -> None:
     assert len(every_version()) - len(KNOWN) == NOT_IN_KIO
 
 
-@pytest.mark.parametrize(("message", "version"), KNOWN, ids=[version_id(*each) for each in KNOWN])
+@each_version(KNOWN)
 def test_kio_writes_the_same_bytes(message: type[Message], version: int) -> None:
     ours = codec(message, version)
     for value, job in zip(samples(message, version), jobs(message, version), strict=True):

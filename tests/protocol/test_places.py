@@ -34,7 +34,8 @@ from protocol.messages import (
 )
 from protocol.places import Place, place, tag_section
 from protocol.values import schema_of
-from tests.protocol.generate import every_version, messages, sample, version_id
+from tests.matrix import in_one_test
+from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 
 if TYPE_CHECKING:
     from protocol.values import Message
@@ -47,7 +48,6 @@ ROWS: Final = [(api, row) for api in TABLE for row in api["versions"]]
 ROW_IDS: Final = [f"{api['name']}-v{row['version']}" for api, row in ROWS]
 
 EVERY: Final = every_version()
-EVERY_ID: Final = [version_id(*pair) for pair in EVERY]
 THROTTLED: Final = [(response_type(api["api_key"]), row["version"]) for api, row in ROWS if row["present"]]
 WALKED: Final[list[tuple[type[Message], int]]] = [
     (FetchResponse, 18),
@@ -93,6 +93,7 @@ def difference(one: bytes, other: bytes) -> int:
 # The table
 
 
+@in_one_test
 @pytest.mark.parametrize(("api", "row"), ROWS, ids=ROW_IDS)
 def test_the_throttle_time_is_where_kafkas_schemas_have_it(api: dict[str, Any], row: dict[str, Any]) -> None:
     found = place(response_type(api["api_key"]), row["version"], THROTTLE)
@@ -110,6 +111,7 @@ def test_the_throttle_time_is_where_kafkas_schemas_have_it(api: dict[str, Any], 
         assert found.offset_from_end == (None if layout.flexible else 4)
 
 
+@in_one_test
 @pytest.mark.parametrize(("api", "row"), ROWS, ids=ROW_IDS)
 def test_the_tag_section_and_the_headers_are_those_of_kafkas_schemas(
     api: dict[str, Any], row: dict[str, Any]
@@ -133,7 +135,7 @@ def test_the_table_has_every_response_that_the_schemas_have() -> None:
 # Where the codecs put the fields
 
 
-@pytest.mark.parametrize(("message", "version"), EVERY, ids=EVERY_ID)
+@each_version(EVERY)
 @given(data=st.data())
 @settings(max_examples=3)
 def test_every_place_is_where_the_codec_puts_the_field(
@@ -149,6 +151,7 @@ def test_every_place_is_where_the_codec_puts_the_field(
         assert found.locate(framed, 4, 4 + len(body), False) == 4 + expected
 
 
+@in_one_test
 @pytest.mark.parametrize(("message", "version"), THROTTLED, ids=[version_id(*pair) for pair in THROTTLED])
 def test_the_place_is_where_a_changed_throttle_time_shows(message: type[Message], version: int) -> None:
     value = sample(message, version)
@@ -176,7 +179,7 @@ def kio_knows(message: type[Message], version: int) -> bool:
 KIO: Final = [pair for pair in THROTTLED if kio_knows(*pair)]
 
 
-@pytest.mark.parametrize(("message", "version"), KIO, ids=[version_id(*pair) for pair in KIO])
+@each_version(KIO)
 @given(data=st.data())
 @settings(max_examples=3)
 def test_the_place_is_where_kio_writes_the_throttle_time(
@@ -219,6 +222,7 @@ def test_a_fetchs_max_bytes_is_fixed_where_the_version_has_it(version: int) -> N
     assert decoded == FetchRequest(max_bytes=1000)
 
 
+@in_one_test
 @pytest.mark.parametrize("version", list(schema_of(ProduceRequest).versions))
 @pytest.mark.parametrize("transactional_id", [None, "", "t", "t" * 126, "t" * 127, "t" * 20_000])
 @pytest.mark.parametrize("acks", [-1, 0, 1])

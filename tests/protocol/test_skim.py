@@ -29,7 +29,8 @@ from protocol.places import tag_section
 from protocol.schema import header
 from protocol.skim import UNKNOWN_TAG, Neutraliser, Skimmer, endpoints_tag
 from protocol.values import schema_of
-from tests.protocol.generate import every_version, messages, sample, version_id
+from tests.matrix import in_one_test
+from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
@@ -113,6 +114,7 @@ def with_endpoints(message: type[M], version: int) -> M:
 # Finding the tag section
 
 
+@in_one_test
 @pytest.mark.parametrize(("message", "version"), FLEXIBLE, ids=FLEXIBLE_ID)
 def test_the_stream_scanner_finds_the_tag_section_in_chunks_of_any_size(
     message: type[Message], version: int
@@ -131,7 +133,7 @@ def test_the_stream_scanner_finds_the_tag_section_at_every_cut(message: type[Mes
         assert skimmed(message, version, chunked(body, [cut])) == expected
 
 
-@pytest.mark.parametrize(("message", "version"), FLEXIBLE, ids=FLEXIBLE_ID)
+@each_version(FLEXIBLE)
 @given(data=st.data())
 @settings(max_examples=2)
 def test_the_stream_scanner_agrees_with_the_codec_on_the_end_of_the_fields(

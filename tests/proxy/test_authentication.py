@@ -32,6 +32,7 @@ from proxy.rules.identity import Identities, IdentityRules
 from proxy.rules.plans import Plans
 from proxy.session.session import ANONYMOUS
 from quotas import Entity, QuotaKey, QuotaTable
+from tests.matrix import in_one_test
 from tests.proxy.frames import framed, padded, request, response, unknown_request
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
@@ -595,6 +596,7 @@ def told(
     return wire.session.user, bytes(wire.to_broker), bytes(wire.to_client)
 
 
+@in_one_test
 @pytest.mark.parametrize("mechanism", DIALOGUES)
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 7, 11, 13, 1000])
 def test_sasl_frames_cut_anywhere_give_the_same_principal(mechanism: str, cut: int) -> None:

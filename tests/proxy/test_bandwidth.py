@@ -22,6 +22,7 @@ from protocol.values import schema_of
 from proxy.reasons import CloseReason
 from proxy.session.requests import Requests
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.bandwidth_frames import fetch, fetched, length_of, ping, produce, produced
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request
@@ -76,6 +77,7 @@ def test_a_produce_request_is_charged_its_frame_length_at_its_last_byte() -> Non
         assert the_budget(play.session, "produce").charged == 5000
 
 
+@in_one_test
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 @pytest.mark.parametrize("odd", [False, True], ids=["plain", "odd"])
@@ -105,6 +107,7 @@ def test_an_acks_0_producer_is_muted_without_a_response() -> None:
         play.to_broker(ping(2))
 
 
+@in_one_test
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("brokers_ms", [0, 2105, 2107])
 def test_the_larger_throttle_time_is_reported_in_every_version(version: int, brokers_ms: int) -> None:
@@ -145,6 +148,7 @@ def test_no_throttle_time_is_reported_after_the_wait_has_passed() -> None:
 # Fetch
 
 
+@in_one_test
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("brokers_ms", [0, 10**6])
 def test_fetch_is_charged_its_response_length_and_holds_later_requests(version: int, brokers_ms: int) -> None:
@@ -187,6 +191,7 @@ def test_fetches_without_a_quota_are_pipelined() -> None:
         play.to_broker(fetch(1), fetch(2))
 
 
+@in_one_test
 @pytest.mark.parametrize("version", [v for v in FETCH_VERSIONS if v >= 3])
 @pytest.mark.parametrize("asked", [0, 9999, 10_000, 10_001, 2**31 - 1])
 def test_fetch_max_bytes_is_capped_and_never_raised(version: int, asked: int) -> None:

@@ -28,6 +28,7 @@ from proxy.rules.client_quotas_alterations import read_alterations
 from proxy.rules.client_quotas_filters import described, read_filter
 from proxy.rules.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
+from tests.matrix import in_one_test
 from tests.proxy.client_quotas import (
     ALICE,
     CONNECT,
@@ -308,6 +309,7 @@ ALL_LEVELS: list[Parts] = [
 ]
 
 
+@in_one_test
 @pytest.mark.parametrize("parts", ALL_LEVELS, ids=str)
 @pytest.mark.parametrize("percent", [5e-324, 0.1, 12.5, 2147483647.0, 2.0**63])
 def test_an_altered_request_percentage_is_described_unchanged(parts: Parts, percent: float) -> None:

@@ -7,6 +7,7 @@ import pytest
 from protocol.messages import FetchRequest, FetchResponse
 from proxy.reasons import CloseReason
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.matrix import in_one_test
 from tests.proxy.frames import request, response
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.wire import Wire, new_session
@@ -103,6 +104,7 @@ def test_topics_of_a_fetch_session_older_than_the_rate_are_learnt_from_responses
     assert not passes(wire, fetch(session_id=THEIRS, epoch=3), 2)
 
 
+@in_one_test
 @pytest.mark.parametrize("cut", range(1, 30))
 def test_a_fetch_session_id_is_read_from_a_response_in_pieces(cut: int) -> None:
     quotas = BrokerQuotas.create(RATES)

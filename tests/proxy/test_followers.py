@@ -9,6 +9,7 @@ from protocol.values import schema_of
 from proxy.reasons import CloseReason
 from proxy.rules.followers import FOLLOWER_BYTES, claims
 from quotas import DEFAULT, Budget, Entity, QuotaTable
+from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.bandwidth_frames import fetched, length_of
 from tests.proxy.frames import framed, header, request
@@ -63,6 +64,7 @@ def test_a_broker_s_replica_fetches_are_exempt(version: int) -> None:
         assert charged(play) == 0
 
 
+@in_one_test
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("replica_id", [None, -1, -2])
 def test_a_brokers_fetch_without_a_replica_id_is_charged(version: int, replica_id: int | None) -> None:
@@ -79,6 +81,7 @@ def test_a_brokers_fetch_without_a_replica_id_is_charged(version: int, replica_i
         play.to_broker(fetch(3, version, 2))
 
 
+@in_one_test
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("user", "brokers"),

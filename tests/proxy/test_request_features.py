@@ -22,6 +22,7 @@ from proxy.rules.plan import Plan
 from proxy.rules.plans import Plans
 from proxy.rules.request_features import PACKED_MAX, PARTITIONS_MAX, converted, extra
 from quotas.request_costs import ApiCost
+from tests.matrix import in_one_test
 from tests.protocol.generate import modest
 from tests.proxy.frames import request
 from tests.proxy.request_costs import EACH_US, charged_us, costs, timed
@@ -111,6 +112,7 @@ def test_produce_with_acks_all_costs_more(version: int) -> None:
         assert looks.us(produce(version, [plain_batch()], acks=1)) == 0.0
 
 
+@in_one_test
 @pytest.mark.parametrize("version", PRODUCE)
 @pytest.mark.parametrize("topics", [[1], [2], [40], [500], [1, 1], [3, 1, 2], [1] * 30])
 def test_every_partition_of_a_produce_request_beyond_the_first_costs_more(
@@ -126,6 +128,7 @@ def test_the_cost_of_very_many_topics_is_extrapolated(version: int) -> None:
     assert produced_us(version, frame) == pytest.approx(PARTITION_US * (12 * PARTITIONS_MAX - 1), rel=0.1)
 
 
+@in_one_test
 @pytest.mark.parametrize("version", PRODUCE)
 @pytest.mark.parametrize(("codec", "us_per_kb"), [("gzip", GZIP_US), ("snappy", SNAPPY_US), ("lz4", 0.0)])
 def test_compressed_batches_are_charged_their_unpacked_size(
@@ -273,6 +276,7 @@ def test_tagged_fields_in_a_header_do_not_hide_a_fetch_session(version: int) -> 
     assert looks.us(fetch(version, 1, tags=b"\x01\x05\x03abc")) > 0.0
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("version", "newest", "expected"),
     [
@@ -319,6 +323,7 @@ def test_scanning_request_features_accepts_any_bytes(api_key: int, version: int,
         assert 0.0 <= looks.us(frame, end) < 1e9
 
 
+@in_one_test
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
 def test_only_produce_and_fetch_requests_are_scanned_for_features(key: ApiKey) -> None:
     if key not in (ApiKey.PRODUCE, ApiKey.FETCH):

@@ -32,6 +32,7 @@ from proxy.session.session import ANONYMOUS
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.entities import Prefix
 from quotas.request_costs import ApiCost, ColdCost
+from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.frames import (
@@ -126,6 +127,7 @@ def session_at_its_limit(**kwargs: Any) -> Session:
 # Every API
 
 
+@in_one_test
 @pytest.mark.parametrize(("key", "version"), every_api())
 @pytest.mark.parametrize("broker_ms", [0, 501], ids=lambda value: f"broker-{value}")
 def test_every_request_is_charged_request_time_and_its_response_has_the_throttle_time(
@@ -266,6 +268,7 @@ def of_a_broker(table: QuotaTable | None = None, user: str = "kafka") -> Session
     return session
 
 
+@in_one_test
 @pytest.mark.parametrize("version", list(versions(ApiKey.FETCH) or ()))
 @pytest.mark.parametrize("user", ["kafka", "mallory"])
 def test_replica_fetches_are_exempt_from_request_time_for_brokers_only(version: int, user: str) -> None:
@@ -293,6 +296,7 @@ def test_replica_fetches_are_exempt_from_request_time_for_brokers_only(version: 
 AMONG_BROKERS: Final = [key for key, kind in CLASSES.items() if kind is Charged.UNLESS_A_BROKER]
 
 
+@in_one_test
 @pytest.mark.parametrize("user", ["kafka", "mallory"])
 @pytest.mark.parametrize("key", AMONG_BROKERS, ids=lambda key: key.name)
 def test_inter_broker_requests_are_exempt_from_request_time_for_brokers_only(key: ApiKey, user: str) -> None:

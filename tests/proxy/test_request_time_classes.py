@@ -13,6 +13,7 @@ from proxy.counters import Counters
 from proxy.rules.plans import Plans
 from proxy.rules.request_time import CLASSES, Charged, generation
 from quotas.request_costs import GENERATIONS, ApiCost, CostTable, shipped
+from tests.matrix import in_one_test
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.request_costs import costs
 
@@ -54,6 +55,7 @@ def test_apis_exempt_from_request_time_are_those_that_brokers_exempt() -> None:
     assert among_brokers == BETWEEN_BROKERS | ON_CONTROLLERS
 
 
+@in_one_test
 @pytest.mark.parametrize("key", list(CLASSES), ids=lambda key: key.name)
 def test_measured_apis_have_specific_costs_in_each_generations_table(key: ApiKey) -> None:
     """In the table of each generation whose brokers had the API; what is a guess has none. A table that is

@@ -24,6 +24,7 @@ from proxy.rules.plan import PASS, WAIT, Admission
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.request_costs import ApiCost
+from tests.matrix import in_one_test
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.broker_query import VERSION, delete, deleted
 from tests.proxy.broker_query import answer as told
@@ -285,6 +286,7 @@ def test_a_deferred_response_has_the_remaining_throttle_time() -> None:
 # Uplift
 
 
+@in_one_test
 @pytest.mark.parametrize(("release", "key", "version"), RAISED)
 def test_uplifted_requests_are_charged_once_and_have_the_throttle_time(
     release: tuple[int, ...], key: int, version: int

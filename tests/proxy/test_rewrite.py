@@ -32,6 +32,7 @@ from protocol.skim import UNKNOWN_TAG
 from protocol.values import schema_of
 from proxy.addresses import Address, AdvertisedAddresses, PortRange
 from proxy.reasons import CloseReason
+from tests.matrix import in_one_test
 from tests.protocol import kio_side
 from tests.protocol.generate import sample
 from tests.proxy.frames import body_of, framed, request, response
@@ -113,6 +114,7 @@ def ask(play: Playbook, message: type[Message], version: int, correlation_id: in
     play.to_broker(asked)
 
 
+@in_one_test
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
 def test_broker_addresses_become_weirs_and_all_other_bytes_stay(
@@ -150,6 +152,7 @@ def kio_reads(message: type[Message], version: int, body: bytes) -> Any:
     return dataclasses.asdict(entity)
 
 
+@in_one_test
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
 def test_kio_reads_rewritten_responses_with_weirs_addresses(message: type[Message], version: int) -> None:
     """The oracle reads what comes out, and its own reading of what went in with the addresses replaced."""
@@ -198,6 +201,7 @@ def _replaced(read: Any, addresses: dict[int, Address]) -> Any:
     return fields
 
 
+@in_one_test
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
 def test_brokers_without_a_port_at_weir_are_omitted(message: type[Message], version: int) -> None:
     single = message is FindCoordinatorResponse
@@ -222,6 +226,7 @@ def test_a_missing_coordinator_stays_missing(version: int) -> None:
         play.to_client(answer)
 
 
+@in_one_test
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
 def test_rewritten_responses_may_be_cut_anywhere(message: type[Message], version: int) -> None:
     nodes = some_nodes(message, version, "longer.example.org")
@@ -329,6 +334,7 @@ def test_a_cached_rewritten_response_does_not_outlive_a_new_listener() -> None:
         play.to_client(response(with_nodes(MetadataResponse, 9, ours(nodes)), 9))
 
 
+@in_one_test
 @pytest.mark.parametrize(("message", "version"), WITH_ADDRESSES, ids=IDS)
 def test_a_cut_response_body_is_the_brokers_violation(message: type[Message], version: int) -> None:
     nodes = some_nodes(message, version, "kafka")

@@ -30,6 +30,7 @@ from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.rules.plans import Plans
 from proxy.rules.uplift_rule import beyond, offered, route
+from tests.matrix import in_one_test
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.frames import body_of, head_of, request, request_body_of, response, split
@@ -110,6 +111,7 @@ def exchanges(draw: st.DrawFn, key: int, broker_version: int, version: int) -> t
     return asked, answer
 
 
+@in_one_test
 @pytest.mark.parametrize(("release", "key", "version"), RAISED)
 def test_uplifted_requests_and_responses_keep_their_meaning(
     release: tuple[int, ...], key: int, version: int

@@ -32,6 +32,7 @@ from proxy.rules.uplift_rule import (
     route,
     taken,
 )
+from tests.matrix import in_one_test
 from tests.protocol.generate import messages, modest
 from tests.proxy.broker_versions import BROKER_API_VERSIONS, BROKER_DATA, broker_of
 from tests.proxy.frames import request as request_frame
@@ -91,6 +92,7 @@ def test_throttle_versions_are_those_of_kafkas_classes() -> None:
     assert theirs == BACKS_OFF_FROM
 
 
+@in_one_test
 @pytest.mark.parametrize("found", TAKEN, ids=name)
 def test_the_uplift_kind_covers_what_its_version_step_changes(found: Step) -> None:
     decision = taken(found.api_key, found.version)
@@ -153,6 +155,7 @@ def test_a_broker_that_has_error_89_is_not_uplifted(release: tuple[int, ...]) ->
     assert added(release) == {}
 
 
+@in_one_test
 @pytest.mark.parametrize("release", BROKER_API_VERSIONS, ids=str)
 def test_uplift_does_not_change_the_release_that_kafka_python_infers(release: tuple[int, ...]) -> None:
     """kafka-python chooses what it sends by the release that it infers."""
@@ -272,6 +275,7 @@ def way_id(value: object) -> str | None:
     return f"from-v{value.broker_version}" if isinstance(value, Route) else None
 
 
+@in_one_test
 @pytest.mark.parametrize(("key", "version", "way"), CHEAP_WAYS, ids=way_id)
 def test_patched_requests_differ_only_in_their_version_number(key: int, version: int, way: Route) -> None:
     assert request_header_version(key, version) == request_header_version(key, way.broker_version)
