@@ -68,9 +68,10 @@ def _axis(mark: pytest.Mark) -> list[Case]:
     listed = None if ids is None or callable(ids) else list(ids)
     cases = []
     for number, value in enumerate(values):
-        given, named = (value,) if len(names) == 1 else tuple(value), None
+        given: tuple[Any, ...] = (value,) if len(names) == 1 else tuple(value)
+        named: object = None
         if isinstance(value, PARAM):
-            given, named = value.values, value.id
+            given, named = tuple(value.values), value.id
         elif listed is not None:
             named = listed[number]
         if named is None:

@@ -94,7 +94,9 @@ def each_version(
                 name=lambda pair: version_id(*pair),
             )
 
-        return pytest.mark.parametrize("api_versions", by_api.values(), ids=by_api)(named_as(check, test))
+        each_api = pytest.mark.parametrize("api_versions", by_api.values(), ids=by_api)
+        made: Callable[..., None] = each_api(named_as(check, test))
+        return made
 
     return decorate
 
