@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, cast
 from protocol.decoding import fields_reader, struct_reader
 from protocol.encoding import fields_writer, struct_writer
 from protocol.errors import EncodeError, ProtocolError, UnknownVersionError
+from protocol.primitives import AS_A_BROKER
 from protocol.values import Message, Value, request_type, response_type, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.primitives import Buffer
+    from protocol.primitives import Buffer, Reader
     from protocol.schema import Slot
 
 __all__ = ["Codec", "codec", "request_type", "response_type"]
@@ -37,6 +38,7 @@ class Codec(Generic[M]):
             raise UnknownVersionError(f"versions are {schema.versions}", api=schema.name, version=version)
         self.layout = schema.layout(version)
         self._read = struct_reader(self.layout, message, self._struct_type)
+        self._read_leniently: Reader | None = None
         self._write = struct_writer(self.layout, message, self._struct_type)
         self._read_prefix = cache(lambda through: fields_reader(self._slots(through), self._struct_type))
         self._write_prefix = cache(
@@ -52,6 +54,21 @@ class Codec(Generic[M]):
             self._blame(error)
         if position != limit:
             self._blame(ProtocolError(f"{limit - position} bytes left over", offset=position))
+        return cast("M", message)
+
+    def decode_request(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
+        """The request in data[start:end], as a broker reads it: bytes left over are ignored (see `AS_A_BROKER`).
+
+        Raises ProtocolError for what makes a broker close the connection, UnsayableError for what it reads but
+        `encode` cannot write.
+        """
+        if self._read_leniently is None:
+            self._read_leniently = struct_reader(self.layout, self.message, self._struct_type, AS_A_BROKER)
+        limit = self._limit(data, start, end)
+        try:
+            message, _position = self._read_leniently(data, start, limit)
+        except ProtocolError as error:
+            self._blame(error)
         return cast("M", message)
 
     def decode_prefix(self, data: Buffer, start: int, end: int, through: str) -> tuple[M, int]:

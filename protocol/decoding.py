@@ -5,19 +5,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from protocol.errors import ProtocolError
 from protocol.primitives import (
     FORMATS,
+    STRICT,
     Buffer,
     Reader,
+    Reading,
     bytes_reader,
     number_reader,
-    read_compact_length,
-    read_int32_length,
     read_uuid,
     read_uvarint,
+    read_wrapped_uvarint,
     size_min,
     string_reader,
 )
@@ -35,11 +36,11 @@ Step = Callable[[Buffer, int, int, list[object]], int]
 
 
 def fields_reader(
-    slots: Sequence[Slot], types: Types
+    slots: Sequence[Slot], types: Types, reading: Reading = STRICT
 ) -> Callable[[Buffer, int, int], tuple[dict[str, object], int]]:
     """Reads these fields in their order, as values by name."""
     names = tuple(slot.name for slot in slots)
-    steps = _steps(slots, types)
+    steps = _steps(slots, types, reading)
 
     def read(data: Buffer, position: int, end: int) -> tuple[dict[str, object], int]:
         values: list[object] = []
@@ -50,10 +51,11 @@ def fields_reader(
     return read
 
 
-def struct_reader(layout: Layout, built: type[Value], types: Types) -> Reader:
+def struct_reader(layout: Layout, built: type[Value], types: Types, reading: Reading = STRICT) -> Reader:
     """Reads a message or a struct, with its tag buffer if it is flexible."""
-    read_fields = fields_reader(layout.fields, types)
-    read_tags = _tags_reader(layout, types) if layout.flexible else None
+    read_fields = fields_reader(layout.fields, types, reading)
+    make_tags_reader = _lenient_tags_reader if reading.lenient else _tags_reader
+    read_tags = make_tags_reader(layout, types, reading) if layout.flexible else None
 
     def read(data: Buffer, position: int, end: int) -> tuple[Value, int]:
         values, position = read_fields(data, position, end)
@@ -67,11 +69,11 @@ def struct_reader(layout: Layout, built: type[Value], types: Types) -> Reader:
     return read
 
 
-def _steps(slots: Sequence[Slot], types: Types) -> list[Step]:
+def _steps(slots: Sequence[Slot], types: Types, reading: Reading) -> list[Step]:
     steps: list[Step] = []
     for number, group in groupby(slots, lambda slot: slot.type in FORMATS and not slot.is_array):
         run = list(group)
-        steps += [_run_step(run)] if number else [_step(slot_reader(slot, types)) for slot in run]
+        steps += [_run_step(run)] if number else [_step(slot_reader(slot, types, reading)) for slot in run]
     return steps
 
 
@@ -100,22 +102,23 @@ def _run_step(slots: Sequence[Slot]) -> Step:
     return step
 
 
-def slot_reader(slot: Slot, types: Types) -> Reader:
+def slot_reader(slot: Slot, types: Types, reading: Reading = STRICT) -> Reader:
     """Reads one field."""
     if slot.is_array:
-        return _array_reader(slot, types)
+        return _array_reader(slot, types, reading)
     if slot.struct is not None:
-        read = struct_reader(slot.struct, types(slot.type), types)
+        read = struct_reader(slot.struct, types(slot.type), types, reading)
         return _nullable_struct_reader(read) if slot.nullable else read
-    return _primitive_reader(slot.type, slot.compact, slot.nullable)
+    return _primitive_reader(slot.type, slot.compact, slot.nullable, reading)
 
 
-def _primitive_reader(type_: str, compact: bool, nullable: bool) -> Reader:
+def _primitive_reader(type_: str, compact: bool, nullable: bool, reading: Reading) -> Reader:
     if type_ in FORMATS:
         return number_reader(type_)
     if type_ == "uuid":
         return read_uuid
-    return string_reader(compact, nullable) if type_ == "string" else bytes_reader(compact, nullable)
+    make = string_reader if type_ == "string" else bytes_reader
+    return make(compact, nullable, reading)
 
 
 def _nullable_struct_reader(read_struct: Reader) -> Reader:
@@ -131,10 +134,10 @@ def _nullable_struct_reader(read_struct: Reader) -> Reader:
     return read
 
 
-def _array_reader(slot: Slot, types: Types) -> Reader:
+def _array_reader(slot: Slot, types: Types, reading: Reading) -> Reader:
     """An array: its count is held against the bytes that are left before anything is made of it."""
-    read_elements = _elements_reader(slot, types)
-    read_length = read_compact_length if slot.compact else read_int32_length
+    read_elements = _elements_reader(slot, types, reading)
+    read_length = reading.compact_length if slot.compact else reading.int32_length
     element_size_min = max(
         1, struct_size_min(slot.struct) if slot.struct else size_min(slot.type, slot.compact)
     )
@@ -153,7 +156,9 @@ def _array_reader(slot: Slot, types: Types) -> Reader:
     return read
 
 
-def _elements_reader(slot: Slot, types: Types) -> Callable[[Buffer, int, int, int], tuple[list[object], int]]:
+def _elements_reader(
+    slot: Slot, types: Types, reading: Reading
+) -> Callable[[Buffer, int, int, int], tuple[list[object], int]]:
     if slot.type in FORMATS:
         form, size = FORMATS[slot.type], size_min(slot.type, compact=False)
 
@@ -163,9 +168,9 @@ def _elements_reader(slot: Slot, types: Types) -> Callable[[Buffer, int, int, in
 
         return read_numbers
     if slot.struct is not None:
-        read = struct_reader(slot.struct, types(slot.type), types)
+        read = struct_reader(slot.struct, types(slot.type), types, reading)
     else:
-        read = _primitive_reader(slot.type, slot.compact, nullable=False)
+        read = _primitive_reader(slot.type, slot.compact, nullable=False, reading=reading)
 
     def read_each(data: Buffer, position: int, end: int, count: int) -> tuple[list[object], int]:
         elements: list[object] = []
@@ -190,9 +195,13 @@ def _slot_size_min(slot: Slot) -> int:
     return 1 if slot.nullable else struct_size_min(slot.struct)
 
 
-def _tags_reader(layout: Layout, types: Types) -> Callable[[Buffer, int, int, dict[str, object]], int]:
+ReadTags: TypeAlias = Callable[[Buffer, int, int, dict[str, object]], int]
+"""Adds to the values what it finds, gives the position after the tags."""
+
+
+def _tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
     """Reads a tag buffer (KIP-482): a count, then per tag its number, the size and as many bytes."""
-    known = {slot.tag: (slot.name, slot_reader(slot, types)) for slot in layout.tagged}
+    known = {slot.tag: (slot.name, slot_reader(slot, types, reading)) for slot in layout.tagged}
 
     def read(data: Buffer, position: int, end: int, values: dict[str, object]) -> int:
         count, position = read_uvarint(data, position, end)
@@ -216,6 +225,35 @@ def _tags_reader(layout: Layout, types: Types) -> Callable[[Buffer, int, int, di
             position, before = after, tag
         if unknown:
             values["unknown_tagged_fields"] = tuple(unknown)
+        return position
+
+    return read
+
+
+def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
+    """Reads a tag buffer as Kafka's generated classes do: tag by tag, the last of a number counts, and a field
+    that is known ends where it ends, whatever its size is said to be.
+    """
+    known = {slot.tag: (slot.name, slot_reader(slot, types, reading)) for slot in layout.tagged}
+
+    def read(data: Buffer, position: int, end: int, values: dict[str, object]) -> int:
+        count, position = read_wrapped_uvarint(data, position, end)
+        unknown: dict[int, bytes] = {}
+        for _ in range(count):
+            tag, start = read_wrapped_uvarint(data, position, end)
+            size, start = read_wrapped_uvarint(data, start, end)
+            if tag in known:
+                name, read_value = known[tag]
+                values[name], position = read_value(data, start, end)
+                continue
+            after = start + size
+            if not start <= after <= end:
+                raise ProtocolError(f"tag {tag} of {size} bytes, {end - start} left", offset=position)
+            if 0 <= tag < 0x7FFFFFFF:  # no schema will ever have another
+                unknown[tag] = bytes(data[start:after])
+            position = after
+        if unknown:
+            values["unknown_tagged_fields"] = tuple(sorted(unknown.items()))
         return position
 
     return read

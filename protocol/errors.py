@@ -35,6 +35,12 @@ class EncodeError(ProtocolError):
         return f"{message}field {self.field}: {self.reason}"
 
 
+class UnsayableError(ProtocolError):
+    """Bytes that a broker reads, but that cannot be written anew: text that is no UTF-8, too long once what is
+    wrong in it is replaced.
+    """
+
+
 class UnknownVersionError(ProtocolError):
     """An API, or a version of it, that the schemas do not know."""
 

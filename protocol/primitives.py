@@ -15,9 +15,9 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from protocol.errors import EncodeError, ProtocolError
+from protocol.errors import EncodeError, ProtocolError, UnsayableError
 from protocol.values import ZERO_UUID
 
 Buffer = bytes | bytearray | memoryview
@@ -39,19 +39,26 @@ FORMATS: Final = {
 STRING_BYTES_MAX: Final = 0x7FFF
 """Kafka's own bound on every string, also where the length is a varint."""
 
+_INT32_MAX: Final = 0x7FFFFFFF
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
 
 def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
     """An unsigned varint that fits Kafka's int32 (31 bits), in at most five bytes."""
+    value, after = _read_varint(data, position, end)
+    if value > _INT32_MAX:
+        raise ProtocolError("varint is over 31 bits", offset=position)
+    return value, after
+
+
+def _read_varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """A varint in at most five bytes, which have room for 35 bits."""
     value = shift = 0
     for at in range(position, min(position + 5, end)):
         byte = data[at]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if value > 0x7FFFFFFF:
-                raise ProtocolError("varint is over 31 bits", offset=position)
             return value, at + 1
         shift += 7
     if end - position < 5:
@@ -75,6 +82,22 @@ def read_compact_length(data: Buffer, position: int, end: int) -> tuple[int, int
     return value - 1, position
 
 
+def read_wrapped_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """A varint as a broker reads it: an int32 of the lowest 32 bits, which may be negative."""
+    value, after = _read_varint(data, position, end)
+    return _int32(value), after
+
+
+def _read_wrapped_compact_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    value, after = _read_varint(data, position, end)
+    return _int32(value - 1), after
+
+
+def _int32(value: int) -> int:
+    """What is left of a number in an int32."""
+    return (value + _INT32_MAX + 1 & 0xFFFFFFFF) - _INT32_MAX - 1
+
+
 def read_int16_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
     """A string's length in an inflexible version; -1 is null."""
     if position + 2 > end:
@@ -95,6 +118,56 @@ def read_int32_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
     return length, position + 4
 
 
+def _read_signed_int16(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    if position + 2 > end:
+        raise ProtocolError("ends within a length", offset=position)
+    return _INT16.unpack_from(data, position)[0], position + 2
+
+
+def _read_signed_int32(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    if position + 4 > end:
+        raise ProtocolError("ends within a length", offset=position)
+    return _INT32.unpack_from(data, position)[0], position + 4
+
+
+def _strict_text(data: Buffer, start: int, after: int) -> str:
+    try:
+        return str(data[start:after], "utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError("string is not UTF-8", offset=start + error.start) from None
+
+
+def _replaced_text(data: Buffer, start: int, after: int) -> str:
+    text = str(data[start:after], "utf-8", "replace")
+    if (after - start) * _REPLACEMENT_BYTES > STRING_BYTES_MAX and len(text.encode()) > STRING_BYTES_MAX:
+        raise UnsayableError("string is not UTF-8, and too long to be replaced", offset=start)
+    return text
+
+
+_REPLACEMENT_BYTES: Final = 3
+"""Of U+FFFD, which may stand for a single byte."""
+
+
+class Reading(NamedTuple):
+    """How lengths, texts and tags are read; a negative length means null."""
+
+    compact_length: Callable[[Buffer, int, int], tuple[int, int]]
+    int16_length: Callable[[Buffer, int, int], tuple[int, int]]
+    int32_length: Callable[[Buffer, int, int], tuple[int, int]]
+    text: Callable[[Buffer, int, int], str]
+    lenient: bool
+
+
+STRICT: Final = Reading(read_compact_length, read_int16_length, read_int32_length, _strict_text, lenient=False)
+"""Bytes that Kafka's own writers may have made, and nothing else."""
+AS_A_BROKER: Final = Reading(
+    _read_wrapped_compact_length, _read_signed_int16, _read_signed_int32, _replaced_text, lenient=True
+)
+"""What a broker reads (Kafka's ByteBufferAccessor and generated classes): every negative length is null,
+varints wrap around, what is no UTF-8 is replaced, and tags may come in any order and more than once.
+"""
+
+
 def write_compact_length(out: bytearray, length: int) -> None:
     """A length in a flexible version; -1 is null."""
     write_uvarint(out, length + 1)
@@ -110,9 +183,10 @@ def write_int32_length(out: bytearray, length: int) -> None:
     out += _INT32.pack(length)
 
 
-def string_reader(compact: bool, nullable: bool) -> Reader:
+def string_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> Reader:
     """Reads a str; None if `nullable`."""
-    read_length = read_compact_length if compact else read_int16_length
+    read_length = reading.compact_length if compact else reading.int16_length
+    read_text = reading.text
 
     def read(data: Buffer, position: int, end: int) -> tuple[str | None, int]:
         length, start = read_length(data, position, end)
@@ -123,10 +197,7 @@ def string_reader(compact: bool, nullable: bool) -> Reader:
             raise ProtocolError("string is null", offset=position)
         if after > end or length > STRING_BYTES_MAX:
             raise ProtocolError(f"string of {length} bytes, {end - start} left", offset=position)
-        try:
-            return str(data[start:after], "utf-8"), after
-        except UnicodeDecodeError as error:
-            raise ProtocolError("string is not UTF-8", offset=start + error.start) from None
+        return read_text(data, start, after), after
 
     return read
 
@@ -148,9 +219,9 @@ def string_writer(compact: bool, nullable: bool) -> Writer:
     return write
 
 
-def bytes_reader(compact: bool, nullable: bool) -> Reader:
+def bytes_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> Reader:
     """Reads bytes, or records as opaque bytes; None if `nullable`."""
-    read_length = read_compact_length if compact else read_int32_length
+    read_length = reading.compact_length if compact else reading.int32_length
 
     def read(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
         length, start = read_length(data, position, end)

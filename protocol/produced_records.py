@@ -96,7 +96,7 @@ def records_in(version: int) -> FindRecords:
     schemas do not know.
     """
     found = layout(ProduceRequest, version)
-    source = _RecordsSource(when_short=_STOP)
+    source = _RecordsSource(found, when_short=_STOP)
     with source.block("def locate(data, body, end, limit):"):
         source.line("position, topics, begun, partitions, first, spans = body, 0, 0, 0, 0, []")
         source.fields(found.fields, found.name)

@@ -124,7 +124,7 @@ class _CountingSource(Source):
 
 @cache
 def _counter(found: Layout) -> Callable[[Callable[[bytearray], bytes | None], Counter[bytes]], Stream]:
-    source = _CountingSource(when_short=None)
+    source = _CountingSource(found, when_short=None)
     with source.block("def stream(known, counted):"):
         source.line("body = position = end = 0")
         source.line("topic = None")

@@ -67,7 +67,7 @@ def _finder(found: Layout, array: str) -> FindTopics:
     names = [slot.name for slot in found.fields]
     if array not in names:
         raise ValueError(f"{found.name} v{found.version} has no {array}")
-    source = _NamingSource(when_short=SHORT)
+    source = _NamingSource(found, when_short=SHORT)
     with source.block("def locate(data, body, end, wanted):"):
         source.line("position, found = body, set()")
         source.fields(found.fields[: names.index(array) + 1], found.name)

@@ -91,7 +91,7 @@ def length_width(slot: Slot, *, element: bool = False) -> int:
 
 def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
     """Compile a function that finds what is behind `fields`, the first of `layout`: `size` bytes or more."""
-    source = Source(when_short="return short(position - body, complete)")
+    source = Source(layout, when_short="return short(position - body, complete)")
     with source.block("def locate(data, body, end, complete):"):
         source.line("position = body")
         source.fields(fields, layout.name)
@@ -103,7 +103,7 @@ def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
 
 def streamer(layout: Layout) -> Callable[[], Stream]:
     """Compile a generator function that finds where the fields of `layout`, without the tagged ones, end."""
-    source = Source(when_short=None)
+    source = Source(layout, when_short=None)
     with source.block("def stream():"):
         source.line("body = position = end = 0")
         source.fields(layout.fields, layout.name)
@@ -168,8 +168,10 @@ class Source:
     may lead behind `end`; whatever reads looks first (`need`).
     """
 
-    def __init__(self, *, when_short: str | None) -> None:
+    def __init__(self, layout: Layout, *, when_short: str | None) -> None:
         """`when_short` is what to do when the bytes run out; None: wait for the next chunk."""
+        self._as_a_broker = layout.name.endswith("Request")
+        """Lengths are read as a broker does (`primitives.AS_A_BROKER`): what it takes must not be refused."""
         self._when_short = when_short
         self._lines: list[str] = []
         self._margin = ""
@@ -277,20 +279,34 @@ class Source:
         """A tag buffer: how many, and for each its tag, its size, and as many bytes (KIP-482)."""
         path += " (tagged fields)"
         self._varint(path)
+        if self._as_a_broker:
+            with self.block(f"if n > {LENGTH_MAX}:"):
+                self.line("n = 0")
         with self.block("for _ in range(n):"):
             self._varint(path)
             self._varint(path)
+            if self._as_a_broker:
+                self._refuse(f"n > {LENGTH_MAX}", f"{path} claims more than a message can hold")
             self.line("position += n")
 
     def _length(self, width: int, path: str, *, nullable: bool) -> None:
         """Read a length or count; a varint is one more than it says, 0 is null."""
         if width == 1:
             self._varint(path)
+            if self._as_a_broker:
+                self._wrap_length(path)
             if not nullable:
                 self._refuse("n == 0", f"{path} is null, which it must not be")
         else:
             self._integer(width)
-            self._refuse("n < -1" if nullable else "n < 0", f"{path} has a negative length")
+            if not (nullable and self._as_a_broker):
+                self._refuse("n < -1" if nullable else "n < 0", f"{path} has a negative length")
+
+    def _wrap_length(self, path: str) -> None:
+        """A length of 32 bits is negative, which is null; but for the least, less one of which is the most."""
+        with self.block(f"if n > {LENGTH_MAX}:"):
+            self._refuse(f"n == {LENGTH_MAX + 1}", f"{path} claims more than a message can hold")
+            self.line("n = 0")
 
     def _refuse(self, condition: str, problem: str) -> None:
         with self.block(condition if condition == "else:" else f"if {condition}:"):
@@ -330,4 +346,7 @@ class Source:
                 with self.block("if byte < 128:"):
                     self.line("break")
             self._refuse("else:", f"{path} has a varint longer than five bytes")
-            self._refuse(f"n > {LENGTH_MAX}", f"{path} claims more than a message can hold")
+            if self._as_a_broker:  # of the 35 bits it keeps 32
+                self.line("n &= 0xFFFFFFFF")
+            else:
+                self._refuse(f"n > {LENGTH_MAX}", f"{path} claims more than a message can hold")
