@@ -57,10 +57,10 @@ class Codec(Generic[M]):
         return cast("M", message)
 
     def decode_request(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
-        """The request in data[start:end], as a broker reads it: bytes left over are ignored (see `AS_A_BROKER`).
+        """The request in data[start:end], as a broker reads it (`AS_A_BROKER`): bytes left over are ignored.
 
-        Raises ProtocolError for what makes a broker close the connection, UnsayableError for what it reads but
-        `encode` cannot write.
+        Raises ProtocolError for bytes at which a broker closes the connection, UnsayableError for a request
+        that it reads but `encode` cannot write.
         """
         if self._read_leniently is None:
             self._read_leniently = struct_reader(self.layout, self.message, self._struct_type, AS_A_BROKER)

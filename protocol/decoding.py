@@ -231,8 +231,8 @@ def _tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
 
 
 def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
-    """Reads a tag buffer as Kafka's generated classes do: tag by tag, the last of a number counts, and a field
-    that is known ends where it ends, whatever its size is said to be.
+    """Reads a tag buffer as Kafka's generated classes do: the last field of a tag counts, and a known field
+    ends where its value ends, whatever size is given.
     """
     known = {slot.tag: (slot.name, slot_reader(slot, types, reading)) for slot in layout.tagged}
 

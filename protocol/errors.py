@@ -36,8 +36,8 @@ class EncodeError(ProtocolError):
 
 
 class UnsayableError(ProtocolError):
-    """Bytes that a broker reads, but that cannot be written anew: text that is no UTF-8, too long once what is
-    wrong in it is replaced.
+    """A request that a broker reads, but that cannot be written anew: its text is no UTF-8, and too long once
+    the wrong bytes are replaced.
     """
 
 

@@ -158,7 +158,9 @@ class Reading(NamedTuple):
     lenient: bool
 
 
-STRICT: Final = Reading(read_compact_length, read_int16_length, read_int32_length, _strict_text, lenient=False)
+STRICT: Final = Reading(
+    read_compact_length, read_int16_length, read_int32_length, _strict_text, lenient=False
+)
 """Bytes that Kafka's own writers may have made, and nothing else."""
 AS_A_BROKER: Final = Reading(
     _read_wrapped_compact_length, _read_signed_int16, _read_signed_int32, _replaced_text, lenient=True

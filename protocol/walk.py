@@ -303,7 +303,7 @@ class Source:
                 self._refuse("n < -1" if nullable else "n < 0", f"{path} has a negative length")
 
     def _wrap_length(self, path: str) -> None:
-        """A length of 32 bits is negative, which is null; but for the least, less one of which is the most."""
+        """A varint of 32 bits is negative, and the length null; but the least one, less one, is the most."""
         with self.block(f"if n > {LENGTH_MAX}:"):
             self._refuse(f"n == {LENGTH_MAX + 1}", f"{path} claims more than a message can hold")
             self.line("n = 0")

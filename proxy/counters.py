@@ -19,6 +19,8 @@ class Counters:
     """Received by sessions that have ended; `Server.received_bytes` adds those of open ones."""
     requests_not_understood: int = 0
     """Requests of an API or version that Weir has no schema for: passed through untouched."""
+    requests_unread: Counter[int] = field(default_factory=Counter)
+    """Requests that Weir could not read for a purpose of its own, by API key: passed through untouched."""
     throttles: int = 0
     """How often a client was made to wait."""
     authentications_succeeded: Counter[str] = field(default_factory=Counter)

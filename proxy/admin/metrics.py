@@ -107,6 +107,12 @@ def _sessions(server: Server) -> Iterator[Metric]:
         "Requests of an API or version that Weir has no schema for.",
         counters.requests_not_understood,
     )
+    yield family.counters(
+        "weir_requests_unread",
+        "Requests that Weir could not read for a purpose of its own, passed on untouched.",
+        ("api",),
+        (((_api_name(api),), count) for api, count in sorted(counters.requests_unread.items())),
+    )
     yield family.counter("weir_throttles", "How often a client was made to wait.", counters.throttles)
 
 

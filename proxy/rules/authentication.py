@@ -32,6 +32,7 @@ from proxy.rules.plan import WAIT, Admission, Caller, Plan, Wait
 log = structlog.get_logger("weir.authentication")
 
 ALONE: Final = Admission(alone=True, exempt=True)
+UNREAD: Final = Admission(alone=True, exempt=True, unread=True)
 SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """What a broker's answer may be while it is kept to be read as a whole."""
@@ -43,12 +44,17 @@ def plan_sasl_handshake(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        asked = whole_request(request, data, frame, end, complete, flexible=flexible)
+        claim, before, admission = caller.identities.rules.claim, caller.exchange, ALONE
+        try:
+            asked = whole_request(request, data, frame, end, complete, flexible=flexible)
+        except (
+            ProtocolError
+        ):  # should a broker read it all the same, then nothing of what follows is believed
+            asked, admission = SaslHandshakeRequest(), UNREAD
         if asked is None:
             return WAIT
-        claim, before = caller.identities.rules.claim, caller.exchange
         caller.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
-        return ALONE
+        return admission
 
     def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
@@ -77,13 +83,17 @@ def plan_sasl_authenticate(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        asked = whole_request(request, data, frame, end, complete, flexible=flexible)
+        admission = ALONE
+        try:
+            asked = whole_request(request, data, frame, end, complete, flexible=flexible)
+        except ProtocolError:
+            asked, admission = SaslAuthenticateRequest(), UNREAD
         if asked is None:
             return WAIT
         exchange = caller.exchange
         if exchange is not None:
             exchange.token(asked.auth_bytes)
-        return ALONE
+        return admission
 
     def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:

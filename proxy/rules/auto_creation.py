@@ -28,6 +28,7 @@ from proxy.rules.inquiries import NAMES_WITHOUT_CREATION, Asking, Topics, broker
 from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Wait
 from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.rewrite import edit_metadata
+from proxy.rules.unread import passed_unread
 from proxy.rules.uplift import forward
 from quotas import LateCharge, MutationPayers
 
@@ -58,7 +59,7 @@ def plan_metadata(plan: Plan) -> None:
         if isinstance(request, Wait):
             return WAIT
         if request is None:
-            return pass_on(caller, data, frame, end, complete)
+            return passed_unread(pass_on(caller, data, frame, end, complete))
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
             return Admission(errand=_watched(caller, plan, payers, request, asked))
         caller.cluster.harmless_requests.add(asked, caller.now_ms)

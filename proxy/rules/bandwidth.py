@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.errors import ProtocolError
 from protocol.heads import INCOMPLETE, client_id_end, request_body
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from protocol.places import Place, place
@@ -32,9 +33,12 @@ if TYPE_CHECKING:
 
 CHARGED = Admission(charged=True)
 CHARGED_ALONE = Admission(charged=True, alone=True)
+CHARGED_UNREAD = Admission(charged=True, alone=True, unread=True)
 CHARGED_UNANSWERED = Admission(charged=True, answered=False)
 UNANSWERED = Admission(answered=False)
 EXEMPT = Admission(exempt=True)
+UNREADABLE = -2
+_NOT_LOCATED: dict[int, Admission | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
 _PRODUCE = {
     (False, True): PASS,
     (False, False): UNANSWERED,
@@ -92,7 +96,7 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) 
             return WAIT
         _produce, budget, shadow, _request = payers
         if follows is not None and caller.is_broker:
-            follower = follows(data, frame, end, complete)
+            follower = _follower(follows, data, frame, end, complete)
             if follower is None:
                 return WAIT
             if follower:
@@ -108,9 +112,9 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) 
             body = request_body(data, frame, end, flexible=plan.flexible_request)
             if body == INCOMPLETE:
                 return WAIT
-            position = max_bytes.locate(data, body, end, complete)
-            if position == INCOMPLETE:
-                return WAIT
+            position = _located(max_bytes, data, body, end, complete)
+            if position < 0:
+                return _NOT_LOCATED[position]
             if max_bytes.read(data, position) > budget.fetch_max_bytes:
                 max_bytes.write(data, position, budget.fetch_max_bytes)
             else:
@@ -119,6 +123,22 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) 
 
     plan.admit = admit
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+
+
+def _located(wanted: Place, data: bytearray, body: int, end: int, complete: bool) -> int:
+    """The field's position; INCOMPLETE, or UNREADABLE."""
+    try:
+        return wanted.locate(data, body, end, complete)
+    except ProtocolError:
+        return UNREADABLE
+
+
+def _follower(follows: Claims, data: bytearray, frame: int, end: int, complete: bool) -> bool | None:
+    """As `follows`; a fetch that cannot be read is a consumer's."""
+    try:
+        return follows(data, frame, end, complete)
+    except ProtocolError:
+        return False
 
 
 def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:

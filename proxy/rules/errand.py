@@ -133,12 +133,13 @@ class Run:
 def whole_request(
     codec_: Codec[R], data: bytearray, frame: int, end: int, complete: bool, *, flexible: bool
 ) -> R | None:
-    """Decode the request `data[frame:end]`; None if it is not here as a whole. Raises ProtocolError.
+    """Decode the request `data[frame:end]` as a broker does; None if it is not here as a whole.
 
+    Raises ProtocolError.
     `flexible` is whether its header has tagged fields.
     """
     body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
-    return None if body == INCOMPLETE else codec_.decode(data, body, end)
+    return None if body == INCOMPLETE else codec_.decode_request(data, body, end)
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:

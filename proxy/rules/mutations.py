@@ -30,6 +30,7 @@ from proxy.rules.paid_mutation import PaidMutation
 from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
 from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.shadow_mutations import CountedMutation
+from proxy.rules.unread import passed_unread
 from proxy.rules.uplift import check, forward
 from quotas import UNPAID, MutationPayers
 
@@ -75,7 +76,10 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
         asked = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(asked, Wait):
             return WAIT
-        if asked is None or (payers is UNPAID and not _can_say(plan, asked)):
+        if asked is None:
+            passed = PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
+            return passed_unread(passed)
+        if payers is UNPAID and not _can_say(plan, asked):
             return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
         kind: type[PaidMutation[M]] = CountedMutation if payers.enforced is None else _Enforcement
         return Admission(errand=kind(caller, plan, payers, client_id, mutation(asked, caller)).errand())

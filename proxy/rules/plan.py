@@ -210,6 +210,8 @@ class Admission(NamedTuple):
     """Its request time is not charged: brokers among themselves."""
     again: bool = False
     """The errand returns None, and the request is then judged again; else it must be complete."""
+    unread: bool = False
+    """Its body cannot be read: it goes to the broker as it came, and is counted."""
 
     @property
     def instead(self) -> bool:

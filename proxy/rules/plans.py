@@ -141,7 +141,8 @@ class Plans(dict[tuple[int, int], Plan]):
         """
         known = versions(api_key)
         if known is None or version not in known:
-            self._counters.requests_not_understood += 1
+            if api_key != ApiKey.API_VERSIONS:  # which is answered as a broker answers it
+                self._counters.requests_not_understood += 1
             return self._not_understood(api_key, version)
         plan = self[api_key, version] = self._made(api_key, version)
         return plan

@@ -1,7 +1,9 @@
 """Whole requests, for those who pay for what is in them.
 
-An enforced quota must see a request, or it may not pass. A shadow quota alone closes no connection: what it
-cannot read, it does not count.
+A request whose body no broker can read passes unread: the broker will close the connection. Every request
+that a broker can read is read here (`Codec.decode_request`), or clients could get around an enforced quota. So
+Weir closes the connection if it cannot read a request's head, or could not write the request anew. A shadow
+quota alone closes no connection: a request that cannot be read is not counted.
 """
 
 from __future__ import annotations
@@ -9,10 +11,9 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from protocol.codec import Codec
-from protocol.errors import ProtocolError
-from protocol.heads import LENGTH
+from protocol.errors import ProtocolError, UnsayableError
+from protocol.heads import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
-from proxy.rules.errand import whole_request
 from proxy.rules.plan import WAIT, Wait
 from quotas import MutationPayers
 
@@ -35,12 +36,24 @@ def request_paid_for(
 
     `flexible` is whether its header has tagged fields. Raises ProtocolError.
     """
-    if payers.enforced is None and LENGTH.unpack_from(data, frame)[0] > COUNTED_BYTES_MAX:
+    enforced = payers.enforced is not None
+    if not enforced and LENGTH.unpack_from(data, frame)[0] > COUNTED_BYTES_MAX:
         return None
+    if not complete:
+        return WAIT
     try:
-        request = whole_request(codec_, data, frame, end, complete, flexible=flexible)
+        body = request_body(data, frame, end, flexible=flexible)
     except ProtocolError:
-        if payers.enforced is None:
-            return None
-        raise
-    return WAIT if request is None else request
+        if enforced:
+            raise
+        return None
+    if body == INCOMPLETE:
+        return WAIT
+    try:
+        return codec_.decode_request(data, body, end)
+    except UnsayableError:
+        if enforced:
+            raise
+        return None
+    except ProtocolError:
+        return None

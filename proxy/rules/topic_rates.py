@@ -19,18 +19,22 @@ from collections.abc import Mapping
 from typing import Final
 
 from protocol.api import ApiKey
+from protocol.errors import ProtocolError
 from protocol.heads import INCOMPLETE, request_body
 from protocol.messages import FetchResponse, Message, ProduceRequest
 from protocol.topic_bytes import TopicBytes, names_topics
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.reasons import CloseReason
-from proxy.rules.fetch_sessions import FetchSession, about
+from proxy.rules.fetch_sessions import About, FetchSession, about
 from proxy.rules.plan import LATER, WAIT, Admission, Caller, Meter, Plan, Wait
+from proxy.rules.unread import passed_unread
 from quotas.topics import TopicRates
 
 METERED_FETCH: Final = Admission(charged=True, alone=True)
 """Held like a fetch under a client's quota: its cost is known from its response."""
+
+METERED_UNREAD: Final = Admission(charged=True, alone=True, unread=True)
 
 
 class TopicMeter:
@@ -104,7 +108,11 @@ def plan_produce(plan: Plan) -> None:
         if throttled and not complete and end - frame < caller.buffer_bytes:
             return WAIT
         meter = TopicMeter(topics.produce, ProduceRequest, version)
-        meter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
+        body = request_body(data, frame, end, flexible=plan.flexible_request)
+        try:
+            meter.feed(data, body, end)
+        except ProtocolError:
+            return passed_unread(admission)
         until_ms = topics.produce.throttled_until_ms(meter.begun()) if throttled else 0
         if until_ms > caller.now_ms:
             caller.postpone(until_ms)
@@ -134,16 +142,7 @@ def plan_fetch(plan: Plan) -> None:
         body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
-        session = caller.fetch_session = caller.fetch_session or FetchSession()
-        asked = topics_of(session, data, body, end, topics.fetch.names)
-        names = None if asked is None else [name.decode() for name in asked]
-        until_ms = topics.fetch.throttled_until_ms(names)
-        if until_ms > caller.now_ms:
-            caller.postpone(until_ms)
-            return LATER
-        if asked is None:
-            session.adopt()
-        return METERED_FETCH
+        return _metered(caller, topics.fetch, topics_of, data, body, end)
 
     def meter(caller: Caller) -> Meter | None:
         topics = caller.quotas.topics
@@ -154,6 +153,25 @@ def plan_fetch(plan: Plan) -> None:
     plan.admit, plan.whole = admit, True
     if named:
         plan.meter = meter
+
+
+def _metered(
+    caller: Caller, rates: TopicRates, topics_of: About, data: bytearray, body: int, end: int
+) -> Admission | Wait:
+    """Let the fetch whose body is `data[body:end]` wait for its topics, or meter its response."""
+    session = caller.fetch_session = caller.fetch_session or FetchSession()
+    try:
+        asked = topics_of(session, data, body, end, rates.names)
+    except ProtocolError:
+        return METERED_UNREAD
+    names = None if asked is None else [name.decode() for name in asked]
+    until_ms = rates.throttled_until_ms(names)
+    if until_ms > caller.now_ms:
+        caller.postpone(until_ms)
+        return LATER
+    if asked is None:
+        session.adopt()
+    return METERED_FETCH
 
 
 def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:

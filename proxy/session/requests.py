@@ -9,6 +9,7 @@ from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, REQUEST_HEAD_BYTES, REQUE
 from proxy.reasons import CloseReason
 from proxy.rules.errand import Run
 from proxy.rules.plan import LATER, PASS, Admission, Meter, Plan, Wait
+from proxy.rules.unread import count_unread
 from proxy.session.receipts import PRODUCER, TOPIC
 from proxy.session.tokens import from_client
 from proxy.session.tolls import Tab, Toll, count_request
@@ -200,8 +201,9 @@ class Requests:
         session.request_rest_bytes -= taken
         if self._streamed is not None:
             correlation_id, plan, admission, length, toll = self._streamed
-            if admission.meter is not None:
-                self._measure(admission.meter, data, taken)
+            if admission.meter is not None and not self._measure(plan, admission.meter, data, taken):
+                admission = admission._replace(meter=None)
+                self._streamed = (correlation_id, plan, admission, length, toll)
             if session.request_rest_bytes == 0:
                 self._streamed = None
                 if toll is not None and toll[3] is not None:
@@ -209,11 +211,15 @@ class Requests:
                 self._arrived(correlation_id, plan, admission, length, toll)
         return taken
 
-    def _measure(self, meter: Meter, data: bytearray, stop: int) -> None:
+    def _measure(self, plan: Plan, meter: Meter, data: bytearray, stop: int) -> bool:
+        """Feed the meter; False if it cannot read the request, which then goes on unmetered: no broker takes it."""
         try:
             meter.feed(data, 0, stop)
-        except ProtocolError as error:
-            self._malformed(str(error))
+        except ProtocolError:
+            session = self._session
+            count_unread(session.counters, plan.api_key, plan.version, session.user, session.peer)
+            return False
+        return True
 
     def _arrived(
         self, correlation_id: int, plan: Plan, admission: Admission, length: int, toll: Toll | None
@@ -291,7 +297,9 @@ class Requests:
         return may_begin
 
     def _admit(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Admission | None:
-        """Ask the plan; None if the request must wait. What it cannot read is the client's violation."""
+        """Ask the plan; None if the request must wait. It raises for a head, or a field that decides what is
+        forwarded, that no broker reads either: the client's violation.
+        """
         assert plan.admit is not None
         session = self._session
         try:
@@ -300,6 +308,8 @@ class Requests:
             self._malformed(str(error))
             return None
         if not isinstance(admission, Wait):
+            if admission.unread:
+                count_unread(session.counters, plan.api_key, plan.version, session.user, session.peer)
             return admission
         if admission is not LATER:
             self._check_cut(plan, data, frame, end, complete)

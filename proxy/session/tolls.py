@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
+from protocol.errors import ProtocolError
 from protocol.heads import INCOMPLETE, LENGTH_BYTES, request_body, response_body
 from protocol.messages import ProduceRequest
 from protocol.places import Place, place
@@ -63,16 +64,20 @@ def may_begin(session: Session, plan: Plan, data: bytearray, frame: int, end: in
 
 
 def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:
-    """How many replicas a produce request waits for, None if that is not here yet; 1 for what is none.
+    """How many replicas a produce request waits for, None if that is not here yet; 1 for what is none, and
+    for a body that cannot be read.
 
-    Raises ProtocolError.
+    Raises ProtocolError for its head.
     """
     known = versions(plan.api_key)
     if plan.api_key != ApiKey.PRODUCE or known is None or plan.version not in known:
         return 1
     acks = place(ProduceRequest, plan.version, "acks")
     body = request_body(data, frame, end, flexible=plan.flexible_request)
-    position = INCOMPLETE if acks is None or body == INCOMPLETE else acks.locate(data, body, end, False)
+    try:
+        position = INCOMPLETE if acks is None or body == INCOMPLETE else acks.locate(data, body, end, False)
+    except ProtocolError:
+        return 1
     return None if acks is None or position == INCOMPLETE else acks.read(data, position)
 
 

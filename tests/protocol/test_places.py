@@ -311,10 +311,8 @@ def test_garbage_gives_a_position_in_bounds_or_a_protocol_error(garbage: bytes, 
 @pytest.mark.parametrize(
     ("version", "body", "reason"),
     [
-        (8, b"\xff\xfe", "transactional_id has a negative length"),
-        (8, b"\x80\x00", "transactional_id has a negative length"),
         (9, b"\xff\xff\xff\xff\xff\x00", "varint longer than five bytes"),
-        (9, b"\xff\xff\xff\xff\x0f", "more than a message can hold"),
+        (9, b"\x80\x80\x80\x80\x08", "more than a message can hold"),
     ],
 )
 @pytest.mark.parametrize("complete", [False, True])
@@ -324,7 +322,16 @@ def test_a_length_that_cannot_be_is_an_error_at_once(
     found = the_place(ProduceRequest, version, "acks")
     with pytest.raises(ProtocolError, match=reason) as caught:
         found.locate(b"head" + body + bytes(40), 4, 44, complete)
-    assert caught.value.offset == len(body.rstrip(b"\x00")) or version == 8
+    assert caught.value.offset == len(body.rstrip(b"\x00"))
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [(8, b"\xff\xff"), (8, b"\xff\xfe"), (8, b"\x80\x00"), (9, b"\x00"), (9, b"\xff\xff\xff\xff\x0f")],
+)
+def test_every_negative_length_in_a_request_is_null_as_at_a_broker(version: int, body: bytes) -> None:
+    found = the_place(ProduceRequest, version, "acks")
+    assert found.locate(b"head" + body + bytes(40), 4, 44 + len(body), True) == 4 + len(body)
 
 
 def test_null_where_it_must_not_be_is_an_error() -> None:

@@ -76,6 +76,7 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     counters.sessions_open, counters.sessions_opened = 3, 5
     counters.closed = Counter({CloseReason.CLIENT_RESET: 2})
     counters.requests_not_understood, counters.throttles = 7, 11
+    counters.requests_unread[3] = 2
     counters.bytes_from_clients, counters.bytes_from_brokers = 19, 23
     server.plans.make(0, 9).requests = 13
     server.plans.make(18, 3).requests = 17
@@ -85,6 +86,7 @@ def test_metrics_show_the_processs_counters(server: Server) -> None:
     assert page.value("weir_sessions_closed_total", reason="internal_error") == 0
     assert len(page.rows("weir_sessions_closed_total")) == len(CloseReason)
     assert (page["weir_requests_not_understood_total"], page["weir_throttles_total"]) == (7, 11)
+    assert page.value("weir_requests_unread_total", api="Metadata") == 2
     assert page.value("weir_received_bytes_total", **{"from": "clients"}) == 19
     assert page.value("weir_received_bytes_total", **{"from": "brokers"}) == 23
     assert page.value("weir_requests_total", api="Produce", version="9") == 13

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.api import ApiKey
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -233,14 +234,16 @@ def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
     assert bytes(wire.to_client) == produced(9, throttle_ms=1000)
 
 
-def test_a_malformed_request_under_a_topic_rate_closes_and_charges_nothing() -> None:
+def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse() -> None:
     session = new_session(QuotaTable({(A, PRODUCE): 100}))
     frame = bytearray(produce(1, a=1000))
     position = frame.index(b"\x02a") + 1
     frame[position - 1] = 0x00  # the topic's name is null
-    Wire(session).feed(0, client=bytes(frame))
-    assert session.violation is not None
-    assert session.violation.reason is CloseReason.REQUEST_MALFORMED
+    wire = Wire(session)
+    wire.feed(0, client=bytes(frame))
+    assert session.violation is None
+    assert bytes(wire.to_broker) == frame
+    assert session.counters.requests_unread == {ApiKey.PRODUCE: 1}
     assert charged(session, "produce", "a") == 0
 
 

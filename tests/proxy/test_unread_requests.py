@@ -1,25 +1,254 @@
 """Requests with bytes left over, and requests that cannot be read: Weir judges both as a broker does.
 
-A broker reads the fields of a request's version and looks at nothing behind them; where the fields make no sense
-it closes the connection. So left-over bytes change no charge and no decision, and what Weir cannot read for a
-purpose of its own, a charge or a look at names, goes to the broker as it came, and is counted.
+A broker reads the fields of a request's version and looks at nothing behind them; if it cannot read the fields,
+it closes the connection. So left-over bytes change no charge and no decision, and a request that Weir cannot
+read for a purpose of its own, a charge or a look at names, goes to the broker untouched, and is counted.
 """
 
 from __future__ import annotations
 
-from quotas import Entity, QuotaKey, QuotaTable
-from tests.proxy.frames import framed, header
-from tests.proxy.playbook import Playbook
+from typing import TYPE_CHECKING, Any, Final
 
-MUTATION_RATE = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0})
-ALL_TOPICS_OF_LIBRDKAFKA = bytes.fromhex("00000000" "010000")
-"""librdkafka 2.16.1 asks for all topics so, in Metadata v12: a null array of four bytes instead of one, then the
-three booleans of v8 to v10 (of which v12 has two) and the tags. Of these seven bytes v12 has four.
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from protocol.api import ApiKey, request_header_version
+from protocol.codec import request_type
+from protocol.messages import ApiVersionsRequest, ProduceRequest
+from protocol.topic_bytes import names_topics
+from protocol.values import schema_of
+from proxy.counters import Counters
+from proxy.reasons import CloseReason
+from proxy.rules.cluster_state import ClusterState
+from proxy.rules.plan import ERRAND, LOCAL
+from proxy.rules.plans import Plans
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.client_quotas import mutation_rates
+from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.protocol.generate import sample
+from tests.proxy.controller import NODE, Connection, Controller
+from tests.proxy.frames import framed, header, request
+from tests.proxy.playbook import Playbook
+from tests.proxy.test_client_quotas import Managed
+from tests.proxy.wire import APP, Wire, new_session
+
+if TYPE_CHECKING:
+    from protocol.values import Message
+    from proxy.session.session import Session
+
+LEFT_OVER: Final = b"\x01\x00\x00 left over"
+ALL_TOPICS_OF_LIBRDKAFKA: Final = bytes.fromhex("00000000010000")
+"""How librdkafka 2.16.1 asks for all topics in Metadata v12: it writes four bytes for a null array, the first
+of which is one; the others are read as the two booleans and the count of tags. Three bytes are left over.
 """
+EVERY_QUOTA: Final = {
+    (APP, QuotaKey.PRODUCER_BYTE_RATE): 1e9,
+    (APP, QuotaKey.CONSUMER_BYTE_RATE): 1e9,
+    (APP, QuotaKey.REQUEST_PERCENTAGE): 1e4,
+    (APP, QuotaKey.CONTROLLER_MUTATION_RATE): 1e6,
+}
+TOPIC_RATES: Final = {
+    (Entity(topic="a"), QuotaKey.PRODUCER_BYTE_RATE): 1e9,
+    (Entity(topic="a"), QuotaKey.CONSUMER_BYTE_RATE): 1e9,
+}
+READ: Final = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.SHARE_FETCH,
+    ApiKey.METADATA,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+)
+"""The APIs whose requests Weir looks into."""
+OF_ITS_OWN: Final = tuple(
+    key for key in READ if key not in (ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS)
+)
+"""Those that it does not answer itself."""
+
+
+def versions_of(*keys: ApiKey) -> list[Any]:
+    """Each version of these APIs, as parameters."""
+    return [
+        pytest.param(key, version, id=f"{key.name.lower()}-{version}")
+        for key in keys
+        for version in schema_of(request_type(key)).versions
+    ]
+
+
+def session_of(api_key: ApiKey, version: int) -> Session:
+    """A session under every quota that lets the version pass."""
+    named = api_key not in (ApiKey.PRODUCE, ApiKey.FETCH) or names_topics(request_type(api_key), version)
+    table = QuotaTable(EVERY_QUOTA | (TOPIC_RATES if named else {}))
+    session = new_session(table, plans=Plans(Counters(), manages_quotas=True), node_id=NODE)
+    session.management, session.peer = Managed(), "192.0.2.1:5000"
+    return session
+
+
+def message_of(api_key: ApiKey, version: int) -> Message:
+    """A request with something in every field; of Produce, one for a topic with a rate."""
+    if api_key != ApiKey.PRODUCE or not names_topics(ProduceRequest, version):
+        return sample(request_type(api_key), version)
+    partition = ProduceRequest.PartitionProduceData(records=b"r" * 100)
+    return ProduceRequest(
+        acks=1, topic_data=[ProduceRequest.TopicProduceData(name="a", partition_data=[partition])]
+    )
+
+
+def judged(api_key: ApiKey, version: int, tail: bytes) -> tuple[object, ...]:
+    """What becomes of a request with this tail; but for the tail itself, and the length of the frame."""
+    session = session_of(api_key, version)
+    frame = framed(request(message_of(api_key, version), version)[4:] + tail)
+    wire = Wire(session)
+    wire.feed(0, client=frame)
+    sent, in_flight = bytes(wire.to_broker), session.in_flight
+    if tail and in_flight and in_flight[0][1] not in (ERRAND, LOCAL):
+        assert len(sent) == len(frame)
+        assert sent.endswith(tail)
+        sent = framed(sent[4 : -len(tail)])
+    waiting = [
+        (plan.api_key, plan.version, payers is not None) for _id, plan, payers, _until, _toll in in_flight
+    ]
+    topics = session.quotas.topics
+    charged = 0.0 if topics is None else sum(budget.charged for budget in topics.produce.budgets())
+    assert (charged > 0) == (api_key == ApiKey.PRODUCE and topics is not None)
+    assert not session.counters.requests_unread
+    return sent, bytes(wire.to_client), waiting, session.alone, session.violation, charged
 
 
 def test_librdkafka_asks_for_all_topics_under_a_mutation_quota() -> None:
-    asked = framed(header(3, 12, 1, b"app", tags=b"\0") + ALL_TOPICS_OF_LIBRDKAFKA)
-    with Playbook(MUTATION_RATE) as play:
+    asked = framed(header(ApiKey.METADATA, 12, 1, b"app", tags=b"\0") + ALL_TOPICS_OF_LIBRDKAFKA)
+    with Playbook(QuotaTable(EVERY_QUOTA)) as play:
         play.client(asked)
         play.to_broker(asked)
+        assert not play.session.counters.requests_unread
+
+
+@pytest.mark.parametrize(("api_key", "version"), versions_of(*READ))
+def test_bytes_left_over_change_nothing_and_go_to_the_broker(api_key: ApiKey, version: int) -> None:
+    without, with_tail = judged(api_key, version, b""), judged(api_key, version, LEFT_OVER)
+    assert with_tail == without
+    assert without[0] or without[1], "it was forwarded, asked about, or answered"
+
+
+MUTATIONS: Final = [
+    *(Create((Topic("new", 4), Topic("other", 2)), version=version) for version in (2, 5, 7)),
+    *(Grow((("there", 5),), version=version) for version in (1, 2, 3)),
+    *(Delete(("there",), version=version) for version in (1, 4, 6)),
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: f"{type(one).__name__}-{one.version}")
+def test_junk_behind_a_mutation_buys_no_partitions(mutation: Create | Grow | Delete) -> None:
+    left = []
+    for tail in (b"", LEFT_OVER):
+        controller = Controller()
+        controller.add("there", 3)
+        quotas = BrokerQuotas.create(
+            QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}), mutations=mutation_rates(10, 1)
+        )
+        session = new_session(quotas=quotas, plans=Plans(Counters(), cluster=ClusterState()), node_id=NODE)
+        (frame,) = Connection(session, controller).send(0, framed(mutation.frame("app")[4:] + tail))
+        budget = quotas.mutations.budget("ANONYMOUS", "app", 0)
+        assert budget is not None
+        left.append((frame, controller.sizes(), budget.tokens(0)))
+    assert left[0] == left[1]
+    assert left[0][2] < 10, "it was charged"
+
+
+# What cannot be read
+
+
+@pytest.mark.parametrize(("api_key", "version"), versions_of(*OF_ITS_OWN))
+@settings(max_examples=20, deadline=None)
+@given(garbage=st.binary(max_size=80))
+def test_garbage_never_closes_the_connection(api_key: ApiKey, version: int, garbage: bytes) -> None:
+    if api_key == ApiKey.PRODUCE:  # acks tell whether the broker answers: they can be read
+        whole = request(ProduceRequest(acks=1), version)
+        start = len(framed(header(0, version, 1, b"app", tags=b"\0" if version >= 9 else None)))
+        acks = start + (0 if version < 3 else 1 if version >= 9 else 2)
+        frame = framed(whole[4 : acks + 6] + garbage)
+    else:
+        flexible = request_header_version(api_key, version) == 2
+        frame = framed(header(api_key, version, 1, b"app", tags=b"\0" if flexible else None) + garbage)
+    session = session_of(api_key, version)
+    wire = Wire(session)
+    with capture_logs():
+        wire.feed(0, client=frame)
+    assert session.violation is None
+    if session.in_flight[0][1] in (ERRAND, LOCAL):
+        return  # it happens to be a request
+    assert len(wire.to_broker) == len(frame)
+    if api_key not in (ApiKey.FETCH, ApiKey.SHARE_FETCH):  # of these max_bytes may have been patched
+        assert bytes(wire.to_broker) == frame
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [
+        (ApiKey.METADATA, 12),
+        (ApiKey.CREATE_TOPICS, 7),
+        (ApiKey.CREATE_PARTITIONS, 3),
+        (ApiKey.DELETE_TOPICS, 6),
+    ],
+)
+def test_a_request_that_ends_in_the_middle_is_passed_counted_and_logged(
+    api_key: ApiKey, version: int
+) -> None:
+    whole = request(sample(request_type(api_key), version), version)
+    cut = framed(whole[4:-4])
+    session = session_of(api_key, version)
+    with capture_logs() as logged, Playbook(session=session) as play:
+        for _ in range(11):
+            play.client(cut)
+            play.to_broker(cut)
+    assert session.counters.requests_unread == {api_key: 11}
+    told = [line for line in logged if line["event"] == "requests passed unread"]
+    assert [line["count"] for line in told] == [1, 10]
+    assert told[0]["api"] == schema_of(request_type(api_key)).name.removesuffix("Request")
+
+
+def test_text_that_cannot_be_written_anew_closes_under_a_mutation_quota() -> None:
+    """A broker reads it and replaces each byte by three: Weir cannot ask for the request's other topics."""
+    name = b"\xff" * 20_000
+    size = len(name) + 1
+    length = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14])
+    body = b"\x02" + length + name + b"\0\0\0\1" + b"\0\1" + b"\1\1\0" + bytes(4) + b"\0\0"
+    asked = framed(header(ApiKey.CREATE_TOPICS, 7, 1, b"app", tags=b"\0") + body)
+    with Playbook(QuotaTable(EVERY_QUOTA)) as play:
+        play.client(asked)
+        play.violation(CloseReason.REQUEST_MALFORMED, saying="not UTF-8")
+
+
+def test_a_request_that_streams_by_and_makes_no_sense_is_counted_once_and_goes_on() -> None:
+    """The topic's name is null, behind 1000 topics that can be read."""
+    topics = [ProduceRequest.TopicProduceData(name=f"{number}") for number in range(1000)]
+    frame = bytearray(request(ProduceRequest(acks=1, topic_data=topics), 9))
+    frame[frame.index(b"\x04999")] = 0
+    session = session_of(ApiKey.PRODUCE, 9)
+    wire = Wire(session)
+    with capture_logs():
+        for start in range(0, len(frame), 1000):
+            wire.feed(0, client=bytes(frame[start : start + 1000]))
+    assert bytes(wire.to_broker) == frame
+    assert session.violation is None
+    assert session.counters.requests_unread == {ApiKey.PRODUCE: 1}
+
+
+def test_a_version_of_apiversions_that_weir_answers_is_understood() -> None:
+    """franz-go 1.22 begins with version 5, and goes on with what the answer in version 0 says."""
+    asked = framed(
+        header(ApiKey.API_VERSIONS, 5, 1, b"app", tags=b"\0") + request(ApiVersionsRequest(), 4)[-3:]
+    )
+    with Playbook() as play:
+        play.client(asked)
+        assert play.wire.to_client[8:10] == b"\0\x23", "error 35"
+        play.wire.to_client.clear()
+        assert play.session.counters.requests_not_understood == 0
