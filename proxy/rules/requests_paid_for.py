@@ -1,9 +1,9 @@
 """Whole requests, for those who pay for what is in them.
 
 A request whose body no broker can read passes unread: the broker will close the connection. Every request
-that a broker can read is read here (`Codec.decode_request`), or clients could get around an enforced quota. So
-Weir closes the connection if it cannot read a request's head, or could not write the request anew. A shadow
-quota alone closes no connection: a request that cannot be read is not counted.
+that a broker can read is read here (`Codec.decode_request`), or clients could get around an enforced quota.
+So Weir closes the connection if it cannot read a request's head, or could not write the request anew. A
+shadow quota alone closes no connection: a request that cannot be read is not counted.
 """
 
 from __future__ import annotations

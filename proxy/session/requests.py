@@ -212,7 +212,7 @@ class Requests:
         return taken
 
     def _measure(self, plan: Plan, meter: Meter, data: bytearray, stop: int) -> bool:
-        """Feed the meter; False if it cannot read the request, which then goes on unmetered: no broker takes it."""
+        """Feed the meter; False if it cannot read the request: that goes on, for the broker to refuse."""
         try:
             meter.feed(data, 0, stop)
         except ProtocolError:

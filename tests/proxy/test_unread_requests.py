@@ -1,8 +1,8 @@
 """Requests with bytes left over, and requests that cannot be read: Weir judges both as a broker does.
 
-A broker reads the fields of a request's version and looks at nothing behind them; if it cannot read the fields,
-it closes the connection. So left-over bytes change no charge and no decision, and a request that Weir cannot
-read for a purpose of its own, a charge or a look at names, goes to the broker untouched, and is counted.
+A broker reads the fields of a request's version and looks at nothing behind them; if it cannot read the
+fields, it closes the connection. So left-over bytes change no charge and no decision. A request that Weir
+cannot read for a purpose of its own, a charge or a look at names, passes untouched and is counted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from protocol.codec import request_type
 from protocol.messages import ApiVersionsRequest, ProduceRequest
 from protocol.topic_bytes import names_topics
 from protocol.values import schema_of
+from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.cluster_state import ClusterState
@@ -28,7 +29,7 @@ from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.protocol.generate import sample
-from tests.proxy.controller import NODE, Connection, Controller
+from tests.proxy.controller import NODE, Connection, Controller, everything
 from tests.proxy.frames import framed, header, request
 from tests.proxy.playbook import Playbook
 from tests.proxy.test_client_quotas import Managed
@@ -68,6 +69,13 @@ READ: Final = (
     ApiKey.ALTER_CLIENT_QUOTAS,
 )
 """The APIs whose requests Weir looks into."""
+TRANSLATED: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.FIND_COORDINATOR,
+)
+"""The APIs whose requests uplift may have to translate."""
 OF_ITS_OWN: Final = tuple(
     key for key in READ if key not in (ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS)
 )
@@ -83,8 +91,11 @@ def versions_of(*keys: ApiKey) -> list[Any]:
     ]
 
 
-def session_of(api_key: ApiKey, version: int) -> Session:
-    """A session under every quota that lets the version pass."""
+def session_of(api_key: ApiKey, version: int, *, old_broker: bool = False) -> Session:
+    """A session under every quota that lets the version pass; or under none, before an old broker."""
+    if old_broker:
+        spoken = {**everything(), **dict.fromkeys(TRANSLATED, VersionRange(0, 0))}
+        return new_session(plans=Plans(Counters(), uplift=True).for_broker(spoken), node_id=NODE)
     named = api_key not in (ApiKey.PRODUCE, ApiKey.FETCH) or names_topics(request_type(api_key), version)
     table = QuotaTable(EVERY_QUOTA | (TOPIC_RATES if named else {}))
     session = new_session(table, plans=Plans(Counters(), manages_quotas=True), node_id=NODE)
@@ -102,9 +113,9 @@ def message_of(api_key: ApiKey, version: int) -> Message:
     )
 
 
-def judged(api_key: ApiKey, version: int, tail: bytes) -> tuple[object, ...]:
+def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = False) -> tuple[object, ...]:
     """What becomes of a request with this tail; but for the tail itself, and the length of the frame."""
-    session = session_of(api_key, version)
+    session = session_of(api_key, version, old_broker=old_broker)
     frame = framed(request(message_of(api_key, version), version)[4:] + tail)
     wire = Wire(session)
     wire.feed(0, client=frame)
@@ -136,6 +147,12 @@ def test_bytes_left_over_change_nothing_and_go_to_the_broker(api_key: ApiKey, ve
     without, with_tail = judged(api_key, version, b""), judged(api_key, version, LEFT_OVER)
     assert with_tail == without
     assert without[0] or without[1], "it was forwarded, asked about, or answered"
+
+
+@pytest.mark.parametrize(("api_key", "version"), versions_of(*TRANSLATED))
+def test_bytes_left_over_change_nothing_under_uplift(api_key: ApiKey, version: int) -> None:
+    without = judged(api_key, version, b"", old_broker=True)
+    assert judged(api_key, version, LEFT_OVER, old_broker=True) == without
 
 
 MUTATIONS: Final = [

@@ -1,0 +1,220 @@
+"""Requests as real clients write them, and as a real broker reads them: Weir refuses none that it takes."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import uuid
+from typing import TYPE_CHECKING, Final, Self
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
+
+from protocol.api import ApiKey, request_header_version
+from protocol.codec import codec
+from protocol.errors import ProtocolError
+from protocol.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClientQuotasRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from protocol.values import schema_of
+from tests.integration.test_admin import Admin
+from tests.integration.test_records import assert_no_complaint
+from tests.kafka.settings import HOST
+from tests.protocol.test_fuzz import mutate
+from tests.proxy.frames import framed, header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
+
+    from protocol.values import Message
+    from tests.integration.conftest import StartWeir
+    from tests.kafka.fixtures import StartCluster
+
+pytestmark = [pytest.mark.broker]
+
+VERSION: Final = "3.9.1"
+EVERY_QUOTA: Final = """
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 1000000000
+consumer_byte_rate = 1000000000
+request_percentage = 100000
+controller_mutation_rate = 1000
+
+[[quota]]
+topic = "of-nobody"
+producer_byte_rate = 1000000000
+consumer_byte_rate = 1000000000
+"""
+TIMEOUT_S: Final = 20.0
+RECORDS: Final = 10
+MUTATIONS: Final = 25
+"""Of each version of a request."""
+
+
+def done(futures: Iterable[Future[object]]) -> None:
+    """All of them have succeeded."""
+    for future in futures:
+        future.result(TIMEOUT_S)
+
+
+def test_librdkafka_s_whole_cluster_requests_pass_under_every_quota(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
+) -> None:
+    """Among them are the lists of all topics, of which it leaves three bytes over."""
+    metrics = Admin()
+    weir = start_weir(kafka_cluster(VERSION).bootstrap, EVERY_QUOTA, options=metrics.options)
+    config = {"bootstrap.servers": weir.bootstrap, "client.id": "app"}
+    admin = AdminClient(config)
+    done(admin.create_topics([NewTopic(topic, 2, 1), NewTopic(f"{topic}-other", 1, 1)]).values())
+    producer = Producer(config)
+    for number in range(RECORDS):
+        producer.produce(topic, str(number).encode(), partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    assert topic in admin.list_topics(timeout=TIMEOUT_S).topics
+    assert consumed({**config, "group.id": topic}, f"^{topic}$") == {str(n).encode() for n in range(RECORDS)}
+    done(admin.create_partitions([NewPartitions(topic, 3)]).values())
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    done(admin.describe_configs([resource]).values())
+    entry = ConfigEntry("retention.ms", "100000", incremental_operation=AlterConfigOpType.SET)
+    altered = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    done(admin.incremental_alter_configs([altered]).values())
+    done([admin.describe_cluster(), admin.list_consumer_groups()])
+    done(admin.describe_topics(TopicCollection([topic])).values())
+    done(admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}).values())
+    done(admin.delete_records([TopicPartition(topic, 0, 3)]).values())
+    done(admin.describe_consumer_groups([topic]).values())
+    done(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)]).values())
+    done(admin.delete_consumer_groups([topic]).values())
+    done(admin.delete_topics([topic, f"{topic}-other"]).values())
+    page = metrics.metrics()
+    assert page["weir_requests_not_understood_total"] == 0
+    assert page.rows("weir_requests_unread_total") == {}
+    assert_no_complaint(weir.log)
+
+
+def consumed(config: dict[str, str], pattern: str) -> set[bytes]:
+    """The records of the topics that the pattern is for."""
+    consumer = Consumer({**config, "auto.offset.reset": "earliest"})
+    consumer.subscribe([pattern])
+    try:
+        found = consumer.consume(RECORDS, TIMEOUT_S)
+        consumer.commit(asynchronous=False)
+        return {message.value() for message in found if message.error() is None}
+    finally:
+        consumer.close()
+
+
+# A broker's reader and Weir's
+
+
+def test_weir_reads_mutated_requests_if_and_only_if_a_broker_does(kafka_cluster: StartCluster) -> None:
+    """A broker that cannot read a request closes the connection."""
+    port = kafka_cluster(VERSION).ports[0]
+    source, counted, differing = random.Random(VERSION), {True: 0, False: 0}, []
+    with Connection(port) as connection:
+        for message, version in requests():
+            subject = codec(type(message), version)
+            whole = subject.encode(message)
+            for body in (whole, whole + b"left over", *(mutate(whole, source) for _ in range(MUTATIONS))):
+                try:
+                    asked = subject.decode_request(body)
+                except ProtocolError:
+                    asked = None
+                if isinstance(asked, ProduceRequest) and asked.acks == 0:
+                    continue  # no answer comes
+                readable = connection.answers(schema_of(type(message)).api_key, version, body)
+                counted[readable] += 1
+                if readable != (asked is not None):
+                    differing.append((type(message).__name__, version, body.hex()))
+    assert differing == []
+    assert min(counted.values()) > 200, counted
+
+
+def requests() -> Iterator[tuple[Message, int]]:
+    """Requests that name topics which cannot be, in versions that the broker speaks."""
+    topic = CreateTopicsRequest.CreatableTopic
+    config = CreateTopicsRequest.CreatableTopicConfig(name="a", value=None)
+    created = topic(name="no topic of ours", num_partitions=1, replication_factor=9, configs=[config])
+    by_id = DeleteTopicsRequest.DeleteTopicState(name="no topic of ours")
+    partition = ProduceRequest.PartitionProduceData(records=None)
+    produced = ProduceRequest.TopicProduceData(name="no topic of ours", partition_data=[partition])
+    for version in range(8):
+        if version >= 2:
+            yield CreateTopicsRequest(topics=[created]), version
+        if version >= 1:
+            grown = CreatePartitionsRequest.CreatePartitionsTopic(
+                name="no topic of ours", count=3, assignments=None
+            )
+            yield from [(CreatePartitionsRequest(topics=[grown]), version)] * (version <= 3)
+        if 1 <= version <= 6:
+            deleted = {"topics": [by_id]} if version == 6 else {"topic_names": ["no topic of ours", "none"]}
+            yield DeleteTopicsRequest(**deleted), version  # type: ignore[arg-type]  # one of two fields
+    wanted = MetadataRequest.MetadataRequestTopic(name="no topic of ours", topic_id=uuid.UUID(int=0))
+    for version in range(4, 13):
+        yield MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), version
+        yield MetadataRequest(topics=None, allow_auto_topic_creation=False), version
+    for version in range(3, 12):
+        yield ProduceRequest(acks=1, timeout_ms=100, topic_data=[produced]), version
+    for version in range(7):
+        by_keys = FindCoordinatorRequest(coordinator_keys=["a", "b"])
+        yield (by_keys if version >= 4 else FindCoordinatorRequest(key="a")), version
+    for version in range(2):
+        component = DescribeClientQuotasRequest.ComponentData(entity_type="user", match="bob")
+        yield DescribeClientQuotasRequest(components=[component]), version
+
+
+class Connection:
+    """A connection to a broker, made anew when that has closed it; a context manager."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._socket = self._connected()
+
+    def _connected(self) -> socket.socket:
+        return socket.create_connection((HOST, self._port), TIMEOUT_S)
+
+    def answers(self, api_key: ApiKey, version: int, body: bytes) -> bool:
+        """Whether the request is answered; if not, the connection is closed."""
+        flexible = request_header_version(api_key, version) == 2
+        head = header(api_key, version, 1, b"app", tags=b"\0" if flexible else None)
+        try:
+            self._socket.sendall(framed(head + body))
+            answered = self._read_frame()
+        except ConnectionError:
+            answered = False
+        if not answered:
+            self._socket.close()
+            self._socket = self._connected()
+        return answered
+
+    def _read_frame(self) -> bool:
+        with self._socket.makefile("rb") as file:
+            prefix = file.read(4)
+            if len(prefix) < 4:
+                return False
+            (length,) = struct.unpack(">i", prefix)
+            return len(file.read(length)) == length
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._socket.close()
