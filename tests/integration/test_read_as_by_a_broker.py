@@ -6,21 +6,16 @@ import random
 import socket
 import struct
 import uuid
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from protocol.api import ApiKey, request_header_version
+from protocol.api import request_header_version
 from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -63,6 +58,7 @@ topic = "of-nobody"
 producer_byte_rate = 1000000000
 consumer_byte_rate = 1000000000
 """
+Config: TypeAlias = dict[str, str | int | float | bool]
 TIMEOUT_S: Final = 20.0
 RECORDS: Final = 10
 MUTATIONS: Final = 25
@@ -81,7 +77,7 @@ def test_librdkafka_s_whole_cluster_requests_pass_under_every_quota(
     """Among them are the lists of all topics, of which it leaves three bytes over."""
     metrics = Admin()
     weir = start_weir(kafka_cluster(VERSION).bootstrap, EVERY_QUOTA, options=metrics.options)
-    config = {"bootstrap.servers": weir.bootstrap, "client.id": "app"}
+    config: Config = {"bootstrap.servers": weir.bootstrap, "client.id": "app"}
     admin = AdminClient(config)
     done(admin.create_topics([NewTopic(topic, 2, 1), NewTopic(f"{topic}-other", 1, 1)]).values())
     producer = Producer(config)
@@ -98,7 +94,8 @@ def test_librdkafka_s_whole_cluster_requests_pass_under_every_quota(
     done(admin.incremental_alter_configs([altered]).values())
     done([admin.describe_cluster(), admin.list_consumer_groups()])
     done(admin.describe_topics(TopicCollection([topic])).values())
-    done(admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}).values())
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library leaves it untyped
+    done(admin.list_offsets({TopicPartition(topic, 0): latest}).values())
     done(admin.delete_records([TopicPartition(topic, 0, 3)]).values())
     done(admin.describe_consumer_groups([topic]).values())
     done(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)]).values())
@@ -110,7 +107,7 @@ def test_librdkafka_s_whole_cluster_requests_pass_under_every_quota(
     assert_no_complaint(weir.log)
 
 
-def consumed(config: dict[str, str], pattern: str) -> set[bytes]:
+def consumed(config: Config, pattern: str) -> set[bytes | None]:
     """The records of the topics that the pattern is for."""
     consumer = Consumer({**config, "auto.offset.reset": "earliest"})
     consumer.subscribe([pattern])
@@ -166,7 +163,7 @@ def requests() -> Iterator[tuple[Message, int]]:
             yield from [(CreatePartitionsRequest(topics=[grown]), version)] * (version <= 3)
         if 1 <= version <= 6:
             deleted = {"topics": [by_id]} if version == 6 else {"topic_names": ["no topic of ours", "none"]}
-            yield DeleteTopicsRequest(**deleted), version  # type: ignore[arg-type]  # one of two fields
+            yield DeleteTopicsRequest(**deleted), version
     wanted = MetadataRequest.MetadataRequestTopic(name="no topic of ours", topic_id=uuid.UUID(int=0))
     for version in range(4, 13):
         yield MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), version
@@ -191,7 +188,7 @@ class Connection:
     def _connected(self) -> socket.socket:
         return socket.create_connection((HOST, self._port), TIMEOUT_S)
 
-    def answers(self, api_key: ApiKey, version: int, body: bytes) -> bool:
+    def answers(self, api_key: int, version: int, body: bytes) -> bool:
         """Whether the request is answered; if not, the connection is closed."""
         flexible = request_header_version(api_key, version) == 2
         head = header(api_key, version, 1, b"app", tags=b"\0" if flexible else None)
@@ -211,7 +208,7 @@ class Connection:
             if len(prefix) < 4:
                 return False
             (length,) = struct.unpack(">i", prefix)
-            return len(file.read(length)) == length
+            return bool(len(file.read(length)) == length)
 
     def __enter__(self) -> Self:
         return self

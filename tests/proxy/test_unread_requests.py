@@ -94,7 +94,8 @@ def versions_of(*keys: ApiKey) -> list[Any]:
 def session_of(api_key: ApiKey, version: int, *, old_broker: bool = False) -> Session:
     """A session under every quota that lets the version pass; or under none, before an old broker."""
     if old_broker:
-        spoken = {**everything(), **dict.fromkeys(TRANSLATED, VersionRange(0, 0))}
+        oldest: dict[int, VersionRange] = dict.fromkeys(TRANSLATED, VersionRange(0, 0))
+        spoken = everything() | oldest
         return new_session(plans=Plans(Counters(), uplift=True).for_broker(spoken), node_id=NODE)
     named = api_key not in (ApiKey.PRODUCE, ApiKey.FETCH) or names_topics(request_type(api_key), version)
     table = QuotaTable(EVERY_QUOTA | (TOPIC_RATES if named else {}))
