@@ -3,7 +3,7 @@
 from tests.clients.aiokafka import Aiokafka
 from tests.clients.kafka_python import KafkaPython
 from tests.clients.kafka_tools import KafkaTools
-from tests.clients.librdkafka import Librdkafka, create_topic
+from tests.clients.librdkafka import Librdkafka, create_topic, create_topics
 from tests.clients.model import Acks, Client, ClientError, Consumed, Produced, Record
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "Produced",
     "Record",
     "create_topic",
+    "create_topics",
 ]

@@ -1,4 +1,4 @@
-"""aiokafka, the installed release or another one, each job in a process of its own."""
+"""aiokafka, the installed release or another one, its jobs in processes of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job for aiokafka, in a process of its own: `aiokafka_worker.py < job.json > result.json`.
+"""Jobs for aiokafka, in a process of their own, a line of JSON each; so are the results.
 
 What a job and a result hold is in `worker_client.py`; message values travel in base64.
 """
@@ -155,10 +155,9 @@ async def _poll(
 
 
 def main() -> None:
-    """Do the job on stdin."""
-    job = json.loads(sys.stdin.readline())
-    result = asyncio.run(_do(job))
-    json.dump(result | {"version": __version__}, sys.stdout)
+    """Do the jobs on stdin."""
+    while line := sys.stdin.readline():
+        _say(asyncio.run(_do(json.loads(line))) | {"version": __version__})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""kafka-python, the installed release or another one, each job in a process of its own."""
+"""kafka-python, the installed release or another one, its jobs in processes of their own."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _resolve = socket.getaddrinfo
 
 
 def main() -> None:
-    """Do the job on stdin, as `kafka_python_worker.py` does."""
+    """Do the jobs on stdin, as `kafka_python_worker.py` does."""
     lines = [line.split() for line in Path(sys.argv[1]).read_text("utf-8").splitlines()]
     addresses = {name: address for address, *names in lines for name in names}
 

@@ -1,6 +1,6 @@
-"""One job for kafka-python, in a process of its own: `kafka_python_worker.py < job.json > result.json`.
+"""Jobs for kafka-python, in a process of their own, a line of JSON each; so are the results.
 
-A process of its own lets tests use releases that cannot be imported side by side. What a job and a result
+A process of their own lets tests use releases that cannot be imported side by side. What a job and a result
 hold is in `worker_client.py`; message values travel in base64.
 """
 
@@ -184,14 +184,15 @@ class _Throttles(logging.Handler):
 
 
 def main() -> None:
-    """Do the job on stdin."""
+    """Do the jobs on stdin."""
     throttles = _Throttles()
     logging.getLogger("kafka").addHandler(throttles)
-    job = json.loads(sys.stdin.readline())
-    job["config"] = _with_token_provider(job.get("config", {}))
     jobs = {"produce": produce, "consume": consume, "member": member, "administer": administer}
-    result = jobs[job["do"]](job)
-    json.dump(result | {"version": __version__, "throttle_ms": throttles.seen}, sys.stdout)
+    while line := sys.stdin.readline():
+        job = json.loads(line)
+        job["config"] = _with_token_provider(job.get("config", {}))
+        throttles.seen.clear()
+        _say(jobs[job["do"]](job) | {"version": __version__, "throttle_ms": throttles.seen})
 
 
 if __name__ == "__main__":

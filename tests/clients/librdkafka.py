@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
@@ -14,6 +14,7 @@ from tests.clients.model import MAX_MESSAGE_BYTES, Acks, ClientError, Consumed, 
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from confluent_kafka import KafkaError, Message, ThrottleEvent
 
@@ -36,20 +37,31 @@ def create_topic(
     Metadata names a leader before that broker knows of it (seen with 4.2.0). What is sent to it in between is
     refused and sent again, behind what came later; with acks=0 the connection is closed, its records lost.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     if on is None:
         wanted = NewTopic(topic, partitions, replication)
     else:
         wanted = NewTopic(topic, partitions, replica_assignment=[[on]] * partitions)
-    future = admin.create_topics([wanted])[topic]
-    try:
-        future.result(timeout_s)
-    except KafkaException as error:
-        raise ClientError(f"could not create topic {topic}: {error}") from error
+    _create(bootstrap, [wanted], partitions, timeout_s)
+
+
+def create_topics(bootstrap: str, topics: Sequence[str], timeout_s: float = 30.0) -> None:
+    """Create topics with one partition each, as `create_topic` does; all in one request."""
+    _create(bootstrap, [NewTopic(topic, 1, 1) for topic in topics], 1, timeout_s)
+
+
+def _create(bootstrap: str, topics: Sequence[NewTopic], partitions: int, timeout_s: float) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    for topic, future in admin.create_topics(list(topics)).items():
+        try:
+            future.result(timeout_s)
+        except KafkaException as error:
+            raise ClientError(f"could not create topic {topic}: {error}") from error
     deadline = time.monotonic() + timeout_s
-    while not (_has_leaders(admin, topic, partitions) and _leaders_answer(admin, topic, partitions)):
-        if time.monotonic() > deadline:
-            raise ClientError(f"topic {topic}: not every partition got a leader within {timeout_s:.0f} s")
+    for wanted in topics:
+        topic = wanted.topic
+        while not (_has_leaders(admin, topic, partitions) and _leaders_answer(admin, topic, partitions)):
+            if time.monotonic() > deadline:
+                raise ClientError(f"topic {topic}: not every partition got a leader within {timeout_s:.0f} s")
 
 
 def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
@@ -68,6 +80,10 @@ class Librdkafka:
     """See `model.Client`. Every throttle time above zero is reported one by one."""
 
     name = "librdkafka"
+
+    def running(self) -> AbstractContextManager[Librdkafka]:
+        """See `model.Client`: it has no process of its own."""
+        return nullcontext(self)
 
     def produce(
         self,

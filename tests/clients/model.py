@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 Acks = Literal[0, 1, "all"]
 MAX_MESSAGE_BYTES = 2 << 20  # what the test clusters take
@@ -60,6 +61,9 @@ class Client(Protocol):
     @property
     def name(self) -> str:
         """The library, and its release if that is fixed; for test ids."""
+
+    def running(self) -> AbstractContextManager[Client]:
+        """The client for several jobs, one after another. They share a process if the library needs one."""
 
     def produce(
         self,

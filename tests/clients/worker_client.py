@@ -1,30 +1,34 @@
-"""A Python client library, the installed release or another one, each job in a process of its own."""
+"""A Python client library, the installed release or another one, its jobs in processes of their own."""
 
 from __future__ import annotations
 
 import base64
+import copy
 import importlib.metadata
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from threading import Timer
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tests.clients.model import Acks, ClientError, Consumed, Produced, Record
 from tests.kafka.jars import cache_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
 
-_START_S = 30.0
+_START_S, _END_S = 30.0, 30.0
 _CODECS = ("cramjam==2.14.0", "lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0")
 """What the libraries need for compression other than gzip."""
 
 
 class WorkerClient:
-    """See `model.Client`. A subclass names the library and the script that does a job, JSON in and out."""
+    """See `model.Client`. A subclass names the library and the script that does jobs, a line of JSON each."""
 
     library: ClassVar[str]
     worker: ClassVar[Path]
@@ -33,6 +37,7 @@ class WorkerClient:
         """`codecs` adds the libraries that snappy, lz4 and zstd need."""
         self.release = release
         self._codecs = codecs
+        self._worker: Worker | None = None
 
     @property
     def name(self) -> str:
@@ -79,9 +84,16 @@ class WorkerClient:
             raise ClientError(f"{len(records)} of {count} records after {result['seconds']:.1f} s")
         return Consumed(records, result["seconds"], result["throttle_max_ms"], tuple(result["throttle_ms"]))
 
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """See `model.Client`: one process does all jobs."""
+        client = copy.copy(self)
+        with Worker(self) as client._worker:
+            yield client
+
     @property
     def command(self) -> list[str]:
-        """What does a job."""
+        """Command of the process that does jobs."""
         return [sys.executable, "-P", str(self.worker)]
 
     def environment(self) -> dict[str, str]:
@@ -91,21 +103,11 @@ class WorkerClient:
     # How it is done.
 
     def _run(self, job: dict[str, Any]) -> dict[str, Any]:
-        try:
-            done = subprocess.run(
-                self.command,
-                input=json.dumps(job),
-                env=self.environment(),
-                capture_output=True,
-                text=True,
-                timeout=job["timeout_s"] + _START_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ClientError(f"{self.name} hung for {error.timeout:.0f} s") from error
-        if done.returncode != 0:
-            raise ClientError(f"{self.name} failed:\n{done.stderr[-2000:]}")
-        result: dict[str, Any] = json.loads(done.stdout)
+        if self._worker is None:
+            with Worker(self) as worker:
+                result = worker.do(job)
+        else:
+            result = self._worker.do(job)
         expected = self.release or importlib.metadata.version(self.library)
         if result["version"] != expected:
             raise ClientError(f"{self.library} {result['version']} ran where {expected} was asked for")
@@ -119,6 +121,79 @@ class WorkerClient:
         if self._codecs:
             directories.append(installed("codecs", *_CODECS))
         return directories
+
+
+class Worker:
+    """A process that does a client's jobs, one after another; a context manager. All raise ClientError."""
+
+    def __init__(self, client: WorkerClient) -> None:
+        self._name = client.name
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed when the process has ended)
+        self._process = subprocess.Popen(
+            client.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=client.environment(),
+            text=True,
+        )
+
+    def do(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """The job's result. A process that does not answer in time is killed."""
+        patience_s = job["timeout_s"] + _START_S
+        killer = Timer(patience_s, self._process.kill)
+        killer.start()
+        try:
+            line = self._answer(json.dumps(job))
+            hung = killer.finished.is_set()
+        finally:
+            killer.cancel()
+        if hung:
+            raise ClientError(f"{self._name} hung for {patience_s:.0f} s")
+        if not line:
+            self._process.wait(_END_S)
+            raise ClientError(f"{self._name} failed:\n{self._complaint()}")
+        result: dict[str, Any] = json.loads(line)
+        return result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._end_input()
+            if kind is None and self._process.wait(_END_S) != 0:
+                raise ClientError(f"{self._name} failed:\n{self._complaint()}")
+        except subprocess.TimeoutExpired as hung:
+            raise ClientError(f"{self._name} did not end within {_END_S:.0f} s") from hung
+        finally:
+            self._process.kill()
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            self._errors.close()
+
+    def _answer(self, job: str) -> str:
+        """Empty if the process has ended."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            return ""
+        with suppress(BrokenPipeError):
+            stdin.write(job + "\n")
+            stdin.flush()
+            return stdout.readline()
+        return ""
+
+    def _end_input(self) -> None:
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # of a job that an ended process did not read
+                self._process.stdin.close()
+
+    def _complaint(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()[-2000:]
 
 
 def _common(

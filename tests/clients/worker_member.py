@@ -69,6 +69,8 @@ class WorkerMember:
         try:
             if kind is None:
                 self._tell("leave")
+                if self._process.stdin is not None:
+                    self._process.stdin.close()  # no further job
                 while (line := self._lines.get(timeout=_LEAVE_S)) is not None:
                     self._note(line)
                 if self._process.wait(_LEAVE_S) != 0:
