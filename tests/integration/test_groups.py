@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.clients import ClientError, create_topic
-from tests.clients.test_clients import PAIRS, VERSIONS, marks
+from tests.clients.test_clients import PAIRS, VERSIONS, part
 from tests.clients.worker_client import WorkerClient
 from tests.clients.worker_member import WorkerMember
 from tests.integration.test_records import GENEROUS, assert_no_complaint
@@ -27,13 +29,16 @@ pytestmark = [pytest.mark.broker]
 
 PARTITIONS = 4
 TIMEOUT_S = 90.0
-PACE_S = 0.005  # between a producer's turns: while members wait for each other, it goes on
+PACE_S = 0.05  # between a producer's turns: while members wait for each other, it goes on
 QUICK = {"heartbeat.interval.ms": 200, "session.timeout.ms": 20_000}
 PROTOCOLS: dict[str, dict[str, str | int]] = {
     "eager": {"partition.assignment.strategy": "range"} | QUICK,
     "cooperative": {"partition.assignment.strategy": "cooperative-sticky"} | QUICK,  # KIP-429
     "consumer": {"group.protocol": "consumer"},  # KIP-848; its intervals are the broker's
 }
+LATER = {("2.3.3", "3.9.1"), ("0.12.0", "3.9.1")}
+"""Older releases share a group at the oldest broker only: each broker has all that is left."""
+WORKERS = {"heartbeat_interval_ms": 200, "session_timeout_ms": 20_000}
 
 
 class Member:
@@ -90,27 +95,46 @@ class Member:
 
 
 class Load:
-    """Numbered records to every partition, a few per turn."""
+    """Numbered records to every partition by a thread, until no group wants more; a context manager."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.sent = 0
+    def __init__(self, bootstrap: str, topic: str, groups: int) -> None:
+        self.sent: int | None = None
+        """Number of records that each partition has, once there will be no more."""
         self._topic = topic
         self._errors: list[KafkaError] = []
         self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 2})
+        self._wanted, self._enough = groups, Event()
+        self._lock, self._thread = Lock(), Thread(target=self._run)
 
-    def turn(self) -> None:
-        """One record to each partition."""
-        for partition in range(PARTITIONS):
-            value = b"%d" % self.sent
-            self._producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
-        self._producer.poll(PACE_S)
-        self.sent += 1
+    def want_no_more(self) -> None:
+        """Each group calls it once."""
+        with self._lock:
+            self._wanted -= 1
+            if not self._wanted:
+                self._enough.set()
 
-    def finish(self) -> None:
-        """Wait for every answer. Raises ClientError."""
-        left = self._producer.flush(TIMEOUT_S)
-        if left or self._errors:
-            raise ClientError(f"{left} records unanswered; {self._errors[:3]}")
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._enough.set()
+        self._thread.join()
+        if self._errors and kind is None:
+            raise ClientError(f"records were not taken: {self._errors[:3]}")
+
+    def _run(self) -> None:
+        sent = 0
+        while not self._enough.wait(PACE_S):
+            for partition in range(PARTITIONS):
+                value = b"%d" % sent
+                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
+            self._producer.poll(0)
+            sent += 1
+        self._producer.flush(TIMEOUT_S)
+        self.sent = sent
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
@@ -130,27 +154,30 @@ def until(done: Callable[[], bool], what: str, *turns: Callable[[], None]) -> No
 Join: TypeAlias = "Callable[[], Member | WorkerMember]"
 
 
-def handled_once_while_members_join_and_leave(bootstrap: str, topic: str, join: Join) -> None:
+def handled_once_while_members_join_and_leave(load: Load, join: Join) -> None:
     """One member from beginning to end, a second one in between, records arriving all the time."""
-    create_topic(bootstrap, topic, PARTITIONS)
-    load = Load(bootstrap, topic)
     with join() as stays:
-        until(lambda: len(stays.handled) >= 50, "the first member", load.turn, stays.turn)
-        with join() as leaves:
-            until(
-                lambda: (
-                    stays.partitions == leaves.partitions == PARTITIONS // 2 and len(leaves.handled) >= 20
-                ),
-                "two members to share the partitions",
-                *(load.turn, stays.turn, leaves.turn),
-            )
-        until(lambda: stays.partitions == PARTITIONS, "one to have them all again", load.turn, stays.turn)
-        load.finish()
+        try:
+            until(lambda: len(stays.handled) >= 50, "the first member", stays.turn)
+            with join() as leaves:
+                until(
+                    lambda: (
+                        stays.partitions == leaves.partitions == PARTITIONS // 2 and len(leaves.handled) >= 20
+                    ),
+                    "two members to share the partitions",
+                    *(stays.turn, leaves.turn),
+                )
+            until(lambda: stays.partitions == PARTITIONS, "one to have them all again", stays.turn)
+        finally:
+            load.want_no_more()
         until(
-            lambda: len(stays.handled) + len(leaves.handled) >= load.sent * PARTITIONS,
+            lambda: (
+                load.sent is not None and len(stays.handled) + len(leaves.handled) >= load.sent * PARTITIONS
+            ),
             "the last record",
             stays.turn,
         )
+    assert load.sent is not None
     for partition in range(PARTITIONS):
         values = [
             [int(value) for number, value in member.handled if number == partition]
@@ -160,37 +187,42 @@ def handled_once_while_members_join_and_leave(bootstrap: str, topic: str, join: 
         assert [sorted(some) for some in values] == values, f"order in partition {partition}"
 
 
-@pytest.mark.parametrize(
-    ("version", "protocol"),
-    [
-        *((version, protocol) for version in VERSIONS for protocol in ("eager", "cooperative")),
-        ("4.2.0", "consumer"),
-    ],
-)
-def test_each_record_is_handled_once_by_librdkafka(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, protocol: str
-) -> None:
-    weir = start_weir(kafka_cluster(version).bootstrap, GENEROUS)
-    handled_once_while_members_join_and_leave(
-        weir.bootstrap, topic, lambda: Member(weir.bootstrap, topic, topic, PROTOCOLS[protocol])
-    )
-    assert_no_complaint(weir.log)
+def joins(version: str, bootstrap: str, topic: str) -> dict[str, Join]:
+    """How a member joins each of the groups that are tried with a broker, by the group's name."""
+
+    def librdkafka(group: str, options: Mapping[str, str | int]) -> Join:
+        return lambda: Member(bootstrap, group, topic, options)
+
+    def worker(client: WorkerClient) -> Join:
+        return lambda: WorkerMember(client, bootstrap, f"{topic}-{client.name}", topic, WORKERS)
+
+    found = {
+        f"librdkafka-{protocol}": librdkafka(f"{topic}-{protocol}", options)
+        for protocol, options in PROTOCOLS.items()
+        if protocol != "consumer" or version == "4.2.0"
+    }
+    return found | {
+        client.name: worker(client)
+        for client, broker in PAIRS
+        if broker == version and isinstance(client, WorkerClient) and (client.release, version) not in LATER
+    }
 
 
-@pytest.mark.parametrize(
-    ("client", "version"),
-    [
-        pytest.param(client, version, id=f"{client.name}-{version}", marks=marks(client))
-        for client, version in PAIRS
-        if isinstance(client, WorkerClient)
-    ],
-)
-def test_each_record_is_handled_once_by_python_clients(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, client: WorkerClient, version: str
+@pytest.mark.oracle
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_record_is_handled_once_while_members_join_and_leave_groups(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
+    """A group of each client, and of librdkafka one of each protocol; all read the same topic at once."""
     weir = start_weir(kafka_cluster(version).bootstrap, GENEROUS)
-    config = {"heartbeat_interval_ms": 200, "session_timeout_ms": 20_000}
-    handled_once_while_members_join_and_leave(
-        weir.bootstrap, topic, lambda: WorkerMember(client, weir.bootstrap, topic, topic, config)
-    )
+    create_topic(weir.bootstrap, topic, PARTITIONS)
+    groups = joins(version, weir.bootstrap, topic)
+
+    def share(group: str) -> None:
+        with part(group):
+            handled_once_while_members_join_and_leave(load, groups[group])
+
+    with Load(weir.bootstrap, topic, len(groups)) as load, ThreadPoolExecutor(len(groups)) as pool:
+        for shared in [pool.submit(share, group) for group in groups]:
+            shared.result()
     assert_no_complaint(weir.log)
