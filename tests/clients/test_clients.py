@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from tests.clients import Acks, Aiokafka, Client, ClientError, KafkaPython, Librdkafka, create_topics
+from tests.kafka.settings import HOST
+from tests.raw import set_quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,8 +46,9 @@ DIRECT = [
     or (client.name, version) == ("aiokafka-0.12.0", "0.10.2.2")
 ]
 """Each library once per broker: its newest release that speaks with that broker."""
-QUOTA_VERSIONS = VERSIONS[:2]
-OLD_QUOTAS = ("quota.producer.default", "quota.consumer.default")
+LIMIT = 25_000
+"""bytes/s: a broker lets a client have ten seconds' worth before it throttles."""
+BYTE_RATES = ("producer_byte_rate", "consumer_byte_rate")
 
 pytestmark = [pytest.mark.broker]
 
@@ -120,50 +125,51 @@ def test_client_exchanges_records_with_a_broker_and_its_group_goes_on_where_it_c
             assert_group_goes_on(running, bootstrap, group)
 
 
-@pytest.mark.parametrize("version", QUOTA_VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS[:2])
 def test_clients_report_the_throttle_times_of_the_brokers_own_quota(
     kafka_cluster: StartCluster, topic: str, version: str
 ) -> None:
     """aiokafka reports none."""
-    cluster = with_quota(kafka_cluster, version)
-    # With librdkafka's large default batches 3.9.1 handed out nothing within 60 s: presumably because one
-    # batch exceeded the quota of the whole window (150 kB).
-    small: dict[Client, dict[str, int]] = {
-        LIBRDKAFKA: {"batch.size": 20_000},
-        KAFKA_PYTHON: {"batch_size": 20_000},
-    }
-    names = {client: f"{topic}-{client.name}" for client in small}
-    create_topics(cluster.bootstrap, list(names.values()))
-    messages = some_messages(30, 10_000)
+    cluster = kafka_cluster(version)
+    clients: tuple[Client, ...] = (LIBRDKAFKA, KAFKA_PYTHON)
+    names = {client: f"{topic}-{client.name}" for client in clients}
+    if version == "0.10.2.2":
+        limit_in_zookeeper(cluster, names.values())
+    else:
+        (port,) = cluster.ports.values()
+        set_quotas((HOST, port), {name: dict.fromkeys(BYTE_RATES, LIMIT) for name in names.values()})
+    create_topics(cluster.bootstrap, list(names.values()))  # the broker hears of them after the limits
+    messages = some_messages(13 * 3, LIMIT // 3)  # 13 seconds' worth
 
     def exchange(client: Client) -> None:
+        # With librdkafka's large default batches 3.9.1 handed out nothing within 60 s: presumably because one
+        # batch exceeded the quota of the whole window (250 kB).
+        size = {"batch.size" if client is LIBRDKAFKA else "batch_size": LIMIT}
+        name = names[client]
         with part(client.name), client.running() as running:
-            whose = {"client_id": names[client]}
-            produced = running.produce(
-                cluster.bootstrap, names[client], messages, config=small[client], **whose
-            )
-            consumed = running.consume(cluster.bootstrap, names[client], len(messages), **whose)
+            produced = running.produce(cluster.bootstrap, name, messages, client_id=name, config=size)
+            consumed = running.consume(cluster.bootstrap, name, len(messages), client_id=name)
             assert consumed.values == messages
             for seen in (produced, consumed):
                 assert max(seen.throttle_ms) == pytest.approx(seen.throttle_max_ms, abs=1)
                 assert 0 < seen.throttle_max_ms < 30_000
 
-    side_by_side(exchange, small)
+    side_by_side(exchange, clients)
 
 
-def with_quota(kafka_cluster: StartCluster, version: str) -> Cluster:
-    """A cluster where 50 kB/s is the limit of each client-id, measured over 3 s."""
-    settings = {"quota.window.num": "3"}
-    if version == "0.10.2.2":  # such defaults were properties up to 2.8
-        return kafka_cluster(version, settings=settings | dict.fromkeys(OLD_QUOTAS, "50000"))
-    cluster = kafka_cluster(version, settings=settings)
-    limits = "producer_byte_rate=50000,consumer_byte_rate=50000"
-    arguments = ["--bootstrap-server", cluster.bootstrap, "--alter", "--add-config", limits]
-    done = cluster.run(
-        "kafka.admin.ConfigCommand", *arguments, "--entity-type", "clients", "--entity-default"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return cluster
+def limit_in_zookeeper(cluster: Cluster, client_ids: Iterable[str]) -> None:
+    """Give client-ids the limit as kafka-configs does it (Kafka's AdminUtils.changeClientIdConfig)."""
+    config = {"version": 1, "config": dict.fromkeys(BYTE_RATES, str(LIMIT))}
+    zookeeper = KazooClient(cluster.zookeeper)
+    zookeeper.start()
+    try:
+        for client_id in client_ids:
+            change = {"version": 2, "entity_path": f"clients/{client_id}"}
+            zookeeper.create(f"/config/clients/{client_id}", json.dumps(config).encode(), makepath=True)
+            zookeeper.create("/config/changes/config_change_", json.dumps(change).encode(), sequence=True)
+    finally:
+        zookeeper.stop()
+        zookeeper.close()
 
 
 def test_records_that_do_not_come_are_an_error_of_every_client(

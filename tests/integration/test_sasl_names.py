@@ -42,62 +42,70 @@ pytestmark = [pytest.mark.broker]
 
 VERSION = "3.9.1"
 NOBODY = "ANONYMOUS"
-EXPIRES = int(time.time()) + 3600
+LIVES_S = 3600
+EXPIRED = '{"sub":"alice","exp":1}'
+ALICES = '{"sub":"alice","exp":%d}'
 WRONG = "wrong-Pw-2ac017"
 RECORD_BYTES = 100
 PATIENCE_S = 30.0
 
 
 def claims(text: str) -> str:
-    """A token with a payload as it is written here; %d is when it expires."""
-    return ".".join((coded('{"alg":"none"}'), coded(text.replace("%d", str(EXPIRES))), ""))
+    """A token with a payload as it is written here; %d is when it expires: an hour after this call."""
+    expires = str(int(time.time()) + LIVES_S)
+    return ".".join((coded('{"alg":"none"}'), coded(text.replace("%d", expires)), ""))
 
 
 def coded(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-NUMBERED, ENDLESS = claims('{"sub":5,"exp":%d}'), claims('{"sub":"alice"}')
-EXPIRED = claims('{"sub":"alice","exp":1}')
-ALICES, BOBS = claims('{"sub":"alice","exp":%d}'), claims('{"sub":"bob","exp":%d}')
+def response(payload: str) -> bytes:
+    """A client's response with a token of this payload."""
+    return f"n,,\1auth=Bearer {claims(payload)}\1\1".encode()
 
-BEARERS: dict[str, bytes] = {
-    "plain": f"n,,\1auth=Bearer {ALICES}\1\1".encode(),
-    "small letters, two spaces": f"n,,\1auth=bearer  {ALICES}\1\1".encode(),
-    "two tokens": f"n,,\1auth=Bearer {ALICES}\1auth=Bearer {BOBS}\1\1".encode(),
-    "another key": f"n,,\1auth=Bearer {ALICES}\1Auth=Bearer {BOBS}\1\1".encode(),
-    "an extension before": f"n,,\1foo=bar\1auth=Bearer {ALICES}\1\1".encode(),
-    "an extension sub": f"n,,\1auth=Bearer {ALICES}\1sub=bob\1\1".encode(),
-    "its own authorization id": f"n,a=alice,\1auth=Bearer {ALICES}\1\1".encode(),
-} | {
-    what: f"n,,\1auth=Bearer {claims(payload)}\1\1".encode()
-    for what, payload in {
+
+def accepted() -> dict[str, bytes]:
+    """Responses that the broker accepts; of whom, it says."""
+    alices, bobs = claims(ALICES), claims('{"sub":"bob","exp":%d}')
+    payloads = {
         "two subjects": '{"sub":"alice","exp":%d,"sub":"bob"}',
         "two subjects, one escaped": '{"\\u0073ub":"alice","exp":%d,"sub":"bob"}',
         "nested": '{"x":{"sub":"bob"},"sub":"alice","exp":%d}',
         "spaces around": ' {\n"sub" : "alice", "exp":%d} ',
         "escaped letters": '{"sub":"j\\u00f6rg, o=ps \\"x\\"","exp":%d}',
-    }.items()
-}
-"""Responses that the broker accepts; of whom, it says."""
+    }
+    return {
+        "plain": f"n,,\1auth=Bearer {alices}\1\1".encode(),
+        "small letters, two spaces": f"n,,\1auth=bearer  {alices}\1\1".encode(),
+        "two tokens": f"n,,\1auth=Bearer {alices}\1auth=Bearer {bobs}\1\1".encode(),
+        "another key": f"n,,\1auth=Bearer {alices}\1Auth=Bearer {bobs}\1\1".encode(),
+        "an extension before": f"n,,\1foo=bar\1auth=Bearer {alices}\1\1".encode(),
+        "an extension sub": f"n,,\1auth=Bearer {alices}\1sub=bob\1\1".encode(),
+        "its own authorization id": f"n,a=alice,\1auth=Bearer {alices}\1\1".encode(),
+    } | {what: response(payload) for what, payload in payloads.items()}
 
-UNREADABLE: dict[str, bytes] = {
-    what: f"n,,\1auth=Bearer {claims(payload)}\1\1".encode()
-    for what, payload in {
+
+def unreadable() -> dict[str, bytes]:
+    """Responses that the broker accepts and Weir does not read: nobody's."""
+    payloads = {
         "no name": '{"sub":null,"exp":%d}',
         "two documents": '{"sub":"alice","exp":%d}{"sub":"bob"}',
         "half a character": '{"sub":"a\\ud800","exp":%d}',
-    }.items()
-}
-"""Some that it accepts and Weir does not read: nobody's."""
+    }
+    return {what: response(payload) for what, payload in payloads.items()}
 
-REFUSED: dict[str, bytes] = {
-    "a number": f"n,,\1auth=Bearer {NUMBERED}\1\1".encode(),
-    "no expiry": f"n,,\1auth=Bearer {ENDLESS}\1\1".encode(),
-    "another's authorization id": f"n,a=bob,\1auth=Bearer {ALICES}\1\1".encode(),
-    "bytes behind": f"n,,\1auth=Bearer {ALICES}\1\1xyz".encode(),
-    "a signature": f"n,,\1auth=Bearer {ALICES}c2ln\1\1".encode(),
-}
+
+def refused() -> dict[str, bytes]:
+    """Responses that the broker refuses."""
+    alices = claims(ALICES)
+    return {
+        "a number": response('{"sub":5,"exp":%d}'),
+        "no expiry": response('{"sub":"alice"}'),
+        "another's authorization id": f"n,a=bob,\1auth=Bearer {alices}\1\1".encode(),
+        "bytes behind": f"n,,\1auth=Bearer {alices}\1\1xyz".encode(),
+        "a signature": f"n,,\1auth=Bearer {alices}c2ln\1\1".encode(),
+    }
 
 
 def bearer(response: bytes) -> Conversation:
@@ -166,7 +174,7 @@ def front(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_pa
 
 def test_odd_sasl_tokens_give_the_principals_that_the_broker_sees(front: Front, topic: str) -> None:
     visitor = Visitor(front, topic)
-    believed = {what: visitor.come(what, OAUTHBEARER, bearer(said)) for what, said in BEARERS.items()}
+    believed = {what: visitor.come(what, OAUTHBEARER, bearer(said)) for what, said in accepted().items()}
     extended = "n=bob"  # behind the nonce it is an extension, which no broker knows
     believed["scram, another name behind"] = visitor.come(
         "scram, another name behind", SCRAM_256, scram(SCRAM_256, *ALICE, extended)
@@ -180,12 +188,13 @@ def test_odd_sasl_tokens_give_the_principals_that_the_broker_sees(front: Front, 
 
 def test_unreadable_and_refused_sasl_tokens_are_charged_to_no_user(front: Front, topic: str) -> None:
     visitor = Visitor(front, topic)
-    for what, said in UNREADABLE.items():
+    nobodys = unreadable()
+    for what, said in nobodys.items():
         visitor.come(what, OAUTHBEARER, bearer(said))
-    for what, said in REFUSED.items():
+    for what, said in refused().items():
         with pytest.raises(SaslError):
             visitor.come(what, OAUTHBEARER, bearer(said))
-    assert visitor.payers() == dict.fromkeys(UNREADABLE, NOBODY)
+    assert visitor.payers() == dict.fromkeys(nobodys, NOBODY)
     warned = [entry for entry in entries(front.weir.log) if entry["level"] == "warning"]
     assert [entry["event"] for entry in warned] == ["clients authenticate whose names Weir cannot see"]
     assert_untold(front, visitor.said)
@@ -244,7 +253,7 @@ def test_a_name_in_a_failed_authentication_is_never_charged(
         (PLAIN, plain, ALICE.name, WRONG),
         (PLAIN, plain, "mallory", WRONG),
         (SCRAM_256, partial(scram, SCRAM_256), ODD.name, WRONG),
-        *([] if old else [(OAUTHBEARER, lambda _name, token: oauthbearer(token), "alice", EXPIRED)]),
+        *([] if old else [(OAUTHBEARER, lambda _name, token: oauthbearer(token), "alice", claims(EXPIRED))]),
     ]
     for number, (mechanism, talk, name, secret) in enumerate(claimed):
         for bare in (True,) if old else (True, False):
