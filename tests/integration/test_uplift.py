@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -15,6 +16,7 @@ from tests.clients.admin import Step
 from tests.clients.java_admin import JavaAdmin
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
+from tests.clients.test_clients import part
 from tests.integration.mutable import await_partitions, mutable, quota
 from tests.integration.test_records import assert_no_complaint
 from tests.integration.uplift_story import Conversation, Teller, tell, versions_at
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
     from tests.integration.weir import Weir
     from tests.kafka.fixtures import StartCluster
+    from tests.raw import Address
 
 pytestmark = [pytest.mark.broker]
 
@@ -36,28 +39,42 @@ LENT_AT_MOST: Final = 5
 
 
 @pytest.mark.parametrize("version", OLD)
-@pytest.mark.parametrize("quotas", ["", quota(1_000_000)], ids=["without quota", "with quota"])
-def test_uplifted_responses_agree_in_every_version(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, quotas: str
+def test_uplifted_responses_agree_in_every_version_with_and_without_quota(
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = mutable(kafka_cluster, version)
-    weir = start_weir(cluster.bootstrap, quotas)
-    broker, lent = (HOST, cluster.ports[0]), (HOST, weir.port)
-    spoken, offered = versions_at(broker), versions_at(lent)
+    broker = (HOST, cluster.ports[0])
+    spoken = versions_at(broker)
     direct = Teller(f"direct-{topic}", broker, {key: found.max for key, found in spoken.items()})
     tell(direct)
-    lent_apis = {key for key, found in offered.items() if found.max > spoken[key].max}
+    for kind, quotas in {"free": "", "limited": quota(1_000_000)}.items():
+        with part(kind):
+            weir = start_weir(cluster.bootstrap, quotas)
+            assert_told_alike(f"{kind}-{topic}", (HOST, weir.port), direct)
+            assert_no_complaint(weir.log)
+
+
+def assert_told_alike(name: str, lent: Address, direct: Teller) -> None:
+    """Through Weir a client is told the same, in any number of versions above the broker's newest."""
+    spoken, offered = direct.versions, {key: found.max for key, found in versions_at(lent).items()}
+    lent_apis = {key for key, newest in offered.items() if newest > spoken[key]}
     assert lent_apis - {ApiKey.API_VERSIONS} <= direct.asked, "the story leaves none out"
-    assert max(offered[key].max - spoken[key].max for key in lent_apis) <= LENT_AT_MOST
-    for above in range(1, LENT_AT_MOST + 1):
-        versions = {key: min(spoken[key].max + above, offered[key].max) for key in offered}
-        teller = Teller(f"above-{above}-{topic}", lent, versions)
+    assert max(offered[key] - spoken[key] for key in lent_apis) <= LENT_AT_MOST
+
+    def tell_above(above: int) -> Teller:
+        versions = {key: min(spoken[key] + above, newest) for key, newest in offered.items()}
+        teller = Teller(f"above-{above}-{name}", lent, versions)
         tell(teller)
-        assert [name for name, _ in teller.heard] == [name for name, _ in direct.heard]
-        for (name, told), (_, expected) in zip(teller.heard, direct.heard, strict=True):
-            assert told == expected, f"{name}, {above} above the broker's newest"
+        return teller
+
+    levels = range(1, LENT_AT_MOST + 1)
+    with ThreadPoolExecutor() as pool:
+        tellers = dict(zip(levels, pool.map(tell_above, levels), strict=True))
+    for above, teller in tellers.items():
+        assert [said for said, _ in teller.heard] == [said for said, _ in direct.heard]
+        for (said, told), (_, expected) in zip(teller.heard, direct.heard, strict=True):
+            assert told == expected, f"{said}, {above} above the broker's newest"
         assert teller.throttle_ms == {0}
-    assert_no_complaint(weir.log)
 
 
 @pytest.mark.parametrize("version", OLD)
@@ -90,29 +107,35 @@ def test_without_uplift_the_brokers_versions_are_offered(
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("version", OLD)
-@pytest.mark.parametrize("client", ["java", "kafka-python", "librdkafka"])
 def test_admin_clients_understand_uplifted_responses(
-    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, client: str
+    kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     """Java's is of 4.2.0. What 0.10.2.2 has no API for, each refuses by itself."""
     cluster = mutable(kafka_cluster, version)
     weir = start_weir(cluster.bootstrap)
-    a, b = f"{topic}-a", f"{topic}-b"
-    created, there, grown, gone = admin(client, weir).run(
-        Step("create", {a: 3, b: 2}),
-        Step("describe", {a: 0, b: 0}),
-        Step("grow", {a: 4}),
-        Step("delete", {b: 0}),
-    )
-    assert [outcome.errors for outcome in (created, there, gone)] == [{a: "", b: ""}, {a: "", b: ""}, {b: ""}]
-    assert there.partitions == {a: 3, b: 2}
-    if client == "java":
-        assert created.partitions == dict.fromkeys((a, b), "UnsupportedVersionException"), "not known"
-    if version == "0.10.2.2":
-        assert grown.errors[a] == NOT_THERE[client]
-    else:
-        assert grown.errors == {a: ""}
-    await_partitions(cluster, {a: 3 if version == "0.10.2.2" else 4, b: 0})
+    found = {}
+
+    def administer(client: str) -> None:
+        a, b = names = (f"{topic}-{client}-a", f"{topic}-{client}-b")
+        with part(client):
+            created, there, grown, gone = admin(client, weir).run(
+                Step("create", {a: 3, b: 2}),
+                Step("describe", dict.fromkeys(names, 0)),
+                Step("grow", {a: 4}),
+                Step("delete", {b: 0}),
+            )
+            errors = [outcome.errors for outcome in (created, there, gone)]
+            assert errors == [{a: "", b: ""}, {a: "", b: ""}, {b: ""}]
+            assert there.partitions == {a: 3, b: 2}
+            if client == "java":
+                assert created.partitions == dict.fromkeys(names, "UnsupportedVersionException"), "not known"
+            assert grown.errors == {a: NOT_THERE[client] if version == "0.10.2.2" else ""}
+        found.update({a: 3 if version == "0.10.2.2" else 4, b: 0})
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(administer, client) for client in NOT_THERE]:
+            done.result()
+    await_partitions(cluster, found)
     assert_no_complaint(weir.log)
 
 
