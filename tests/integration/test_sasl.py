@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.clients import Aiokafka, KafkaPython, Librdkafka, create_topic, sasl
+from tests.clients import Aiokafka, KafkaPython, Librdkafka, create_topics, sasl
 from tests.clients.java_records import Exchange, JavaRecords
 from tests.clients.sasl import Login
-from tests.clients.test_clients import some_messages
+from tests.clients.test_clients import part, some_messages
 from tests.integration.test_records import assert_no_complaint
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
 from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256, SCRAM_512, User, mechanisms
@@ -51,21 +51,19 @@ def login_of(client: str, mechanism: str) -> Login:
     return Login(mechanism, EXCEPTIONS.get((client, mechanism), COMES_WITH[mechanism]))
 
 
-def visitors(version: str) -> list[tuple[Client, str]]:
+def visitors(version: str) -> list[tuple[Client, list[str]]]:
     """Who comes to a release, and how. To 0.10.2.2 aiokafka cannot; see there."""
     known = mechanisms(version)
-    found: list[tuple[Client, str]] = [(Librdkafka(), mechanism) for mechanism in known]
+    found: list[tuple[Client, list[str]]] = [(Librdkafka(), known)]
     if version == "3.9.1":
-        found += [(client, mechanism) for client in (KafkaPython(), Aiokafka()) for mechanism in known]
-    elif version == "0.10.2.2":
-        found.append((KafkaPython(), PLAIN))
-    else:
-        found += [(KafkaPython(), SCRAM_512), (Aiokafka(), OAUTHBEARER)]
-    return found
+        return [*found, (KafkaPython(), known), (Aiokafka(), known)]
+    if version == "0.10.2.2":
+        return [*found, (KafkaPython(), [PLAIN])]
+    return [*found, (KafkaPython(), [SCRAM_512]), (Aiokafka(), [OAUTHBEARER])]
 
 
 class Scene:
-    """One Weir, and clients that come at once, each with a client-id of its own."""
+    """One Weir, and clients that come at once, with a client-id and a topic for each mechanism."""
 
     def __init__(self, cluster: Cluster, front: Front, topic: str) -> None:
         self.expected: set[Sharer] = set()
@@ -73,35 +71,40 @@ class Scene:
         self.secrets: list[bytes] = []
         self._cluster, self._front, self._topic = cluster, front, topic
 
-    def visit(self, client: Client, mechanism: str) -> None:
-        """A client sends records, and reads them."""
-        login = login_of(client.name, mechanism)
-        name = self._meet(client.name, login)
+    def visit(self, client: Client, known: list[str]) -> None:
+        """A client sends records, and reads them, with one mechanism after the other."""
+        names = self._meet(client.name, known)
+        with client.running() as running:
+            for mechanism, (client_id, name) in names.items():
+                with part(client_id):
+                    self._exchange(running, login_of(client.name, mechanism), client_id, name)
+
+    def visit_with_java(self, version: str) -> None:
+        """Java's clients do the same."""
+        exchanges = [
+            Exchange(name, self.messages, sasl.java(login_of("java", mechanism)) | {"client.id": client_id})
+            for mechanism, (client_id, name) in self._meet("java", mechanisms(version)).items()
+        ]
+        with part("java"):
+            read = JavaRecords(version, self._front.bootstrap).run(*exchanges)
+            assert read == [self.messages] * len(exchanges)
+
+    def _exchange(self, client: Client, login: Login, client_id: str, name: str) -> None:
         rd = isinstance(client, Librdkafka)
         options: dict[str, Any] = sasl.librdkafka(login) if rd else sasl.python(login)
         self.secrets += [str(options[key]).encode() for key in options if key in SECRET]
-        bootstrap, client_id = self._front.bootstrap, name.removeprefix(f"{self._topic}-")
+        bootstrap = self._front.bootstrap
         client.produce(bootstrap, name, self.messages, client_id=client_id, config=options)
         read = client.consume(bootstrap, name, COUNT, client_id=client_id, config=options)
-        assert read.values == self.messages, name
+        assert read.values == self.messages
 
-    def visit_with_java(self, version: str) -> None:
-        """Java's clients do the same, one mechanism after the other."""
-        exchanges = []
-        for mechanism in mechanisms(version):
-            login = login_of("java", mechanism)
-            name = self._meet("java", login)
-            client_id = name.removeprefix(f"{self._topic}-")
-            exchanges.append(Exchange(name, self.messages, sasl.java(login) | {"client.id": client_id}))
-        read = JavaRecords(version, self._front.bootstrap).run(*exchanges)
-        assert read == [self.messages] * len(exchanges)
-
-    def _meet(self, client: str, login: Login) -> str:
-        client_id = f"{client}-{login.mechanism}"
-        self.expected.add(Sharer(login.user.name, client_id))
-        name = f"{self._topic}-{client_id}"
-        create_topic(self._cluster.bootstrap, name)
-        return name
+    def _meet(self, client: str, known: list[str]) -> dict[str, tuple[str, str]]:
+        """A client-id and a topic for each mechanism."""
+        ids = {mechanism: f"{client}-{mechanism}" for mechanism in known}
+        self.expected |= {Sharer(login_of(client, each).user.name, ids[each]) for each in known}
+        names = {mechanism: (each, f"{self._topic}-{each}") for mechanism, each in ids.items()}
+        create_topics(self._cluster.bootstrap, [name for _, name in names.values()])
+        return names
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -113,7 +116,7 @@ def test_records_arrive_over_sasl_and_the_authenticated_user_is_charged(
     scene = Scene(cluster, front, topic)
     with ThreadPoolExecutor(4) as pool:
         visits = [pool.submit(scene.visit_with_java, version)]
-        visits += [pool.submit(scene.visit, client, mechanism) for client, mechanism in visitors(version)]
+        visits += [pool.submit(scene.visit, client, known) for client, known in visitors(version)]
         for visit in visits:
             visit.result()
     charged = front.charged()

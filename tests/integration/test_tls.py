@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from tests.clients import KafkaPython, Librdkafka, create_topic, sasl
+from tests.clients import KafkaPython, Librdkafka, create_topic, create_topics, sasl
 from tests.clients.java_records import Exchange, JavaRecords
 from tests.clients.sasl import Login
-from tests.clients.test_clients import some_messages
+from tests.clients.test_clients import part, some_messages
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
 from tests.integration.with_tls import VERSION, Place
 from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, SCRAM_512, User
@@ -64,17 +64,21 @@ def test_a_user_by_certificate_is_held_to_its_quota_with_tls_on_both_sides(
     assert client.produce(weir.bootstrap, topic, MESSAGES[:50], config=free).throttle_max_ms == 0
 
 
-@pytest.mark.parametrize("sides", ["clients", "brokers", "neither"])
-def test_tls_works_on_either_side_alone_or_on_neither(
-    start_weir: StartWeir, topic: str, place: Place, sides: str
+def test_tls_works_towards_clients_towards_brokers_or_on_neither_side(
+    start_weir: StartWeir, topic: str, place: Place
 ) -> None:
-    options = {"clients": place.listener(), "brokers": place.upstream(), "neither": ()}[sides]
-    weir = start_weir(place.tls if sides == "brokers" else place.plain, options=options)
-    create_topic(place.plain, topic)
-    config = place.client() if sides == "clients" else {}
+    sides = {
+        "clients": (place.plain, place.listener(), place.client()),
+        "brokers": (place.tls, place.upstream(), {}),
+        "nobody": (place.plain, (), {}),
+    }
+    create_topics(place.plain, [f"{topic}-{towards}" for towards in sides])
     client = Librdkafka()
-    client.produce(weir.bootstrap, topic, MESSAGES[:20], config=config)
-    assert client.consume(weir.bootstrap, topic, 20, config=config).values == MESSAGES[:20]
+    for towards, (upstream, options, config) in sides.items():
+        with part(towards):
+            name, weir = f"{topic}-{towards}", start_weir(upstream, options=options)
+            client.produce(weir.bootstrap, name, MESSAGES[:20], config=config)
+            assert client.consume(weir.bootstrap, name, 20, config=config).values == MESSAGES[:20]
 
 
 def test_weir_reports_a_broker_that_requires_a_client_certificate(
@@ -111,8 +115,9 @@ def test_users_who_log_in_by_sasl_inside_tls_are_charged(
 
     def exchange(client: Client, config: Mapping[str, str]) -> list[bytes]:
         name, count = named(client.name), len(FEW)
-        client.produce(front.bootstrap, name, FEW, client_id=client.name, config=config)
-        return client.consume(front.bootstrap, name, count, client_id=client.name, config=config).values
+        with client.running() as running:
+            running.produce(front.bootstrap, name, FEW, client_id=client.name, config=config)
+            return running.consume(front.bootstrap, name, count, client_id=client.name, config=config).values
 
     def java() -> list[bytes]:
         login = sasl.java(Login(SCRAM_256, BOB)) | {"client.id": "java"}
