@@ -59,7 +59,9 @@ _NOT_READY: Final = frozenset(
 
 def cluster() -> Cluster:
     """A broker, not yet started, with a listener for SASL beside the plain one; it says nothing."""
-    return Cluster(VERSION, settings=SETTINGS, with_sasl=True, heap=HEAP, say=lambda _text: None)
+    return Cluster(
+        VERSION, settings=SETTINGS, with_sasl=True, heap=HEAP, optimized=True, say=lambda _text: None
+    )
 
 
 def prepare(port: int) -> Topics:

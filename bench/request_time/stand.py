@@ -86,7 +86,9 @@ def standing(version: str) -> Iterator[Stand]:
     for release, more in _SETTINGS_SINCE.items():
         if version_tuple(version) >= release:
             settings |= more
-    cluster = Cluster(version, settings=settings, with_jmx=True, heap=HEAP, say=lambda _text: None)
+    cluster = Cluster(
+        version, settings=settings, with_jmx=True, heap=HEAP, optimized=True, say=lambda _text: None
+    )
     with ExitStack() as stack:
         stack.enter_context(cluster)
         (port,) = cluster.ports.values()

@@ -58,6 +58,7 @@ def run(
         settings=overrides,
         with_sasl=with_sasl,
         heap=heap,
+        optimized=True,  # nobody knows what it is for
         say=_say,
     )
     with cluster:

@@ -33,6 +33,7 @@ class ClusterOptions(TypedDict, total=False):
     settings: Mapping[str, str]
     with_sasl: bool
     heap: str
+    optimized: bool
 
 
 class StartCluster(Protocol):

@@ -106,6 +106,9 @@ def _kraft(topology: Topology, node: Node) -> dict[str, str]:
     protocols = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     return {
         "process.roles": "broker,controller" if is_voter else "broker",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "4000",  # a broker that was killed cannot register again before
+        "metadata.max.idle.interval.ms": "5000",  # half a second by default: two log entries per idle second
         "node.id": str(node.node_id),
         "controller.quorum.voters": ",".join(
             f"{voter.node_id}@{HOST}:{voter.controller_port}" for voter in topology.voters
