@@ -30,7 +30,11 @@ def main() -> None:
     """Do the job on stdin."""
     job = json.loads(sys.stdin.readline())
     port = launch_gateway(
-        classpath=job["classpath"], jarpath=job["jar"], java_path=job["java"], die_on_exit=True
+        classpath=job["classpath"],
+        jarpath=job["jar"],
+        java_path=job["java"],
+        javaopts=["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *job["options"]],
+        die_on_exit=True,
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
     principal = gateway.jvm.javax.security.auth.x500.X500Principal

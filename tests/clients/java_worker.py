@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.clients.model import ClientError
 from tests.clients.worker_client import installed
 from tests.kafka import jars
+from tests.kafka.class_archive import ClassArchive
 from tests.kafka.java import java_command
 
 if TYPE_CHECKING:
@@ -23,22 +24,36 @@ if TYPE_CHECKING:
 PY4J: Final = "0.10.9.9"
 
 
+def start_of_java(release: str) -> dict[str, Any]:
+    """How a worker starts Java: `java`, `jar` and `classpath` (the first jar and the others), `options`.
+
+    Kafka's jars come before py4j's, because the class archive is of a class path that begins with them.
+    """
+    jar, *others = paths = jars.classpath(release, print)
+    others.append(_site() / "share" / "py4j" / f"py4j{PY4J}.jar")
+    return {
+        "java": java_command(),
+        "jar": str(jar),
+        "classpath": os.pathsep.join(map(str, others)),
+        "options": ClassArchive(java_command(), paths).options(),
+    }
+
+
+def environment() -> dict[str, str]:
+    """What a worker needs. Raises ClientError if py4j cannot be installed."""
+    return dict(os.environ) | {"PYTHONPATH": str(_site())}
+
+
 def run_java(release: str, worker: Path, what: str, job: Mapping[str, Any], timeout_s: float = 120.0) -> Any:
     """Have `worker` do a job, JSON in and out; `what` it is, for errors. Raises ClientError.
 
-    The job also tells how to start Java: `java`, `jar` (py4j's), `classpath`.
+    The job also tells how to start Java: see `start_of_java`.
     """
-    site = installed(f"py4j-{PY4J}", f"py4j=={PY4J}")
-    start = {
-        "java": java_command(),
-        "jar": str(site / "share" / "py4j" / f"py4j{PY4J}.jar"),
-        "classpath": os.pathsep.join(map(str, jars.classpath(release, print))),
-    }
     try:
         done = subprocess.run(
             [sys.executable, "-P", str(worker)],
-            input=json.dumps(start | dict(job)),
-            env=dict(os.environ) | {"PYTHONPATH": str(site)},
+            input=json.dumps(start_of_java(release) | dict(job)),
+            env=environment(),
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -49,3 +64,7 @@ def run_java(release: str, worker: Path, what: str, job: Mapping[str, Any], time
     if done.returncode != 0:
         raise ClientError(f"{what} {release} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout)
+
+
+def _site() -> Path:
+    return installed(f"py4j-{PY4J}", f"py4j=={PY4J}")

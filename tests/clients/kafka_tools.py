@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, each in a Java process of its own, and what they print as values."""
+"""Kafka's own command-line tools, and what they print as values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.clients.model import ClientError
+from tests.clients.tools_process import Said, can_run, run_tool
 from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 _SENT = re.compile(r"^(\d+) records sent, .*99\.9th", re.MULTILINE)
 _CONSUMED = re.compile(r"^[-\d]+ [:\d]+, [-\d]+ [:\d]+, [\d.]+, [\d.]+, (\d+), ", re.MULTILINE)
 _TOOL_S = 120.0
+
+
+def kafka_tool(cluster: Cluster, main_class: str, *arguments: str) -> Said:
+    """Call a tool of a cluster's release. Raises ClientError, or subprocess.TimeoutExpired before 1.0."""
+    if can_run(cluster.version):
+        return run_tool(cluster.version, main_class, arguments, _TOOL_S)
+    done = cluster.run(main_class, *arguments, timeout_s=_TOOL_S)
+    return Said(done.returncode, done.stdout, done.stderr)
 
 
 class KafkaTools:
@@ -30,12 +39,12 @@ class KafkaTools:
         self._old = version_tuple(cluster.version) < (3, 0)
 
     def run(self, main_class: str, *arguments: str) -> str:
-        """What the tool printed; the last line of a table may run into a line of the log."""
-        done = self._cluster.run(main_class, *arguments, timeout_s=_TOOL_S)
-        if done.returncode != 0:
-            said = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-            raise ClientError(f"{main_class} ended with status {done.returncode}:\n{said}")
-        return done.stdout
+        """What the tool printed; of 0.10.2.2, the last line of a table may run into a line of the log."""
+        done = kafka_tool(self._cluster, main_class, *arguments)
+        if done.status != 0:
+            said = f"{done.out[-2000:]}\n{done.err[-2000:]}"
+            raise ClientError(f"{main_class} ended with status {done.status}:\n{said}")
+        return done.out
 
     # kafka-producer-perf-test, kafka-consumer-perf-test
 

@@ -93,7 +93,7 @@ class Seen(NamedTuple):
 def test_weir_throttles_byte_rates_as_a_broker_does(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    cluster = fresh_cluster("3.9.1")
+    cluster = fresh_cluster("3.9.1", optimized=True)
     weir = start_weir(cluster.bootstrap, "".join(weir_quotas()))
     create_topic(cluster.bootstrap, f"{topic}-fetch")
     create_topic(cluster.bootstrap, f"{topic}-produce")

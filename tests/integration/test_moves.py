@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from tests.clients.kafka_tools import kafka_tool
 from tests.integration.aftermath import Aftermath
 from tests.integration.test_records import GENEROUS, entries
 from tests.integration.traffic import (
@@ -236,5 +237,5 @@ def reassign(cluster: Cluster, weir: Weir, topic: str, to: int, plan: Path) -> N
     else:
         tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
         where = "--bootstrap-server", weir.bootstrap
-    done = cluster.run(tool, *where, "--reassignment-json-file", str(plan), "--execute")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = kafka_tool(cluster, tool, *where, "--reassignment-json-file", str(plan), "--execute")
+    assert done.status == 0, done.out + done.err

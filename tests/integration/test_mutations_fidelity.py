@@ -59,7 +59,7 @@ class Pair(NamedTuple):
 def test_weir_admits_and_throttles_mutations_as_brokers_do(
     fresh_cluster: StartCluster, start_weir: StartWeir
 ) -> None:
-    cluster = fresh_cluster("3.9.1", settings=SETTINGS)
+    cluster = fresh_cluster("3.9.1", settings=SETTINGS, optimized=True)
     weir = start_weir(cluster.bootstrap, QUOTAS, options=OPTIONS)
     broker = ("127.0.0.1", cluster.ports[0])
     pairs = play_undisturbed(broker, ("127.0.0.1", weir.port))

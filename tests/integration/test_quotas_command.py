@@ -13,6 +13,7 @@ from kazoo.security import make_digest_acl
 from cli.exits import DONE, INCOMPLETE
 from cli.main import weir
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
+from tests.clients.kafka_tools import kafka_tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,8 +58,8 @@ def configure(cluster: Cluster, *arguments: str) -> None:
     where = ("--bootstrap-server", cluster.bootstrap)
     if cluster.version.startswith("2."):
         where = ("--zookeeper", cluster.zookeeper)
-    done = cluster.run("kafka.admin.ConfigCommand", *where, "--alter", *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = kafka_tool(cluster, "kafka.admin.ConfigCommand", *where, "--alter", *arguments)
+    assert done.status == 0, done.out + done.err
 
 
 def protect(cluster: Cluster, path: str, digest: str) -> None:

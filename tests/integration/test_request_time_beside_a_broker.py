@@ -161,7 +161,8 @@ class Stage:
 def test_weirs_request_time_quota_admits_as_much_as_a_brokers(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, percents: Sequence[int]
 ) -> None:
-    stage = Stage(kafka_cluster("3.9.1", settings=SETTINGS), start_weir, topic, tmp_path / "costs.toml")
+    cluster = kafka_cluster("3.9.1", settings=SETTINGS, optimized=True)
+    stage = Stage(cluster, start_weir, topic, tmp_path / "costs.toml")
     stage.warm()
     trials = [trial for trial in TRIALS if trial.percent in percents]
     ratios = defaultdict[tuple[int, str], list[float]](list)

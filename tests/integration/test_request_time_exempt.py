@@ -40,7 +40,7 @@ class Places:
     """A broker that holds client-ids that end in `by-broker`, and a Weir that holds those in `by-weir`."""
 
     def __init__(self, kafka_cluster: StartCluster, start_weir: StartWeir, topic: str) -> None:
-        cluster = kafka_cluster("3.9.1", settings=SETTINGS)
+        cluster = kafka_cluster("3.9.1", settings=SETTINGS, optimized=True)
         weir = start_weir(cluster.bootstrap, QUOTAS, options=("--quota-window-num", str(WINDOW_NUM)))
         create_topic(cluster.bootstrap, topic)
         self.bootstrap = cluster.bootstrap

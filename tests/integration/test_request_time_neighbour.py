@@ -72,7 +72,7 @@ class Neighbour:
 def test_a_starved_client_recovers_when_the_greedy_one_gets_a_quota(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    cluster = kafka_cluster("3.9.1", settings=SETTINGS | ONE_THREAD)
+    cluster = kafka_cluster("3.9.1", settings=SETTINGS | ONE_THREAD, optimized=True)
     weir = start_weir(cluster.bootstrap, options=("--quota-window-num", str(WINDOW_NUM)))
     create_topic(cluster.bootstrap, topic)
     address = leaders(("127.0.0.1", weir.port), topic)[0]

@@ -1,7 +1,7 @@
 """Class-data sharing (CDS): a Kafka version's classes, parsed and verified once, mapped by every later JVM.
 
-The first cluster of a version records the classes that its JVMs load, and writes an archive of them when it is
-ready. Java ignores an archive that does not fit its build or the jars, so a bad one only costs time.
+The first cluster of a version records the classes that its JVMs load, and writes an archive of them once it
+is ready. Java ignores an archive that does not fit its build or the jars, so a bad one only costs time.
 """
 
 from __future__ import annotations

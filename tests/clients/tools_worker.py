@@ -1,6 +1,7 @@
-"""Many calls of kafka-configs in one Java process: `config_tool_worker.py < job.json > outcomes.json`.
+"""Kafka's command-line tools in one Java process: `tools_worker.py`, a job and then a call per line of stdin.
 
-What a job and an outcome hold is in `config_tool.py`. Needs py4j.
+What a call and its outcome hold is in `tools_process.py`; before them comes Java's process id. The Java
+process ends with this one. Needs py4j.
 """
 
 import json
@@ -20,11 +21,12 @@ class Exit:
     """What Kafka's tools call to end their process: here it ends the call."""
 
     def __init__(self) -> None:
-        self.status = 0
+        self.status: int | None = None
 
     def execute(self, status: int, _message: str | None) -> None:
         """Take note; whatever else the tool does comes after its end. The first one counts."""
-        self.status = self.status or status
+        if self.status is None:
+            self.status = status
         raise SystemExitCalled
 
     class Java:
@@ -37,58 +39,62 @@ class SystemExitCalled(Exception):  # noqa: N818  # as it is called
     """The tool would have ended here."""
 
 
-class Tool:
-    """kafka-configs, and what it prints."""
+class Tools:
+    """The tools, and what they print."""
 
     def __init__(self, gateway: Any) -> None:
         java = gateway.jvm
         self._exit = Exit()
         java.org.apache.kafka.common.utils.Exit.setExitProcedure(self._exit)
+        java.org.apache.kafka.common.utils.Exit.setHaltProcedure(self._exit)
         self._streams = [java.java.io.ByteArrayOutputStream() for _ in range(2)]
         out, err = (java.java.io.PrintStream(stream, True, "UTF-8") for stream in self._streams)
         java.java.lang.System.setOut(out)
         java.java.lang.System.setErr(err)
         self._gateway = gateway
 
-    def run(self, arguments: list[str]) -> dict[str, Any]:
-        """Call it."""
+    def run(self, main_class: str, arguments: list[str]) -> dict[str, Any]:
+        """Call one."""
         for stream in self._streams:
             stream.reset()
-        self._exit.status = 0
+        self._exit.status = None
         array = self._gateway.new_array(self._gateway.jvm.java.lang.String, len(arguments))
         for index, argument in enumerate(arguments):
             array[index] = argument
+        trace = ""
         try:
-            self._gateway.jvm.kafka.admin.ConfigCommand.main(array)
-        except Py4JJavaError:
-            if not self._exit.status:
-                raise
+            self._gateway.jvm.java.lang.Class.forName(main_class)  # otherwise py4j takes it for a package
+            getattr(self._gateway.jvm, main_class).main(array)
+        except Py4JJavaError as error:
+            if self._exit.status is None:  # as Java ends when `main` raises
+                self._exit.status, trace = 1, str(error)
         out, err = (stream.toString("UTF-8") for stream in self._streams)
-        return {"status": self._exit.status, "out": out, "err": err}
+        return {"status": self._exit.status or 0, "out": out, "err": err + trace}
 
 
 def main() -> None:
-    """Do the job on stdin."""
+    """Do the calls on stdin, until it ends."""
     job = json.loads(sys.stdin.readline())
     port = launch_gateway(
         classpath=job["classpath"],
         jarpath=job["jar"],
         java_path=job["java"],
-        javaopts=["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *job["options"]],
+        javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *job["options"]],
         die_on_exit=True,
     )
     gateway = JavaGateway(
         gateway_parameters=GatewayParameters(port=port, auto_convert=True),
-        callback_server_parameters=CallbackServerParameters(port=0),
+        callback_server_parameters=CallbackServerParameters(port=0, daemonize=True),
     )
     server = gateway.java_gateway_server
     server.resetCallbackClient(
         server.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port()
     )
-    tool = Tool(gateway)
-    outcomes = [tool.run(arguments) for arguments in job["calls"]]
+    tools = Tools(gateway)
+    print(gateway.jvm.java.lang.ProcessHandle.current().pid(), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(tools.run(*json.loads(line))), flush=True)
     gateway.shutdown()
-    json.dump(outcomes, sys.stdout)
 
 
 if __name__ == "__main__":
