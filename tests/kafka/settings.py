@@ -124,7 +124,6 @@ def _kraft(topology: Topology, node: Node) -> dict[str, str]:
 def _zookeeper(topology: Topology, node: Node) -> dict[str, str]:
     return {
         "broker.id": str(node.node_id),
-        "controlled.shutdown.retry.backoff.ms": "500",  # of 5 s: a controller that hands over is asked again
         "broker.id.generation.enable": "false",  # otherwise ids above 1000 are refused
         "listeners": ",".join(_listeners(node)),
         "zookeeper.connect": f"{HOST}:{topology.zookeeper_port}",
