@@ -16,4 +16,4 @@ _TIMEOUT_S = 120.0
 
 def kafka_configs(release: str, calls: Sequence[Sequence[str]]) -> list[Said]:
     """Call kafka-configs of a release with each of these arguments. Raises ClientError."""
-    return [run_tool(release, "kafka.admin.ConfigCommand", call, _TIMEOUT_S) for call in calls]
+    return [run_tool(release, "kafka.admin.ConfigCommand", call, _TIMEOUT_S, silent=True) for call in calls]

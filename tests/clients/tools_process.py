@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from tests.clients.java_worker import environment, start_of_java
 from tests.clients.model import ClientError
+from tests.kafka.cluster import LOG4J
 from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:
@@ -48,15 +50,22 @@ def can_run(release: str) -> bool:
     return version_tuple(release) >= _FIRST
 
 
-def run_tool(release: str, main_class: str, arguments: Sequence[str], timeout_s: float) -> Said:
-    """Call a tool as a shell would. Raises ClientError, also if it hangs."""
-    if release not in _RUNNING:
-        _RUNNING[release] = ToolsProcess(release)
-    try:
-        return _RUNNING[release].call(main_class, arguments, timeout_s)
-    except BaseException:  # it may be in the middle of a call
-        _RUNNING.pop(release).close()
-        raise
+def run_tool(
+    release: str, main_class: str, arguments: Sequence[str], timeout_s: float, *, silent: bool = False
+) -> Said:
+    """Call a tool as a shell would; `silent` leaves out what it logs. Raises ClientError, also if it hangs.
+
+    Thread-safe: calls come one after another.
+    """
+    key = release, silent
+    with _LOCK:
+        if key not in _RUNNING:
+            _RUNNING[key] = ToolsProcess(release, silent=silent)
+        try:
+            return _RUNNING[key].call(main_class, arguments, timeout_s)
+        except BaseException:  # it may be in the middle of a call
+            _RUNNING.pop(key).close()
+            raise
 
 
 class ToolsProcess:
@@ -65,10 +74,12 @@ class ToolsProcess:
     It ends with its owner, however that ends: its stdin does.
     """
 
-    def __init__(self, release: str) -> None:
+    def __init__(self, release: str, *, silent: bool = False) -> None:
         self._release = release
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
-        options = [_SILENT_FROM_4_0 if version_tuple(release) >= (4, 0) else _SILENT]
+        options = [f"-Dlog4j.configuration=file:{LOG4J}"]
+        if silent:
+            options = [_SILENT_FROM_4_0 if version_tuple(release) >= (4, 0) else _SILENT]
         start = start_of_java(release)
         self._child = subprocess.Popen(
             [sys.executable, "-P", str(_WORKER)],
@@ -130,7 +141,8 @@ class ToolsProcess:
         return self._complaints.read().decode(errors="replace")[-3000:]
 
 
-_RUNNING: dict[str, ToolsProcess] = {}
+_LOCK = threading.Lock()
+_RUNNING: dict[tuple[str, bool], ToolsProcess] = {}
 
 
 @atexit.register

@@ -69,6 +69,9 @@ class Tools:
             if self._exit.status is None:  # as Java ends when `main` raises
                 self._exit.status, trace = 1, str(error)
         out, err = (stream.toString("UTF-8") for stream in self._streams)
+        err = err.partition("An exception was raised by the Python Proxy.")[
+            0
+        ]  # a tool that prints its own end
         return {"status": self._exit.status or 0, "out": out, "err": err + trace}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,15 +22,16 @@ pytestmark = [pytest.mark.broker]
 
 RECORDS, RECORD_BYTES, PARTITIONS = 5000, 1000, 3
 NEW = VERSIONS[1:]
-TRIES = 20
+PATIENCE_S, POLL_S = 30.0, 0.05
 
 
 def until(found: Callable[[], bool], what: str) -> None:
-    """Controllers answer before every broker knows; each try is a Java process of a second."""
-    for _ in range(TRIES):
-        if found():
-            return
-    pytest.fail(f"not even after {TRIES} tries: {what}")
+    """Controllers answer before every broker knows."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not found():
+        if time.monotonic() > deadline_s:
+            pytest.fail(f"not even after {PATIENCE_S:.0f} s: {what}")
+        time.sleep(POLL_S)
 
 
 @pytest.mark.parametrize("version", NEW)

@@ -28,7 +28,7 @@ _START_S = 120.0
 _POLL_S = 0.05
 _BRIEF = "-XX:TieredStopAtLevel=1"  # for what ends before optimizing it would pay
 _LOG_TAIL_LINES = 30
-_LOG4J = os.path.join(os.path.dirname(__file__), "log4j.properties")  # noqa: PTH118, PTH120 (a JVM option)
+LOG4J = os.path.join(os.path.dirname(__file__), "log4j.properties")  # noqa: PTH118, PTH120 (a JVM option)
 
 
 class ClusterError(Exception):
@@ -335,7 +335,7 @@ class Cluster:
             "-XX:+UseSerialGC",
             "-Djava.awt.headless=true",
             "-Djava.net.preferIPv4Stack=true",
-            f"-Dlog4j.configuration=file:{_LOG4J}",
+            f"-Dlog4j.configuration=file:{LOG4J}",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-cp",
             os.pathsep.join(map(str, self._classpath)),
