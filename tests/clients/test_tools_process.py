@@ -12,7 +12,7 @@ import pytest
 from tests.clients import ClientError
 from tests.clients.tools_process import ToolsProcess, can_run, run_tool
 from tests.kafka import locked_versions
-from tests.kafka.test_processes import eventually, is_gone
+from tests.kafka.waiting import eventually, is_gone
 
 pytestmark = pytest.mark.broker  # not for the brokers: for what it takes to start Java
 

@@ -11,7 +11,8 @@ import pytest
 
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from tests.clients import Librdkafka, create_topic
-from tests.clients.test_clients import VERSIONS, some_messages
+from tests.clients.exchange import some_messages
+from tests.clients.pairs import VERSIONS
 from tests.hostile.files import open_descriptors, resident_bytes
 from tests.hostile.stage import until
 from tests.kafka.settings import HOST

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.reasons import CloseReason
 from tests.integration.descriptors import connected_ports, listening_ports, open_descriptors
-from tests.integration.test_records import entries
 from tests.integration.traffic import until
+from tests.integration.weir_log import entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients import Librdkafka, create_topic
-from tests.clients.test_clients import some_messages
+from tests.clients.exchange import some_messages
 from tests.integration.admin_port import PATIENCE_S, Admin
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from tests.integration.mutable import (
     partitions_at,
     quota,
 )
-from tests.integration.test_records import assert_no_complaint
 from tests.integration.topic_creation import FIVE, NEVER, OK, REFUSED, create
+from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.settings import HOST
 from tests.raw import ask
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients import Client, KafkaPython, Librdkafka, create_topic
-from tests.clients.test_clients import VERSIONS, some_messages
+from tests.clients.exchange import some_messages
+from tests.clients.pairs import VERSIONS
 from tests.raw import NEW, Answer, Behaviour, RawClient, drive, fetch, fill, leaders, produce
 from tests.raw.rates import mean_rate, trend_rate
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from tests.clients import create_topic
-from tests.clients.test_clients import VERSIONS
+from tests.clients.pairs import VERSIONS
 from tests.raw import Behaviour, Pace, RawClient, dialect_of, drive, fetch, fill, leaders, produce
 from tests.raw.rates import mean_rate
 

@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.clients import ClientError, create_topic
-from tests.clients.test_clients import PAIRS, VERSIONS, part
+from tests.clients.exchange import part
+from tests.clients.pairs import PAIRS, VERSIONS
 from tests.clients.worker_client import WorkerClient
 from tests.clients.worker_member import WorkerMember
-from tests.integration.test_records import GENEROUS, assert_no_complaint
+from tests.integration.weir_log import GENEROUS, assert_no_complaint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

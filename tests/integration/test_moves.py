@@ -13,7 +13,6 @@ import pytest
 
 from tests.clients.kafka_tools import kafka_tool
 from tests.integration.aftermath import Aftermath
-from tests.integration.test_records import GENEROUS, entries
 from tests.integration.traffic import (
     AT_LEAST_ONCE,
     ONCE,
@@ -30,6 +29,7 @@ from tests.integration.traffic import (
     until,
     wait_in_sync,
 )
+from tests.integration.weir_log import GENEROUS, entries
 from tests.kafka import wire
 from tests.kafka.settings import HOST
 

@@ -12,8 +12,8 @@ from tests.clients.java_admin import JavaAdmin
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.integration.mutable import await_partitions, burst, mutable, quota
-from tests.integration.test_records import assert_no_complaint
 from tests.integration.topic_creation import FIVE, NEVER
+from tests.integration.weir_log import assert_no_complaint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,8 @@ from tests.integration.mutable import (
     mutable,
     quota,
 )
-from tests.integration.test_records import assert_no_complaint
 from tests.integration.topic_creation import APP, CREATE, DELETE, FIVE, GROW, NEVER, OK, REFUSED, create
+from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.settings import HOST
 from tests.mutations.client import Connection, ask_once
 from tests.mutations.requests import Create, Delete, Grow, Topic

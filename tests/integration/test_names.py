@@ -10,8 +10,8 @@ import pytest
 
 import tests.clients
 from tests.clients import ClientError, KafkaPython, create_topic
+from tests.clients.exchange import some_messages
 from tests.clients.java_records import Exchange, JavaRecords
-from tests.clients.test_clients import some_messages
 from tests.integration.admin_port import Admin
 from tests.integration.mutable import mutable
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED

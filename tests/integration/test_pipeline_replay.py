@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.admin import Step
+from tests.clients.exchange import some_messages
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
-from tests.clients.test_clients import some_messages
 from tests.integration.pipeline_jobs import outcome, rows
 
 if TYPE_CHECKING:

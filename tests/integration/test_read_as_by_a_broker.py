@@ -28,10 +28,10 @@ from protocol.messages import (
     ProduceRequest,
 )
 from protocol.values import schema_of
-from tests.integration.test_admin import Admin
-from tests.integration.test_records import assert_no_complaint
+from tests.integration.admin_port import Admin
+from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.settings import HOST
-from tests.protocol.test_fuzz import mutate
+from tests.protocol.mutate import mutate
 from tests.proxy.frames import framed, header
 
 if TYPE_CHECKING:

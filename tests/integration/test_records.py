@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from struct import Struct
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.clients import Librdkafka, create_topic, create_topics
-from tests.clients.test_clients import (
-    PAIRS,
-    VERSIONS,
-    assert_exchanged,
-    assert_group_goes_on,
-    part,
-    some_messages,
-)
+from tests.clients.exchange import assert_exchanged, assert_group_goes_on, part, some_messages
+from tests.clients.pairs import PAIRS, VERSIONS
 from tests.clients.worker_client import WorkerClient
+from tests.integration.weir_log import GENEROUS, assert_no_complaint, entries
 
 if TYPE_CHECKING:
     from tests.clients import Acks, Client
@@ -26,14 +20,6 @@ if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]
-
-GENEROUS = """
-[[quota]]
-client_id = "<default>"
-producer_byte_rate = 1000000000
-consumer_byte_rate = 1000000000
-"""
-"""A quota that is charged with every request and never exceeded."""
 
 
 def with_codecs(client: Client) -> Client:
@@ -136,13 +122,3 @@ def test_over_ipv6(kafka_cluster: StartCluster, start_weir: StartWeir, topic: st
     messages = some_messages(100, 100)
     client.produce(weir.bootstrap, topic, messages)
     assert client.consume(weir.bootstrap, topic, len(messages)).values == messages
-
-
-def entries(log: str) -> list[dict[str, object]]:
-    """The log's lines as values."""
-    return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-
-
-def assert_no_complaint(log: str) -> None:
-    """Everything that Weir saw, it understood."""
-    assert [entry for entry in entries(log) if entry["level"] in ("warning", "error")] == []

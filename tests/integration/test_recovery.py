@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients import create_topic
-from tests.clients.test_clients import VERSIONS
+from tests.clients.pairs import VERSIONS
 from tests.integration.aftermath import Aftermath
-from tests.integration.test_records import GENEROUS
 from tests.integration.traffic import (
     AT_LEAST_ONCE,
     ONCE,
@@ -24,6 +23,7 @@ from tests.integration.traffic import (
     flow,
     settle,
 )
+from tests.integration.weir_log import GENEROUS
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

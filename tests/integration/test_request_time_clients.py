@@ -18,10 +18,10 @@ from protocol.heads import LENGTH, LENGTH_BYTES
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.admin import Step
+from tests.clients.exchange import some_messages
 from tests.clients.java_admin import JavaAdmin
 from tests.clients.java_throttle import java_throttles
-from tests.clients.test_clients import some_messages
-from tests.integration.test_records import assert_no_complaint
+from tests.integration.weir_log import assert_no_complaint
 from tests.proxy import frames
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from protocol.messages import (
 )
 from tests.clients import Librdkafka, create_topic, sasl
 from tests.clients.admin import Step
+from tests.clients.exchange import some_messages
 from tests.clients.java_admin import JavaAdmin
 from tests.clients.sasl import Login
-from tests.clients.test_clients import some_messages
-from tests.integration.test_records import assert_no_complaint
+from tests.integration.weir_log import assert_no_complaint
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, Sharer, assert_untold
 from tests.kafka.sasl import ALICE, BOB, PLAIN, SCRAM_256, SCRAM_512, User, upsert_scram
 from tests.raw.sasl import SaslConnection

@@ -23,7 +23,7 @@ from protocol.messages import (
     SaslAuthenticateRequest,
 )
 from tests.clients import create_topic
-from tests.integration.test_records import entries
+from tests.integration.weir_log import entries
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, assert_untold
 from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256
 from tests.proxy import frames

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients import Librdkafka, create_topic, sasl
+from tests.clients.exchange import some_messages
 from tests.clients.sasl import Login
-from tests.clients.test_clients import some_messages
 from tests.integration.with_sasl import PRODUCED, Front, Sharer, assert_untold
 from tests.kafka.sasl import ALICE, BOB, ODD, PLAIN, REAUTHENTICATE_MS, SCRAM_256, SCRAM_512, WEIR
 from tests.raw import NEW, Behaviour, RawClient, drive, produce

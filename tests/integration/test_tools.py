@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients import KafkaTools, Librdkafka, create_topic
-from tests.clients.test_clients import VERSIONS
-from tests.integration.test_records import GENEROUS, assert_no_complaint
+from tests.clients.pairs import VERSIONS
+from tests.integration.weir_log import GENEROUS, assert_no_complaint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.clients import ClientError, Librdkafka, create_topic
-from tests.clients.test_clients import VERSIONS, some_messages
-from tests.integration.test_records import GENEROUS, assert_no_complaint
+from tests.clients.exchange import some_messages
+from tests.clients.pairs import VERSIONS
+from tests.integration.weir_log import GENEROUS, assert_no_complaint
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

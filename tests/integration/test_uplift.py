@@ -13,13 +13,13 @@ from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from proxy.rules.api_versions import ranges
 from tests.clients import ClientError, KafkaTools
 from tests.clients.admin import Step
+from tests.clients.exchange import part
 from tests.clients.java_admin import JavaAdmin
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
-from tests.clients.test_clients import part
 from tests.integration.mutable import await_partitions, mutable, quota
-from tests.integration.test_records import assert_no_complaint
 from tests.integration.uplift_story import Conversation, Teller, tell, versions_at
+from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.settings import HOST
 from tests.proxy.frames import body_of
 

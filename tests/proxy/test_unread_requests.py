@@ -29,10 +29,10 @@ from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.protocol.generate import sample
+from tests.proxy.client_quotas import Managed
 from tests.proxy.controller import NODE, Connection, Controller, everything
 from tests.proxy.frames import framed, header, request
 from tests.proxy.playbook import Playbook
-from tests.proxy.test_client_quotas import Managed
 from tests.proxy.wire import APP, Wire, new_session
 
 if TYPE_CHECKING:

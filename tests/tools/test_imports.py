@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import ast
-from typing import Final
 
 import pytest
 
 from tests.tools.compiled_only import ROOT
-
-NOT_MOVED_YET: Final = {
-    "tests.clients.test_clients",
-    "tests.integration.test_records",
-    "tests.kafka.test_processes",
-}
-"""Test modules whose helpers are still imported by others. Remove a name once its helpers have moved."""
 
 
 def imported_test_modules(source: str) -> list[tuple[int, str]]:
     """The line and the name of each test module that a module imports."""
     found = []
     for node in ast.walk(ast.parse(source)):
-        names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             is_test_module = module.rpartition(".")[2].startswith("test_")
             names = [module] if is_test_module else [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
         found += [(node.lineno, name) for name in names if name.rpartition(".")[2].startswith("test_")]
     return found
 
@@ -54,6 +47,5 @@ def test_no_module_imports_a_test_module() -> None:
         for folder in ("tests", "bench", "tools")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for line, module in imported_test_modules(path.read_text("utf-8"))
-        if module not in NOT_MOVED_YET
     ]
     assert not found, "move the helpers to a module without `test_`:\n" + "\n".join(found)

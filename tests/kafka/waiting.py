@@ -1,0 +1,33 @@
+"""Waiting for what other processes do."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ENDED = 20.0
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process ended; one that nobody has waited for yet (a zombie) did."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except ProcessLookupError:
+        return True
+    except FileNotFoundError:
+        return Path("/proc/self/stat").exists()  # ended just now; without /proc (macOS) it still runs
+
+
+def eventually(is_so: Callable[[], bool]) -> bool:
+    """Whether something that other processes do came true within 20 s."""
+    pause, deadline = threading.Event(), time.monotonic() + ENDED
+    while not is_so() and time.monotonic() < deadline:
+        pause.wait(0.02)
+    return is_so()
