@@ -95,7 +95,7 @@ def test_quotas_list_reads_the_file_that_a_configuration_names(file: Path) -> No
     assert done("list", "--config", str(config)) == LISTED
 
 
-def test_quotas_list_of_an_empty_file_says_so(file: Path) -> None:
+def test_quotas_list_reports_an_empty_file(file: Path) -> None:
     file.write_text("")
     result = run("list", "--quotas", str(file))
     assert (result.exit_code, result.stdout) == (DONE, "")

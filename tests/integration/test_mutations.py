@@ -125,7 +125,7 @@ def test_a_client_that_asked_the_wrong_broker_is_charged_once(
 
 
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
-def test_default_partitions_cost_what_the_broker_creates(
+def test_default_partitions_are_charged_as_the_broker_creates_them(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
     cluster = mutable(kafka_cluster, version)

@@ -310,7 +310,7 @@ def test_an_alteration_that_never_becomes_visible_is_an_error(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("entity", [Entity(topic="t"), Entity(client_id=Prefix("etl-"))])
-def test_what_brokers_cannot_store_is_refused(entity: Entity) -> None:
+def test_quotas_that_brokers_cannot_store_are_refused(entity: Entity) -> None:
     with pytest.raises(StoreError, match="Weir's own"):
         as_request({(entity, PRODUCE): 1.0})
 

@@ -77,7 +77,7 @@ def test_an_entity_may_have_an_enforced_and_a_shadow_limit() -> None:
     assert enforced is not shadow
 
 
-def test_a_client_for_whom_an_enforced_entry_wins_is_not_counted() -> None:
+def test_clients_with_a_winning_enforced_entry_are_not_counted_in_shadow() -> None:
     """The shadow default would not apply to alice's app if it were enforced: her own entry comes first."""
     quotas = BrokerQuotas.create(table({ALICE: 2000.0}, {ANY_APP: 1000.0}))
     assert produces(quotas, "alice")[1] is None
