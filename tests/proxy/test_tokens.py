@@ -28,7 +28,7 @@ from proxy.rules.plans import Plans
 from proxy.session.session import ANONYMOUS, Session
 from proxy.session.tokens import TOKEN_BYTES_MAX
 from quotas import Entity, QuotaKey, QuotaTable
-from tests.proxy.frames import padded, request, response
+from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
@@ -220,6 +220,34 @@ def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> 
     wire.to_client.clear()
     wire.feed(0, broker=response(ApiVersionsResponse(), 0, 5))
     assert wire.to_client == response(ApiVersionsResponse(), 0, 5)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"\x05\x04\x00\xff" + bytes(12),  # RFC 4121: flags 0, by the initiator without confidentiality
+        b"\x60\x08\x00\x06" + bytes(6),  # RFC 1964: the third byte is of the length
+        b"\x00\x01\x02\x03" + bytes(6),  # of a mechanism unknown to Weir; no API has such a version
+    ],
+    ids=["rfc-4121", "rfc-1964", "unknown"],
+)
+def test_a_token_of_a_hidden_mechanism_is_not_taken_for_a_request(token: bytes) -> None:
+    with Playbook(session=session_of()) as play:
+        shake(play, "GSSAPI")
+        relay(play, bare(AP_REQ), bare(WRAPPED))
+        relay(play, bare(token), EMPTY)
+        assert play.session.raw, "still in the exchange"
+        assert play.session.user == ANONYMOUS
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(0, 0), (0, 13), (12, 4), (12, 255), (255, 0)])
+def test_any_api_key_and_version_below_256_end_a_hidden_exchange(api_key: int, version: int) -> None:
+    wire = Wire(session_of())
+    for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
+        wire.feed(0, client=asked)
+        wire.feed(0, broker=answered)
+    wire.feed(0, client=framed(struct.pack(">hhih", api_key, version, 7, -1)))
+    assert (wire.session.raw, wire.session.user) == (False, "kerberos")
 
 
 def test_the_last_sasl_v0_token_may_be_answered() -> None:

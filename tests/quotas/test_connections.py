@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, Tags
 from quotas.connections import ConnectionCounts, ConnectionQuotas
+from quotas.remembered import OTHERS
 
 RATE = QuotaKey.CONNECTION_CREATION_RATE
 
@@ -111,6 +112,32 @@ def test_the_number_of_address_budgets_is_bounded(monkeypatch: pytest.MonkeyPatc
         quotas.admit(1, f"10.0.0.{number}", 0)
     assert quotas.addresses == 4  # and that of all the others
     assert quotas.admit(1, "10.9.9.9", 0) > 0
+
+
+def test_a_named_address_has_its_own_budget_when_the_memory_for_budgets_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 3)
+    quotas = ConnectionQuotas(table(default=1, _10_0_0_9=5))
+    for number in range(5):
+        quotas.admit(1, f"10.9.9.{number}", 0)
+    assert admitted(quotas, "10.9.9.9", 100, 0) == 10 - 2, "shared with the two that came last"
+    assert admitted(quotas, "10.0.0.9", 100, 0) == 50
+    assert {budget.tags.ip for budget in quotas.ips(1)} >= {"10.0.0.9", OTHERS}
+
+
+@pytest.mark.parametrize(("now_ms", "freed"), [(11_899, False), (11_900, True)])
+def test_an_address_is_forgotten_for_another_once_its_last_connection_no_longer_counts(
+    now_ms: int, *, freed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's rate forgets a sample 11 windows after the last event in it (kafka-quotas.md, trace r07)."""
+    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 1)
+    quotas = ConnectionQuotas(table(default=5))
+    assert admitted(quotas, "10.0.0.1", 25, 0) == 25
+    assert admitted(quotas, "10.0.0.1", 25, 900) == 25
+    assert quotas.admit(1, "10.0.0.2", now_ms) == 0
+    kept = ["10.0.0.2"] if freed else ["10.0.0.1", OTHERS]
+    assert [budget.tags.ip for budget in quotas.ips(1)] == kept
 
 
 def test_client_quotas_are_no_connection_quotas() -> None:
