@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled bench format clean
+.PHONY: help install demo pipeline-demo test test-all check fast spark brokers compiled check-compiled mutants bench format clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -76,6 +76,11 @@ check-compiled: install compiled ## only the tests of the compiled data path
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR) $(BIN)/python -m pytest -q -n auto -o pythonpath= \
 		-p tests.tools.compiled_only $(PYTEST_OPTIONS) -m 'not broker and not oracle and not spark' \
 		$$paths
+
+SAMPLE ?= 60
+
+mutants: install ## which changes of the rules no test notices: a sample (SAMPLE=60, SEED=today's date)
+	nice $(BIN)/python -m tools.mutants --sample $(SAMPLE) $(if $(SEED),--seed $(SEED))
 
 bench: install ## CPU per request beside other proxies (docs/performance.md)
 	$(BIN)/python -m bench

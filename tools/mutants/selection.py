@@ -1,0 +1,112 @@
+"""Which tests can notice that a line has changed: those that run it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from coverage import CoverageData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+SECONDS_MAX: Final = 60.0
+"""How long the tests of one mutant may take, as measured: the quickest are taken, one at least."""
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(slots=True)
+class Measured:
+    """Which tests ran which lines, and how long each took."""
+
+    tests: dict[str, dict[int, set[str]]] = field(default_factory=dict)
+    """By path of the module, then by line."""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: Path) -> Measured:
+        """Read the `*.coverage` and `*.json` files in a directory."""
+        measured = cls()
+        for file in directory.glob("*.coverage"):
+            data = CoverageData(str(file))
+            data.read()
+            for name in data.measured_files():
+                lines = measured.tests.setdefault(name, defaultdict(set))
+                for line, contexts in data.contexts_by_lineno(name).items():
+                    lines[line].update(filter(None, contexts))
+        for file in directory.glob("*.json"):
+            measured.seconds.update(json.loads(file.read_text("utf-8")))
+        return measured
+
+    def running(self, path: str, lines: Iterable[int]) -> set[str]:
+        """The tests that ran any of these lines."""
+        known = self.tests.get(path, {})
+        return {test for line in lines for test in known.get(line, ())}
+
+
+def tests_for(path: str, line: int, sources: Mapping[str, str], measured: Measured) -> list[str]:
+    """The tests that may notice a change of this line, quickest first.
+
+    A line that runs when its module is imported belongs to no test. Then these are the tests of the function
+    that it is the head of, of the lines that mention what it defines, or at last of its module.
+    """
+    statement, in_function = _statement(ast.parse(sources[path]), line)
+    found: set[str] = set()
+    if in_function:
+        found = measured.running(path, _head(statement))
+    elif isinstance(statement, _FUNCTIONS):
+        found = measured.running(path, range(statement.lineno, (statement.end_lineno or 0) + 1))
+    else:
+        for name in _defined(statement):
+            for other, source in sources.items():
+                found |= measured.running(other, _mentioning(name, source))
+        found = found or measured.running(path, measured.tests.get(path, ()))
+    return _affordable(found, measured.seconds)
+
+
+def _statement(tree: ast.Module, line: int) -> tuple[ast.stmt, bool]:
+    """The innermost statement that the line is part of, and whether it runs within a function."""
+    found, in_function = tree.body[0], False
+    for node in ast.walk(tree):  # outer ones first
+        if isinstance(node, ast.stmt) and _start(node) <= line <= (node.end_lineno or node.lineno):
+            in_function = in_function or isinstance(found, _FUNCTIONS)
+            found = node
+    return found, in_function
+
+
+def _start(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+def _head(statement: ast.stmt) -> range:
+    """The lines of a statement without those of its body."""
+    body = getattr(statement, "body", None)
+    end = body[0].lineno if body else (statement.end_lineno or statement.lineno) + 1
+    return range(statement.lineno, max(end, statement.lineno + 1))
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    return [node.id for node in names if isinstance(node.ctx, ast.Store)]
+
+
+def _mentioning(name: str, source: str) -> list[int]:
+    pattern = re.compile(rf"\b{re.escape(name)}\b")
+    return [number for number, text in enumerate(source.splitlines(), 1) if pattern.search(text)]
+
+
+def _affordable(tests: Iterable[str], seconds: Mapping[str, float]) -> list[str]:
+    chosen: list[str] = []
+    left = SECONDS_MAX
+    for test in sorted(tests, key=lambda test: (seconds.get(test, 0.0), test)):
+        left -= seconds.get(test, 0.0)
+        if left < 0 and chosen:
+            break
+        chosen.append(test)
+    return chosen

@@ -1,0 +1,100 @@
+"""Copies of the tree, in which mutants are tested: the checkout is never changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+UNCOPIED: Final = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
+PYTEST: Final = (
+    *("-m", "pytest", "-p", "tools.mutants.plugin", "-p", "no:cacheprovider", "-q", "--no-header", "--tb=no"),
+    *("-m", "not broker and not oracle and not spark"),
+)
+_GREEN, _NO_TESTS = 0, 5
+
+
+class Outcome(Enum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    TIMED_OUT = "timed out"
+    """Killed too: most likely it does not end."""
+    SURVIVED = "survived"
+    UNTESTED = "survived (no test runs it)"
+
+    @property
+    def lives(self) -> bool:
+        """Whether no test has noticed the change."""
+        return self in (Outcome.SURVIVED, Outcome.UNTESTED)
+
+
+class TestsError(Exception):
+    """The tests cannot be run, or fail without any change."""
+
+
+@dataclass(slots=True)
+class Tree:
+    """One copy, used by one thread at a time."""
+
+    root: Path
+    _changes: int = field(default=0, init=False)
+
+    @classmethod
+    def copy(cls, original: Path, root: Path) -> Tree:
+        """Copy what tests may need."""
+        shutil.copytree(original, root, ignore=UNCOPIED)
+        return cls(root)
+
+    def run(self, arguments: Sequence[str], timeout_s: float | None = None) -> tuple[int, str]:
+        """Run Python here; return its exit status and the end of its output. Raises TimeoutExpired."""
+        environment = {**os.environ, "PYTHONPATH": str(self.root)}
+        command = [sys.executable, *arguments]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(  # noqa: S603 - our own command
+            command,
+            cwd=self.root,
+            env=environment,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=timeout_s)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)  # with whatever the tests have started
+        return process.returncode, output[-4000:]
+
+    def judge(self, path: str, changed: str, tests: Sequence[str], timeout_s: float) -> Outcome:
+        """Run tests with a module changed, up to the first that fails. Raises TestsError."""
+        if not tests:
+            return Outcome.UNTESTED
+        source = (self.root / path).read_text("utf-8")
+        self._write(path, changed)
+        try:
+            status, output = self.run([*PYTEST, "-x", *tests], timeout_s)
+        except subprocess.TimeoutExpired:
+            return Outcome.TIMED_OUT
+        finally:
+            self._write(path, source)
+        if status == _NO_TESTS:
+            raise TestsError(output)
+        return Outcome.SURVIVED if status == _GREEN else Outcome.KILLED
+
+    def _write(self, path: str, source: str) -> None:
+        """Write a module with a time of its own: by time and size Python knows whether its cache is stale."""
+        file = self.root / path
+        file.write_text(source, "utf-8")
+        self._changes += 1
+        os.utime(file, (self._changes, self._changes))
