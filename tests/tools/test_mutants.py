@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tools.mutants import __main__ as command
 from tools.mutants.mutations import difference, mutated, mutations_of, sample
-from tools.mutants.selection import SECONDS_MAX, Measured, tests_for
+from tools.mutants.selection import SECONDS_MAX, Measured, covering_tests
 from tools.mutants.trees import Outcome, Tree
 
 if TYPE_CHECKING:
@@ -106,25 +106,34 @@ MEASURED: Final = Measured(
     ],
 )
 def test_the_tests_that_run_a_line_are_found(line: int, expected: list[str]) -> None:
-    assert tests_for("m.py", line, {"m.py": SOURCE, "other.py": OTHER}, MEASURED) == expected
+    assert covering_tests("m.py", line, {"m.py": SOURCE, "other.py": OTHER}, {}, MEASURED) == expected
 
 
-def test_of_a_line_that_defines_nothing_all_tests_for_its_module_are_run() -> None:
+def test_of_a_line_that_defines_nothing_all_tests_of_its_module_are_run() -> None:
     source = "register(1)\ndef f():\n    pass\n"
-    assert tests_for("m.py", 1, {"m.py": source}, Measured({"m.py": {3: {"f"}}})) == ["f"]
+    assert covering_tests("m.py", 1, {"m.py": source}, {}, Measured({"m.py": {3: {"f"}}})) == ["f"]
+
+
+def test_of_a_constant_the_test_files_that_name_it_are_run() -> None:
+    tests = {"test_a.py": "from m import BOUND", "test_b.py": "BOUNDS"}
+    measured = Measured({}, {"test_a.py::test_1": 2.0, "test_a.py::test_2": 1.0, "test_b.py::test_3": 0.1})
+    assert covering_tests("m.py", 1, {"m.py": SOURCE}, tests, measured) == [
+        "test_a.py::test_2",
+        "test_a.py::test_1",
+    ]
 
 
 def test_a_line_that_no_test_runs_has_none() -> None:
-    assert tests_for("m.py", 15, {"m.py": SOURCE}, Measured()) == []
+    assert covering_tests("m.py", 15, {"m.py": SOURCE}, {}, Measured()) == []
 
 
-def test_the_tests_for_a_mutant_take_a_bounded_time_but_one_is_always_run() -> None:
+def test_the_tests_of_a_mutant_take_a_bounded_time_but_one_is_always_run() -> None:
     third = SECONDS_MAX / 3 + 1
     tests = {"m.py": {15: {"a", "b", "c"}}}
     seconds = dict.fromkeys("abc", third)
-    assert tests_for("m.py", 15, {"m.py": SOURCE}, Measured(tests, seconds)) == ["a", "b"]
+    assert covering_tests("m.py", 15, {"m.py": SOURCE}, {}, Measured(tests, seconds)) == ["a", "b"]
     seconds = dict.fromkeys("abc", 2 * SECONDS_MAX)
-    assert tests_for("m.py", 15, {"m.py": SOURCE}, Measured(tests, seconds)) == ["a"]
+    assert covering_tests("m.py", 15, {"m.py": SOURCE}, {}, Measured(tests, seconds)) == ["a"]
 
 
 # From end to end
@@ -201,7 +210,7 @@ def test_survivors_are_listed_with_their_change_and_the_checkout_stays_as_it_is(
     assert "measuring" not in again.output, "the sources are the same"
 
 
-def test_if_the_tests_fail_without_a_mutant_the_status_is_1(
+def test_if_no_test_passes_without_a_mutant_the_status_is_1(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "ROOT", project)
@@ -210,7 +219,20 @@ def test_if_the_tests_fail_without_a_mutant_the_status_is_1(
     )
     done = run()
     assert done.exit_code == 1
-    assert "test_red" in done.output
+    assert "no test passes without a mutant" in done.output
+
+
+def test_a_test_that_fails_without_a_mutant_is_named_and_kills_none(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "ROOT", project)
+    red = "from quotas.rules import never\n\n\ndef test_red() -> None:\n    assert never() == 6\n"
+    (project / "tests/quotas/test_red.py").write_text(red, "utf-8")
+    done = run("--seed", "3")
+    assert done.exit_code == 0, done.output
+    unused = "fails without any mutant, and is not used: tests/quotas/test_red.py::test_red"
+    assert unused in done.output.splitlines()
+    assert "quotas/rules.py:10 NumberReplacer survived (no test runs it)" in done.output.splitlines()
 
 
 def test_an_unknown_module_is_refused() -> None:

@@ -27,6 +27,8 @@ class Measured:
     tests: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     """By path of the module, then by line."""
     seconds: dict[str, float] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    """The tests that fail without any change, and so show nothing."""
 
     @classmethod
     def read(cls, directory: Path) -> Measured:
@@ -40,20 +42,32 @@ class Measured:
                 for line, contexts in data.contexts_by_lineno(name).items():
                     lines[line].update(filter(None, contexts))
         for file in directory.glob("*.json"):
-            measured.seconds.update(json.loads(file.read_text("utf-8")))
+            for test, seconds in json.loads(file.read_text("utf-8")).items():
+                if seconds is None:
+                    measured.failed.add(test)
+                else:
+                    measured.seconds[test] = seconds
         return measured
 
     def running(self, path: str, lines: Iterable[int]) -> set[str]:
         """The tests that ran any of these lines."""
         known = self.tests.get(path, {})
-        return {test for line in lines for test in known.get(line, ())}
+        return {test for line in lines for test in known.get(line, ())} - self.failed
+
+    def of_files(self, files: Iterable[str]) -> set[str]:
+        """The tests in these files."""
+        wanted = set(files)
+        return {test for test in self.seconds if test.partition("::")[0] in wanted}
 
 
-def tests_for(path: str, line: int, sources: Mapping[str, str], measured: Measured) -> list[str]:
+def covering_tests(
+    path: str, line: int, sources: Mapping[str, str], tests: Mapping[str, str], measured: Measured
+) -> list[str]:
     """The tests that may notice a change of this line, quickest first.
 
     A line that runs when its module is imported belongs to no test. Then these are the tests of the function
-    that it is the head of, of the lines that mention what it defines, or at last of its module.
+    that it is the head of; of the lines in `sources`, and the files in `tests`, that mention what it defines;
+    or at last of its module.
     """
     statement, in_function = _statement(ast.parse(sources[path]), line)
     found: set[str] = set()
@@ -65,6 +79,7 @@ def tests_for(path: str, line: int, sources: Mapping[str, str], measured: Measur
         for name in _defined(statement):
             for other, source in sources.items():
                 found |= measured.running(other, _mentioning(name, source))
+            found |= measured.of_files(file for file, source in tests.items() if _mentioning(name, source))
         found = found or measured.running(path, measured.tests.get(path, ()))
     return _affordable(found, measured.seconds)
 

@@ -20,7 +20,7 @@ PYTEST: Final = (
     *("-m", "pytest", "-p", "tools.mutants.plugin", "-p", "no:cacheprovider", "-q", "--no-header", "--tb=no"),
     *("-m", "not broker and not oracle and not spark"),
 )
-_GREEN, _NO_TESTS = 0, 5
+GREEN, RED, NO_TESTS = 0, 1, 5
 
 
 class Outcome(Enum):
@@ -39,7 +39,7 @@ class Outcome(Enum):
 
 
 class TestsError(Exception):
-    """The tests cannot be run, or fail without any change."""
+    """The tests cannot be run, or all of them fail without any change."""
 
 
 @dataclass(slots=True)
@@ -88,9 +88,9 @@ class Tree:
             return Outcome.TIMED_OUT
         finally:
             self._write(path, source)
-        if status == _NO_TESTS:
+        if status == NO_TESTS:
             raise TestsError(output)
-        return Outcome.SURVIVED if status == _GREEN else Outcome.KILLED
+        return Outcome.SURVIVED if status == GREEN else Outcome.KILLED
 
     def _write(self, path: str, source: str) -> None:
         """Write a module with a time of its own: by time and size Python knows whether its cache is stale."""
