@@ -52,9 +52,10 @@ def charged(play: Playbook) -> float:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_s_replica_fetches_are_exempt(version: int) -> None:
+@pytest.mark.parametrize("node_id", [0, 2])
+def test_a_broker_s_replica_fetches_are_exempt(version: int, node_id: int) -> None:
     with playbook("kafka") as play:
-        asked = [fetch(number, version, 2, max_bytes=2**31 - 1) for number in (1, 2)]
+        asked = [fetch(number, version, node_id, max_bytes=2**31 - 1) for number in (1, 2)]
         play.client(*asked)
         play.to_broker(*asked)  # neither capped nor one at a time
         told = [fetched(number, 50_000, version=version) for number in (1, 2)]

@@ -57,6 +57,15 @@ if TYPE_CHECKING:
 STRICT: Final = {Create: 7, Grow: 3, Delete: 6}
 
 
+def test_a_topic_that_exists_takes_no_token_from_those_behind_it() -> None:
+    """Zero tokens still admit (KIP-599): only because the second costs nothing is the third created."""
+    cluster = Cluster(sizes={"there": 3})
+    asked = Create((Topic("first", BURST), Topic("there", 3), Topic("last", 1)))
+    assert cluster.codes(0, asked) == {"first": OK, "there": EXISTS, "last": OK}
+    assert cluster.tokens == -1
+    assert len(cluster.mutations()) == 1, "nothing was charged first and refunded later"
+
+
 # Escapes: what is charged in full, whatever a client tries
 
 
