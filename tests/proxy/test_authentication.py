@@ -511,6 +511,34 @@ def test_a_request_during_a_sasl_exchange_is_charged() -> None:
 # Garbage, cuts
 
 
+def answered_in_pieces(signature_bytes: int) -> Wire:
+    """A SCRAM exchange whose last answer is that long, and arrives piece by piece."""
+    wire = Wire(new_session())
+    for asked, told in (
+        (handshake("SCRAM-SHA-256"), shaken()),
+        (authenticate(scram_first("alice")), authenticated(SALT)),
+        (authenticate(PROOF), authenticated(b"v=" + b"x" * (signature_bytes - 2))),
+    ):
+        wire.feed(0, client=asked)
+        wire.to_client.clear()
+        for at in range(0, len(told), 100_000):
+            wire.feed(0, broker=told[at : at + 100_000])
+    return wire
+
+
+def test_an_answer_to_sasl_below_one_mebibyte_is_read_as_a_whole() -> None:
+    wire = answered_in_pieces(1_000_000)
+    assert wire.to_client == authenticated(b"v=" + b"x" * 999_998)
+    assert (wire.session.user, wire.session.violation) == ("alice", None)
+
+
+def test_an_answer_to_sasl_above_one_mebibyte_closes_the_session() -> None:
+    wire = answered_in_pieces(1_200_000)
+    assert wire.session.violation is not None
+    assert "more than 1048576 bytes" in wire.session.violation.detail
+    assert (wire.session.user, bytes(wire.to_client)) == (ANONYMOUS, b"")
+
+
 @pytest.mark.parametrize(
     ("asked", "garbage"),
     [
