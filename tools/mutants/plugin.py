@@ -30,7 +30,7 @@ settings.register_profile(
     database=None,
     phases=[Phase.explicit, Phase.generate],
     deadline=None,
-    max_examples=settings.default.max_examples if Coverage.current() is None else EXAMPLES_MEASURED,
+    max_examples=settings().max_examples if Coverage.current() is None else EXAMPLES_MEASURED,
 )
 settings.load_profile("mutants")
 
