@@ -40,19 +40,22 @@ CUT: Final = settings(MODEL, max_examples=60)
 # The model: µs, µs per kB asked, µs per kB answered
 PER_API: Final = {
     "Heartbeat": (17.0, 0.0, 0.0),
-    "Metadata": (15.0, 2.0, 10.0),
-    "Produce": (21.0, 1.5, 0.0),
-    "Fetch": (16.0, 3.0, 0.25),
-    "the rest": (30.0, 0.05, 0.05),
+    "Metadata": (15.0, 1000 / 512, 5000 / 512),
+    "Produce": (21.0, 1000 / 512, 0.0),
+    "Fetch": (16.0, 2000 / 512, 1000 / 4096),
+    "the rest": (30.0, 1000 / 16384, 1000 / 16384),
 }
-COLD_US, COLD_FROM_US, COLD_FULL_US = 55.0, 300.0, 1500.0
+"""A byte costs a power of two, and so does a cold start: sums are exact, in whatever order they are made.
+Otherwise a throttle time of half a millisecond is rounded down by one order and up by the other.
+"""
+COLD_US, COLD_FROM_US, COLD_FULL_US = 64.0, 300.0, 2048.0
 COSTS: Final = costs(
     {
         name: ApiCost(us=us, us_per_request_kb=asked, us_per_response_kb=answered)
         for name, (us, asked, answered) in PER_API.items()
         if name != "the rest"
     },
-    rest=ApiCost(us=30.0, us_per_request_kb=0.05, us_per_response_kb=0.05),
+    rest=ApiCost(us=30.0, us_per_request_kb=1000 / 16384, us_per_response_kb=1000 / 16384),
     cold=ColdCost(us=COLD_US, from_us=COLD_FROM_US, full_us=COLD_FULL_US),
 )
 
