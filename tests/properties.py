@@ -16,26 +16,27 @@ EXAMPLES: Final = 150
 """Examples of a property that states no number."""
 EXPLORING_FACTOR: Final = 4
 """Number of examples in `exploring` for one in `repeatable`."""
+TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large)
+"""Machines are busy, and some of Kafka's messages are large."""
 
 
 def register_profiles() -> None:
     """Register both profiles and load `repeatable`; `--hypothesis-profile` loads the other one."""
-    # Properties differ by a factor of 1,000 in what an example costs, and machines are busy: no deadline.
-    slow = [HealthCheck.too_slow]
+    # Properties differ by a factor of 1,000 in what an example costs, so there is no deadline.
     settings.register_profile(
         REPEATABLE,
         derandomize=True,
         deadline=None,
         database=None,
         max_examples=EXAMPLES,
-        suppress_health_check=slow,
+        suppress_health_check=TOLERATED,
     )
     settings.register_profile(
         EXPLORING,
         deadline=None,
         max_examples=EXPLORING_FACTOR * EXAMPLES,
         print_blob=True,
-        suppress_health_check=slow,
+        suppress_health_check=TOLERATED,
     )
     settings.load_profile(REPEATABLE)
 

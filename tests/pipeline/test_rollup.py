@@ -20,6 +20,7 @@ from pipeline.rollup.job import rollup
 from pipeline.rollup.periods import periods
 from pipeline.rollup.windows import windows
 from tests.pipeline.usage_rows import DAY_MS, FIRST_MS, Record, ingest, record
+from tests.properties import TOLERATED, examples
 from usage.records import ByQuota
 
 if TYPE_CHECKING:
@@ -174,10 +175,9 @@ records = st.lists(
 
 
 @settings(
-    max_examples=6,
-    deadline=None,
+    examples(6),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes seconds: too long to shrink
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[*TOLERATED, HealthCheck.function_scoped_fixture],
 )
 @given(records=records)
 def test_rollups_of_hours_and_days_match_a_plain_computation(

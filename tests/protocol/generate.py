@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from protocol.codec import codec, request_type, response_type
@@ -52,16 +51,6 @@ _TAME: Final[dict[str, Strategy]] = {
 _UNKNOWN_TAGS: Final = st.dictionaries(st.integers(1000, TAG_MAX), _BYTES, max_size=2).map(
     lambda tags: tuple(sorted(tags.items()))
 )
-
-
-def modest(max_examples: int) -> settings:
-    """Settings for tests that go through seven hundred message versions: few examples, always the same
-    ones.
-    """
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(
-        max_examples=max_examples, derandomize=True, deadline=None, database=None, suppress_health_check=slow
-    )
 
 
 def every_version() -> list[tuple[type[Message], int]]:

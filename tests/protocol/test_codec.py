@@ -28,7 +28,8 @@ from protocol.messages import (
     ResponseHeader,
 )
 from tests.matrix import in_one_test
-from tests.protocol.generate import each_version, every_version, messages, modest, sample, version_id
+from tests.properties import examples
+from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 
 if TYPE_CHECKING:
     from protocol.values import Message
@@ -38,7 +39,7 @@ IDS = [version_id(*each) for each in VERSIONS]
 
 
 @each_version(VERSIONS)
-@modest(max_examples=5)
+@examples(5)
 @given(data=st.data())
 def test_every_value_survives_a_round_trip(message: type[Message], version: int, data: st.DataObject) -> None:
     value = data.draw(messages(message, version))

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from protocol.codec import codec
 from protocol.errors import ProtocolError
 from protocol.messages import OffsetFetchRequest
-from tests.protocol.generate import each_version, every_version, modest, sample
+from tests.properties import examples
+from tests.protocol.generate import each_version, every_version, sample
 from tests.protocol.mutate import mutate
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def test_mutated_bytes_are_a_message_or_a_protocol_error(message: type[Message],
     assert time.perf_counter() - started < SECONDS_MAX
 
 
-@modest(max_examples=300)
+@examples(300)
 @given(which=st.sampled_from(VERSIONS), data=st.binary(max_size=200))
 def test_noise_is_a_message_or_a_protocol_error(which: tuple[type[Message], int], data: bytes) -> None:
     decodes(codec(*which), data)

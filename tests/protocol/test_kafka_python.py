@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.codec import codec
-from tests.protocol.generate import each_version, every_version, messages, modest
+from tests.properties import examples
+from tests.protocol.generate import each_version, every_version, messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ def test_kafka_python_has_most_versions_that_clients_use() -> None:
 
 
 @each_version(KNOWN)
-@modest(max_examples=4)
+@examples(4)
 @given(data=st.data())
 def test_kafka_python_writes_the_same_bytes(
     message: type[Message], version: int, data: st.DataObject

@@ -20,8 +20,9 @@ from hypothesis import given
 
 from protocol.codec import codec
 from protocol.values import schema_of
+from tests.properties import examples
 from tests.protocol import kio_side
-from tests.protocol.generate import each_version, every_version, messages, modest, version_id
+from tests.protocol.generate import each_version, every_version, messages, version_id
 from tests.protocol.plain import plain
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def samples(message: type[Message], version: int) -> list[Message]:
     """Some values of the message, always the same ones."""
     found: list[Message] = []
 
-    @modest(max_examples=6)
+    @examples(6)
     @given(value=messages(message, version, tame=True))
     def collect(value: Message) -> None:
         found.append(value)

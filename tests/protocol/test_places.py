@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from kio.index import KioIndexError, load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -35,6 +35,7 @@ from protocol.messages import (
 from protocol.places import Place, place, tag_section
 from protocol.values import schema_of
 from tests.matrix import in_one_test
+from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def test_the_table_has_every_response_that_the_schemas_have() -> None:
 
 @each_version(EVERY)
 @given(data=st.data())
-@settings(max_examples=3)
+@examples(3)
 def test_every_place_is_where_the_codec_puts_the_field(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -181,7 +182,7 @@ KIO: Final = [pair for pair in THROTTLED if kio_knows(*pair)]
 
 @each_version(KIO)
 @given(data=st.data())
-@settings(max_examples=3)
+@examples(3)
 def test_the_place_is_where_kio_writes_the_throttle_time(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -280,7 +281,7 @@ def test_a_complete_body_shorter_than_any_is_an_error_also_where_the_place_count
 
 @pytest.mark.parametrize(("message", "version"), WALKED, ids=[version_id(*pair) for pair in WALKED])
 @given(data=st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_mutated_bytes_give_a_position_in_bounds_or_a_protocol_error(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -297,7 +298,7 @@ def test_mutated_bytes_give_a_position_in_bounds_or_a_protocol_error(
 
 
 @given(garbage=st.binary(max_size=300), complete=st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_garbage_gives_a_position_in_bounds_or_a_protocol_error(garbage: bytes, complete: bool) -> None:
     for message, version in WALKED:
         for found, _before in all_places(message, version):

@@ -13,7 +13,7 @@ from protocol.codec import codec
 from protocol.messages import ProduceRequest
 from protocol.produced_records import records_in
 from protocol.values import schema_of
-from tests.protocol.generate import modest
+from tests.properties import examples
 
 VERSIONS: Final = list(schema_of(ProduceRequest).versions)
 NO_LIMIT: Final = 1000
@@ -43,7 +43,7 @@ def body_of(version: int, topics: list[list[bytes | None]]) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@modest(60)
+@examples(60)
 @given(topics=Topics)
 def test_all_record_batches_of_a_produce_request_are_found(
     version: int, topics: list[list[bytes | None]]
@@ -61,7 +61,7 @@ def test_all_record_batches_of_a_produce_request_are_found(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@modest(60)
+@examples(60)
 @given(topics=Topics, cut=st.integers(0, 5000), limit=st.integers(1, 6))
 def test_record_batches_of_a_cut_produce_request_are_found_up_to_the_cut(
     version: int, topics: list[list[bytes | None]], cut: int, limit: int
@@ -76,7 +76,7 @@ def test_record_batches_of_a_cut_produce_request_are_found_up_to_the_cut(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@modest(200)
+@examples(200)
 @given(body=st.binary(max_size=200), end=st.integers(0, 200))
 def test_the_scan_for_record_batches_accepts_any_bytes(version: int, body: bytes, end: int) -> None:
     claimed, begun, _partitions, _first, spans = records_in(version)(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.codec import codec
@@ -30,6 +30,7 @@ from protocol.schema import header
 from protocol.skim import UNKNOWN_TAG, Neutraliser, Skimmer, endpoints_tag
 from protocol.values import schema_of
 from tests.matrix import in_one_test
+from tests.properties import examples
 from tests.protocol.generate import each_version, every_version, messages, sample, version_id
 
 with warnings.catch_warnings():
@@ -135,7 +136,7 @@ def test_the_stream_scanner_finds_the_tag_section_at_every_cut(message: type[Mes
 
 @each_version(FLEXIBLE)
 @given(data=st.data())
-@settings(max_examples=2)
+@examples(2)
 def test_the_stream_scanner_agrees_with_the_codec_on_the_end_of_the_fields(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -190,7 +191,7 @@ def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> N
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -283,7 +284,7 @@ def test_the_endpoint_mask_changes_one_byte_at_any_cut(message: type[Message], v
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
-@settings(max_examples=25)
+@examples(25)
 def test_masked_endpoints_are_an_unknown_tag_to_the_codec(
     message: type[Message], version: int, data: st.DataObject
 ) -> None:
@@ -311,7 +312,7 @@ def read_by_kafka_python(message: type[Message], version: int, body: bytes) -> t
 @pytest.mark.parametrize("behind", [(), ((1, b"news"),), ((1, b"news"), (300, b""))])
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
 @given(data=st.data())
-@settings(max_examples=10)
+@examples(10)
 def test_kafka_python_ignores_masked_endpoints_before_newer_tags(
     message: type[Message], version: int, behind: tuple[tuple[int, bytes], ...], data: st.DataObject
 ) -> None:

@@ -19,7 +19,8 @@ from protocol.codec import codec, request_type, response_type
 from protocol.errors import UnknownVersionError
 from protocol.steps import THROTTLE_FIELD, Change, Position, Step, alike, step, steps
 from tests.matrix import check_each
-from tests.protocol.generate import messages, modest
+from tests.properties import examples
+from tests.protocol.generate import messages
 from tests.protocol.kio_side import kio_class
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def check_step(found: Step) -> None:
     asks, answers = request_type(found.api_key), response_type(found.api_key)
     older, newer = found.version - 1, found.version
 
-    @modest(max_examples=25)
+    @examples(25)
     @given(request=messages(asks, newer), response=messages(answers, newer))
     def check(request: Message, response: Message) -> None:
         assert codec(asks, older).encode(request) == codec(asks, newer).encode(request)

@@ -15,7 +15,8 @@ from protocol.errors import ProtocolError
 from protocol.messages import FetchResponse, MetadataResponse, ProduceRequest, ShareFetchResponse
 from protocol.topic_bytes import TopicBytes, names_topics
 from protocol.values import schema_of
-from tests.protocol.generate import messages, modest, version_id
+from tests.properties import examples
+from tests.protocol.generate import messages, version_id
 
 if TYPE_CHECKING:
     from protocol.values import Message
@@ -55,7 +56,7 @@ def fed(message: type[Message], version: int, body: bytes, cuts: list[int]) -> T
 
 
 @pytest.mark.parametrize(("message", "version"), NAMING, ids=NAMING_ID)
-@modest(30)
+@examples(30)
 @given(data=st.data(), cuts=st.lists(st.integers(0, 10_000), max_size=12))
 def test_topic_bytes_are_counted_in_chunks_of_any_size(
     message: type[ProduceRequest | FetchResponse], version: int, data: st.DataObject, cuts: list[int]
@@ -97,7 +98,7 @@ def test_counting_topic_bytes_of_garbage_is_a_lasting_error() -> None:
     assert not counting.counted
 
 
-@modest(300)
+@examples(300)
 @given(body=st.binary(max_size=200), version=st.sampled_from([3, 9, 12]))
 def test_counting_topic_bytes_of_any_bytes_counts_or_refuses(body: bytes, version: int) -> None:
     counting = TopicBytes(ProduceRequest, version, WANTED)

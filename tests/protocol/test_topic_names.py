@@ -14,7 +14,8 @@ from protocol.messages import FetchRequest, ProduceRequest
 from protocol.topic_bytes import TopicBytes
 from protocol.topic_names import NAME_BYTES_MAX, topics_in
 from protocol.values import schema_of
-from tests.protocol.generate import messages, modest
+from tests.properties import examples
+from tests.protocol.generate import messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def body(message: FetchRequest | ProduceRequest, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", NAMING)
-@modest(30)
+@examples(30)
 @given(data=st.data())
 def test_the_topic_scan_finds_the_topics_that_decoding_finds(version: int, data: st.DataObject) -> None:
     message: Any = data.draw(messages(FetchRequest, version))

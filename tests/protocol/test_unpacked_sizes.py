@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from protocol.record_batches import BATCH_HEAD_BYTES, add_unpacked
 from protocol.unpacked_sizes import GZIP, LZ4, SNAPPY, ZSTD, unpacked_bytes
-from tests.protocol.generate import modest
+from tests.properties import examples
 
 CODECS: Final = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 PACKED: Final[list[dict[str, Any]]] = json.loads(
@@ -277,7 +277,7 @@ def test_a_cut_zstd_frames_size_is_extrapolated() -> None:
 
 
 @pytest.mark.parametrize("codec", [*CODECS.values(), 0, 5, 7])
-@modest(200)
+@examples(200)
 @given(data=st.data())
 def test_any_bytes_have_an_unpacked_size_within_the_codecs_bounds(codec: int, data: st.DataObject) -> None:
     head = data.draw(
@@ -288,7 +288,7 @@ def test_any_bytes_have_an_unpacked_size_within_the_codecs_bounds(codec: int, da
     assert len(stream) <= size(codec, stream, end) <= RATIO_MAX.get(codec, 1) * len(stream)
 
 
-@modest(300)
+@examples(300)
 @given(
     batch=st.binary(max_size=200), end=st.integers(0, 220), magic=st.integers(0, 3), codec=st.integers(0, 7)
 )

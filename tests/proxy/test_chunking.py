@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.reasons import CloseReason
+from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, Exchange, exchanges, whole
 from tests.proxy.wire import Wire, new_session
 
-PROPERTY = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+PROPERTY = examples(150)
 
 
 @PROPERTY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol.codec import response_type
@@ -13,6 +13,7 @@ from proxy.rules.client_quotas_alterations import read_alterations
 from proxy.rules.client_quotas_filters import described, read_filter
 from quotas import QuotaKey, QuotaTable, parse
 from quotas.quota_edit import edited
+from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.client_quotas import TABLE, Managed, altered, entry, session_of, vouch
 from tests.proxy.client_quotas import alter as alter_request
@@ -24,13 +25,7 @@ from tests.proxy.wire import Wire
 if TYPE_CHECKING:
     from protocol.messages import Message
 
-PROPERTY: Final = settings(
-    max_examples=300,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+PROPERTY: Final = examples(300)
 KINDS: Final = st.sampled_from(["user", "client-id", "ip", "", "group"])
 NAMES: Final = st.one_of(
     st.none(),

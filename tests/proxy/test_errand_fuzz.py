@@ -12,6 +12,7 @@ from proxy.counters import Counters
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
 
 TABLE: Final = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 0.5})
 PROPERTY: Final = settings(
-    max_examples=300,
-    derandomize=True,
-    deadline=None,
-    database=None,
+    examples(300),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.counters import Counters
@@ -19,6 +19,7 @@ from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create
+from tests.properties import examples
 from tests.proxy.controller import (
     NODE,
     Bucket,
@@ -35,7 +36,7 @@ STRICT_FROM: Final = 6
 """Of CreateTopics."""
 DEFAULT: Final = 3
 """The controller's number of partitions."""
-PROPERTY: Final = settings(max_examples=400, derandomize=True, deadline=None, database=None)
+PROPERTY: Final = examples(400)
 
 
 def outcome(answer: Answer) -> set[tuple[str | None, UUID, int]]:

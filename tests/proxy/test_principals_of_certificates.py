@@ -15,13 +15,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID, ObjectIdentifier
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config_error import ConfigError
 from proxy.tls.distinguished_name import KEYWORDS, name_of, subject_of
 from proxy.tls.principal_mapping import PrincipalMapping, UnmappedError
 from tests.clients.java_names import ask_java
+from tests.properties import examples
 
 KAFKA: Final = "3.9.1"
 NAMED: Final = {
@@ -267,7 +268,7 @@ def fuzzed() -> list[tuple[str, str]]:
     replaced = st.lists(st.sampled_from(["$1", "$2", "$10", "x", "\\$", "@", "$0", "\\/"]), max_size=4)
     subjects = st.sampled_from(["CN=abc", "CN=abc,OU=x", "abc", "a", "OU=.,CN=b\\,c"])
 
-    @settings(max_examples=300, derandomize=True, database=None, deadline=None)
+    @examples(300)
     @given(parts, replaced, st.sampled_from(["", "L", "U"]), subjects)
     def collect(pattern: list[str], replacement: list[str], case: str, subject: str) -> None:
         found.append((f"RULE:{''.join(pattern)}/{''.join(replacement)}/{case}", subject))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.stores import records
@@ -15,6 +15,7 @@ from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Prefix
 from quotas.quota_entry import least, most
 from quotas.table import QuotaKey, keys_of
+from tests.properties import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -238,7 +239,7 @@ def test_the_number_of_entities_in_the_quota_topic_is_bounded(monkeypatch: pytes
     assert stored.table() == QuotaTable({(ALICE, PRODUCE): 2.0})
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     tables,
     tables,

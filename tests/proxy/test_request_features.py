@@ -23,7 +23,7 @@ from proxy.rules.plans import Plans
 from proxy.rules.request_features import PACKED_MAX, PARTITIONS_MAX, converted, extra
 from quotas.request_costs import ApiCost
 from tests.matrix import in_one_test
-from tests.protocol.generate import modest
+from tests.properties import examples
 from tests.proxy.frames import request
 from tests.proxy.request_costs import EACH_US, charged_us, costs, timed
 from tests.proxy.wire import Wire, new_session, quota_table
@@ -181,7 +181,7 @@ Batches = st.sampled_from(
 
 
 @pytest.mark.parametrize("version", PRODUCE)
-@modest(40)
+@examples(40)
 @given(
     requests=st.lists(
         st.tuples(
@@ -305,7 +305,7 @@ def test_fetches_below_the_brokers_record_format_are_converted(
     ("api_key", "version"),
     [*((ApiKey.PRODUCE, version) for version in PRODUCE), *((ApiKey.FETCH, version) for version in SESSIONS)],
 )
-@modest(100)
+@examples(100)
 @given(data=st.data())
 def test_scanning_request_features_accepts_any_bytes(api_key: int, version: int, data: st.DataObject) -> None:
     looks = Looks(api_key, version, COST if api_key == ApiKey.PRODUCE else FETCH_COST)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.messages import (
@@ -24,6 +24,7 @@ from quotas import Budget, Entity, QuotaKey, QuotaTable
 from quotas.broker_quotas import BrokerQuotas
 from quotas.entities import Tags
 from quotas.request_costs import ApiCost, ColdCost
+from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, cut, exchanges, whole
 from tests.proxy.frames import padded, request, response, unknown_request, unknown_response
 from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, ping, time_table, timed
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from proxy.session.session import Session
     from tests.proxy.conversations import Exchange
 
-MODEL: Final = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+MODEL: Final = examples(150)
 
-CUT: Final = settings(MODEL, max_examples=60)
+CUT: Final = examples(60)
 
 # The model: µs, µs per kB asked, µs per kB answered
 PER_API: Final = {

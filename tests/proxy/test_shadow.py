@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.messages import CreateTopicsRequest, MetadataRequest
@@ -19,6 +19,7 @@ from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from quotas.remembered import EMPTY
 from tests.mutations.requests import Create, Delete, Topic
+from tests.properties import examples
 from tests.proxy import request_costs
 from tests.proxy.bandwidth_frames import fetch, fetched, length_of, ping, produce, produced
 from tests.proxy.controller import NODE, Connection, Controller
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from proxy.session.session import Session
     from quotas import Budget, MutationBudget
 
-PROPERTY: Final = settings(max_examples=200, derandomize=True, deadline=None, database=None)
+PROPERTY: Final = examples(200)
 
 
 def shadowed(table: QuotaTable) -> QuotaTable:

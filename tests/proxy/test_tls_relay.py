@@ -10,12 +10,13 @@ import socket
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.transport.poll import READ, WRITE
 from proxy.transport.reactor import BUFFER_BYTES
 from proxy.transport.tls_socket import RECORD_BYTES, TlsSocket
+from tests.properties import examples
 from tests.proxy.rigs import Rig, unix_pair
 from tests.proxy.talk import large, ping, pong, produce, produced
 from tests.proxy.tls_rigs import secured
@@ -116,7 +117,7 @@ STEPS = st.lists(
     small=st.booleans(),
     muted=st.booleans(),
 )
-@settings(max_examples=25)
+@examples(25)
 def test_a_tls_relay_passes_every_byte_in_order(
     sides: tuple[str, ...], sizes: list[int], steps: list[tuple[str, int]], small: bool, muted: bool
 ) -> None:

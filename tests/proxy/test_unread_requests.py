@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -28,6 +28,7 @@ from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.properties import examples
 from tests.protocol.generate import sample
 from tests.proxy.client_quotas import Managed
 from tests.proxy.controller import NODE, Connection, Controller, everything
@@ -185,7 +186,7 @@ def test_junk_behind_a_mutation_buys_no_partitions(mutation: Create | Grow | Del
 
 
 @pytest.mark.parametrize(("api_key", "version"), versions_of(*OF_ITS_OWN))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(garbage=st.binary(max_size=80))
 def test_garbage_never_closes_the_connection(api_key: ApiKey, version: int, garbage: bytes) -> None:
     if api_key == ApiKey.PRODUCE:  # acks tell whether the broker answers: they can be read

@@ -31,6 +31,7 @@ from proxy.counters import Counters
 from proxy.rules.plans import Plans
 from proxy.rules.uplift_rule import beyond, offered, route
 from tests.matrix import in_one_test
+from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.frames import body_of, head_of, request, request_body_of, response, split
@@ -45,10 +46,7 @@ if TYPE_CHECKING:
     from proxy.session.session import Session
 
 SETTINGS: Final = settings(
-    max_examples=12,
-    derandomize=True,
-    deadline=None,
-    database=None,
+    examples(12),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 

@@ -33,7 +33,8 @@ from proxy.rules.uplift_rule import (
     taken,
 )
 from tests.matrix import in_one_test
-from tests.protocol.generate import messages, modest
+from tests.properties import examples
+from tests.protocol.generate import messages
 from tests.proxy.broker_versions import BROKER_API_VERSIONS, BROKER_DATA, broker_of
 from tests.proxy.frames import request as request_frame
 
@@ -282,7 +283,7 @@ def test_patched_requests_differ_only_in_their_version_number(key: int, version:
     assert response_header_version(key, version) == response_header_version(key, way.broker_version)
     kind = request_type(key)
 
-    @modest(max_examples=5)
+    @examples(5)
     @given(value=messages(kind, version))
     def check(value: Message) -> None:
         theirs = bytearray(request_frame(value, version))
@@ -296,7 +297,7 @@ def test_patched_requests_differ_only_in_their_version_number(key: int, version:
 def test_a_translated_request_keeps_its_meaning_or_is_refused(key: int, version: int, way: Route) -> None:
     kind, delivered = request_type(key), 0
 
-    @modest(max_examples=100)
+    @examples(100)
     @given(value=messages(kind, version, tame=True))
     def check(value: Message) -> None:
         nonlocal delivered
@@ -317,7 +318,7 @@ def test_a_translated_request_keeps_its_meaning_or_is_refused(key: int, version:
 def test_a_translated_response_has_every_field(key: int, version: int, way: Route) -> None:
     kind = response_type(key)
 
-    @modest(max_examples=50)
+    @examples(50)
     @given(value=messages(kind, way.broker_version, tame=True))
     def check(value: Message) -> None:
         encoded = codec(kind, version).encode(value)

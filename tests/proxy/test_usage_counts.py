@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.session.usage_books import UsageBooks
 from quotas import Entity, QuotaKey, QuotaTable
+from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, cut, exchanges
 from tests.proxy.request_costs import VARIOUS, timed
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.session.session import Session
     from tests.proxy.conversations import Exchange
 
-PROPERTY: Final = settings(max_examples=100, derandomize=True, deadline=None, database=None)
+PROPERTY: Final = examples(100)
 CUTS: Final = st.lists(st.integers(1, 700), min_size=1)
 DRAINS: Final = st.lists(st.sampled_from(["", "", "", "step", "step", "drain"]), min_size=1)
 EVERYBODY: Final = Entity(user="ANONYMOUS")

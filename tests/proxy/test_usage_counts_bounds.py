@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.session.usage import FORMER_MAX
 from proxy.session.usage_books import UsageBooks
+from tests.properties import examples
 from tests.proxy.request_costs import ping, pong
 from tests.proxy.usage_totals import Taken, recorded, total
 from tests.proxy.wire import Wire, new_session
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from proxy.session.receipts import ClientUsage
     from proxy.session.usage_book import UsageBook
 
-PROPERTY: Final = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+PROPERTY: Final = examples(150)
 
 
 def book_of(books: UsageBooks) -> UsageBook:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.api import ApiKey
@@ -19,6 +19,7 @@ from proxy.session.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
+from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE, Connection, Controller
@@ -32,7 +33,7 @@ from tests.proxy.wire import Wire, new_session
 if TYPE_CHECKING:
     from protocol.versions import VersionRange
 
-PROPERTY: Final = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+PROPERTY: Final = examples(150)
 APP: Final = Entity(client_id="app")
 
 
@@ -198,7 +199,7 @@ def test_deletions_are_counted_by_the_partitions_of_existing_topics() -> None:
     st.sampled_from([None, (0, 10, 2), (1, 1), (2, 8)]),
     st.data(),
 )
-@settings(PROPERTY, max_examples=200)
+@examples(200)
 def test_usage_totals_are_right_for_any_bytes(
     requests: list[tuple[object, int]], release: tuple[int, ...] | None, data: st.DataObject
 ) -> None:

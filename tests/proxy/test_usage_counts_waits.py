@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.codec import request_type, response_type
@@ -18,6 +18,7 @@ from proxy.session.requests import LOOK_BYTES
 from proxy.session.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
+from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE, Connection, Controller
@@ -140,7 +141,7 @@ def test_a_connections_first_request_waits_equally_with_usage_counted(acks: int)
 
 @pytest.mark.parametrize("release", [None, (0, 10, 2), (1, 1), (2, 8)])
 @given(requests=st.lists(asked(), min_size=1, max_size=4), cut=st.integers(1, 2000), data=st.data())
-@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@examples(60)
 def test_uplifted_requests_are_answered_equally_with_usage_counted(
     release: tuple[int, ...] | None, requests: list[tuple[Message, int]], cut: int, data: st.DataObject
 ) -> None:

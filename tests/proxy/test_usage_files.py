@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.usage import encoding
@@ -24,6 +24,7 @@ from proxy.usage.files import FileRules
 from proxy.usage.lines import PartFile, finish_for_the_dead
 from proxy.usage.outlet import OutletError
 from proxy.usage.tally import Kind, Loss
+from tests.properties import examples
 from tests.proxy.usage_rigs import WALL_S, Desk, Disk, requests_in, trace_record, usage_record
 from usage import TraceRecord, UsageRecord
 
@@ -483,7 +484,7 @@ class Watched:
                 assert found
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(EVENTS)
 def test_a_reader_sees_whole_unchanging_usage_files(
     events: list[tuple[str, int]],
