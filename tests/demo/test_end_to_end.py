@@ -33,6 +33,7 @@ def start(*options: str, tmp_path: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.measured
 def test_demo_measures_every_rate_near_its_quota(tmp_path: Path) -> None:
     demo = start("--json", tmp_path=tmp_path)
     shown, errors = demo.communicate(timeout=120)

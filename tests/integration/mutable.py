@@ -33,8 +33,6 @@ _POLL_S: Final = 0.05
 
 def mutable(kafka_cluster: StartCluster, version: str) -> Cluster:
     """One cluster per release for all such tests. 2.8.2 (ZooKeeper) and 3.9.1 (KRaft) have two brokers."""
-    if version == "0.10.2.2":
-        return kafka_cluster(version, settings={"delete.topic.enable": "true"})
     if version in {"2.8.2", "3.9.1"}:
         return kafka_cluster(version, brokers=2, settings={"num.partitions": str(DEFAULT_PARTITIONS)})
     return kafka_cluster(version)

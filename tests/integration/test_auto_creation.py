@@ -46,6 +46,7 @@ def metadata(address: Address, version: int, *names: str) -> MetadataResponse:
     return ask(address, request, MetadataResponse, version)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", METADATA)
 def test_clients_that_request_missing_topics_are_charged_for_automatic_creation(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str

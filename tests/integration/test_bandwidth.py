@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.kafka import Cluster
     from tests.kafka.fixtures import StartCluster
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
 QUOTA = 1_000_000
 """bytes/s"""
@@ -86,6 +86,7 @@ class Load:
         return trend_rate(arrived, arrived[BURST // SIZE].at_s, arrived[-1].at_s)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", VERSIONS)
 def test_real_clients_are_held_to_their_byte_rates(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str

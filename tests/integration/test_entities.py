@@ -17,6 +17,7 @@ import pytest
 
 from tests.clients import create_topic
 from tests.clients.pairs import VERSIONS
+from tests.kafka.releases import core_at
 from tests.raw import Behaviour, Pace, RawClient, dialect_of, drive, fetch, fill, leaders, produce
 from tests.raw.rates import mean_rate
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster
     from tests.raw import Address, Dialect
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
 NAMED: Final = 100_000
 """bytes/s of those whom a quota names, at each broker."""
@@ -128,7 +129,7 @@ class Group:
         return any(answer.throttle_ms > 0 for client in self.clients for answer in client.answers)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
 def test_every_quota_level_is_enforced_and_shared_by_its_clients(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster
     from tests.raw import Address
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.alone]
 
 QUOTA = 1_000_000
 """bytes/s"""

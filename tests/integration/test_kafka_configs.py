@@ -263,6 +263,7 @@ def weir(cluster: Cluster, start_weir: StartWeir) -> Weir:
     return start_weir(cluster.bootstrap, "# nothing yet\n", options=ADMIN)
 
 
+@pytest.mark.core
 def test_kafka_configs_prints_equal_output_for_weir_and_a_broker(cluster: Cluster, weir: Weir) -> None:
     own, through = side_by_side("3.9.1", cluster, weir, FULL)
     assert through == own
@@ -421,6 +422,7 @@ def test_a_quota_change_applies_to_open_connections_and_survives_a_restart(
         assert client.ask(produce, 7, ProduceResponse).throttle_time_ms > 0
 
 
+@pytest.mark.core
 def test_kafka_configs_manages_quotas_of_a_0_10_cluster_through_weir(
     fresh_cluster: StartCluster, start_weir: StartWeir
 ) -> None:
@@ -449,7 +451,7 @@ def test_only_admins_that_the_broker_authenticated_alter_quotas(
     kafka_cluster: StartCluster, start_weir: StartWeir, tmp_path: Path
 ) -> None:
     """Whoever has not authenticated is ANONYMOUS, whom these admins include: the broker closes on him."""
-    cluster = kafka_cluster("3.9.1", with_sasl=True)
+    cluster = kafka_cluster("3.9.1")
     front = Front(start_weir, cluster, tmp_path, "", "--admins", "User:weir;User:ANONYMOUS")
     change = add(users("alice"), "producer_byte_rate=1000")
 

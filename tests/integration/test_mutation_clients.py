@@ -55,7 +55,7 @@ def test_javas_admin_client_retries_until_tokens_are_available(
 def test_javas_admin_client_reports_the_quota_error_at_its_timeout(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
-    cluster = mutable(kafka_cluster, "0.10.2.2")
+    cluster = kafka_cluster("0.10.2.2")
     weir = start_weir(cluster.bootstrap, quota(NEVER), options=FIVE)
     a, b = f"{topic}-a", f"{topic}-b"
     hasty = {"default.api.timeout.ms": "3000", "request.timeout.ms": "2000"}
@@ -109,7 +109,7 @@ def test_librdkafka_waits_for_the_quota_without_an_error(
 
     With one broker: KRaft clusters name any of several as the controller, and each has its own connection.
     """
-    cluster = mutable(kafka_cluster, version) if version == "0.10.2.2" else kafka_cluster(version)
+    cluster = kafka_cluster(version)
     weir = start_weir(cluster.bootstrap, quota(1), options=SLOW)
     a, b = f"{topic}-a", f"{topic}-b"
     first, second, third = LibrdkafkaAdmin(weir.bootstrap).run(

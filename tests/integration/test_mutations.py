@@ -23,6 +23,7 @@ from tests.integration.mutable import (
 )
 from tests.integration.topic_creation import APP, CREATE, DELETE, FIVE, GROW, NEVER, OK, REFUSED, create
 from tests.integration.weir_log import assert_no_complaint
+from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.mutations.client import Connection, ask_once
 from tests.mutations.requests import Create, Delete, Grow, Topic
@@ -40,7 +41,7 @@ def codes(answer: Answer) -> dict[str | None, int]:
     return {result.name: result.error_code for result in answer.results}
 
 
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", core_at(RELEASES, core=("0.10.2.2", "2.8.2", "4.2.0")))
 def test_topics_of_a_request_are_admitted_in_order_until_tokens_run_out(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
@@ -109,6 +110,7 @@ def test_mutations_at_both_brokers_are_charged_to_one_token_bucket(
     assert_no_complaint(weir.log)
 
 
+@pytest.mark.core
 def test_a_client_that_asked_the_wrong_broker_is_charged_once(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
@@ -137,6 +139,7 @@ def test_default_partitions_are_charged_as_the_broker_creates_them(
     assert_no_complaint(weir.log)
 
 
+@pytest.mark.measured
 def test_the_example_of_kip_599_on_brokers_of_every_age(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:

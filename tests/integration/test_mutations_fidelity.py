@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster
     from tests.raw import Address
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
 APART_S = 0.23
 """Between the beginnings of lanes: few requests are under way at a time, and at all times of a second."""

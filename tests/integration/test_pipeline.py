@@ -71,7 +71,7 @@ def users(bootstrap: str, topic: str) -> None:
 def test_totals_of_the_pipelines_tables_equal_those_of_the_wire(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
-    cluster = kafka_cluster(RELEASE, with_sasl=True)
+    cluster = kafka_cluster(RELEASE)
     usage_topic = f"{topic}-usage"
     weirs = [
         start_weir(cluster.bootstrap, QUOTAS, options=with_usage(usage_topic)),

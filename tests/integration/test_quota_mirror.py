@@ -24,6 +24,7 @@ LATEST_S = 5.0
 """A question a second, and what it takes to ask on a machine that is busy with others."""
 
 
+@pytest.mark.core
 def test_quotas_altered_at_a_broker_are_enforced_by_weir(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:

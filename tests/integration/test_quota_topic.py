@@ -63,6 +63,7 @@ class Front:
         return bool(self.admin.metrics().value("weir_quota_store_available", store="topic"))
 
 
+@pytest.mark.core
 def test_every_weir_follows_the_quota_topic_and_a_restart_loses_nothing(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
@@ -126,7 +127,7 @@ def test_traffic_continues_under_the_last_known_quotas(
 def test_weirs_connections_to_the_quota_topic_authenticate(
     kafka_cluster: StartCluster, topic: str, tmp_path: Path, version: str
 ) -> None:
-    cluster = kafka_cluster(version, with_sasl=True)
+    cluster = kafka_cluster(version)
     password, wrong = tmp_path / "password", tmp_path / "wrong"
     password.write_text(f"{WEIR.password}\n")
     wrong.write_text("nonsense-5c1d\n")

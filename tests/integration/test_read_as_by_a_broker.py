@@ -71,6 +71,7 @@ def done(futures: Iterable[Future[object]]) -> None:
         future.result(TIMEOUT_S)
 
 
+@pytest.mark.core
 def test_librdkafka_s_whole_cluster_requests_pass_under_every_quota(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:

@@ -27,12 +27,17 @@ def with_codecs(client: Client) -> Client:
     return type(client)(client.release, codecs=True) if isinstance(client, WorkerClient) else client
 
 
+CORE = {"librdkafka-0.10.2.2", "librdkafka-3.9.1", "kafka-python-0.10.2.2", "aiokafka-4.2.0"}
+"""Each library once, each broker once; `make test` runs these."""
 MATRIX = [
     pytest.param(
         with_codecs(client),
         version,
         id=f"{client.name}-{version}",
-        marks=[] if isinstance(client, Librdkafka) else pytest.mark.oracle,  # its codecs are fetched
+        marks=[
+            *([] if isinstance(client, Librdkafka) else [pytest.mark.oracle]),  # its codecs are fetched
+            *([pytest.mark.core] if f"{client.name}-{version}" in CORE else []),
+        ],
     )
     for client, version in PAIRS
 ]
@@ -94,6 +99,7 @@ def stored_codecs(cluster: Cluster, topic: str) -> set[int]:
     return codes
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_broker_of_a_cluster_is_reached_through_weir(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str

@@ -24,6 +24,7 @@ from tests.integration.traffic import (
     settle,
 )
 from tests.integration.weir_log import GENEROUS
+from tests.kafka.releases import core_at
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
@@ -34,7 +35,7 @@ pytestmark = [pytest.mark.broker]
 PARTITIONS = 2
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
 def test_clients_lose_nothing_when_their_broker_is_killed_and_restarted(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.broker,
+    pytest.mark.alone,
     pytest.mark.skipif(
         "WEIR_FIGURES" not in os.environ,
         reason="minutes, and figures of a machine that does nothing else: set WEIR_FIGURES=1 to have them",

@@ -37,7 +37,7 @@ JAVA: Final = [
     ("4.2.0", "4.2.0"),
 ]
 """Broker, and the newest of Java's clients that gets along with it."""
-VERSIONS: Final = ["0.10.2.2", "4.2.0"]
+VERSIONS: Final = ["0.10.2.2", "3.9.1", "4.2.0"]
 COUNT: Final = 5
 TINY: Final = """
 [[quota]]
@@ -89,6 +89,7 @@ def test_javas_admin_client_waits_for_request_time_throttles_and_completes(
     assert_no_complaint(throttled.log)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", VERSIONS)
 def test_librdkafka_reports_request_time_throttles_in_its_statistics(throttled: Weir, topic: str) -> None:
     statistics: list[dict[str, Any]] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster
     from tests.raw import Address, Request
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
 PERCENT: Final = 1
 """10 ms of a thread within the first second."""

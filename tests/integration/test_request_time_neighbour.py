@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.kafka.fixtures import StartCluster
     from tests.raw import Address
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.alone]
 
 ONE_THREAD: Final = {"num.io.threads": "1"}
 NAMES: Final = [f"no-{number}" for number in range(3000)]

@@ -107,11 +107,12 @@ class Scene:
         return names
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_arrive_over_sasl_and_the_authenticated_user_is_charged(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path, version: str
 ) -> None:
-    cluster = kafka_cluster(version, with_sasl=True)
+    cluster = kafka_cluster(version)
     front = Front(start_weir, cluster, tmp_path, GENEROUS_TO_ALL)
     scene = Scene(cluster, front, topic)
     with ThreadPoolExecutor(4) as pool:

@@ -46,7 +46,7 @@ def test_a_scram_user_created_through_weir_authenticates_and_is_charged(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """SCRAM credentials are not Weir's (KIP-554): they are altered and described at the broker."""
-    cluster = kafka_cluster(VERSION, with_sasl=True)
+    cluster = kafka_cluster(VERSION)
     create_topic(cluster.bootstrap, topic)
     front = Front(start_weir, cluster, tmp_path, GENEROUS_TO_ALL)
     options: dict[str, Any] = {"bootstrap.servers": front.bootstrap, "log_level": 2} | sasl.librdkafka(
@@ -70,7 +70,7 @@ def test_topics_created_by_a_user_are_limited_for_any_client_id(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """By Java's AdminClient, and by requests of ours."""
-    cluster = kafka_cluster(VERSION, with_sasl=True)
+    cluster = kafka_cluster(VERSION)
     front = Front(start_weir, cluster, tmp_path, MUTATIONS)
     config = sasl.java(Login(PLAIN, BOB)) | {"client.id": "of-bob"}
     names = [f"{topic}-{number}" for number in range(4)]

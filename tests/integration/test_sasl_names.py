@@ -167,11 +167,12 @@ def made_token(connection: SaslConnection) -> CreateDelegationTokenResponse:
 
 @pytest.fixture
 def front(kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path) -> Front:
-    cluster = kafka_cluster(VERSION, with_sasl=True)
+    cluster = kafka_cluster(VERSION)
     create_topic(cluster.bootstrap, topic)
     return Front(start_weir, cluster, tmp_path, GENEROUS_TO_ALL)
 
 
+@pytest.mark.core
 def test_odd_sasl_tokens_give_the_principals_that_the_broker_sees(front: Front, topic: str) -> None:
     visitor = Visitor(front, topic)
     believed = {what: visitor.come(what, OAUTHBEARER, bearer(said)) for what, said in accepted().items()}
@@ -204,7 +205,7 @@ def test_a_delegation_token_is_its_owners_after_weir_saw_its_creation(
     kafka_cluster: StartCluster, front: Front, topic: str
 ) -> None:
     visitor = Visitor(front, topic)
-    direct = ("127.0.0.1", kafka_cluster(VERSION, with_sasl=True).sasl_ports[0])
+    direct = ("127.0.0.1", kafka_cluster(VERSION).sasl_ports[0])
     with SaslConnection(direct) as connection, visitor.connect("maker") as known:
         unseen = made_token(connection.log_in(PLAIN, *BOB))
         made = made_token(known.log_in(SCRAM_256, *ALICE))
@@ -245,7 +246,7 @@ def test_a_name_in_a_failed_authentication_is_never_charged(
 ) -> None:
     """With requests behind the token in the same packet, as if it had been accepted; the broker closes."""
     old = version == "0.10.2.2"
-    cluster = kafka_cluster(version, with_sasl=True)
+    cluster = kafka_cluster(version)
     create_topic(cluster.bootstrap, topic)
     front = Front(start_weir, cluster, tmp_path, GENEROUS_TO_ALL)
     visitor = Visitor(front, topic, OLD if old else NEW)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.kafka.sasl import User
     from tests.proxy.metrics_page import Page
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
 VERSION = "3.9.1"
 QUOTA = 300_000
@@ -66,7 +66,7 @@ def test_users_are_held_to_byte_rates_as_closely_as_client_ids(
     Alice comes with three client-ids, one of which has a quota of its own, and one with bob: as vip she waits
     for nobody and keeps three requests under way. The one with the odd name has 50 connections.
     """
-    cluster = kafka_cluster(VERSION, with_sasl=True)
+    cluster = kafka_cluster(VERSION)
     create_topic(cluster.bootstrap, topic)
     front = Front(start_weir, cluster, tmp_path, QUOTAS, *WINDOW)
 
@@ -107,7 +107,7 @@ def test_reauthentication_keeps_the_budget_and_the_traffic(
     What is in flight when the session's lifetime ends costs librdkafka its connection, as it does at a broker
     with quotas of its own.
     """
-    cluster = kafka_cluster(VERSION, with_sasl=True)
+    cluster = kafka_cluster(VERSION)
     of_library = f"{topic}-library"
     for name in (topic, of_library):
         create_topic(cluster.bootstrap, name)
@@ -169,7 +169,7 @@ def test_a_thousand_connections_of_a_user_share_one_budget(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, tmp_path: Path
 ) -> None:
     """Each with a client-id of its own; their requests come when all of them are open."""
-    cluster = kafka_cluster(VERSION, with_sasl=True)
+    cluster = kafka_cluster(VERSION)
     create_topic(cluster.bootstrap, topic)
     front = Front(start_weir, cluster, tmp_path, QUOTAS, *WINDOW)
     requests = [produce(NEW, f"app-{number}", topic, SIZE) for number in range(CROWD)]

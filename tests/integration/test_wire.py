@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", VERSIONS)
 def test_frames_of_real_clients_and_brokers_decode_to_the_last_byte(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str

@@ -78,6 +78,7 @@ def _small(brokers: int) -> dict[str, str]:
         "log.segment.delete.delay.ms": 1_000,
         "log.cleaner.dedupe.buffer.size": 4 * _MB,
         "auto.create.topics.enable": "true",
+        "delete.topic.enable": "true",
         "default.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": 0,
         "offsets.topic.num.partitions": 4,

@@ -64,7 +64,7 @@ def test_a_copied_kraft_directory_equals_one_that_storage_tool_formats(
     kafka_cluster: StartCluster, tmp_path: Path, version: str
 ) -> None:
     """Of two brokers only the first is a controller; SASL and ids are none of what the tool looks at."""
-    cluster = kafka_cluster(version, brokers=2, with_sasl=True, first_id=1001)
+    cluster = kafka_cluster(version, brokers=2, first_id=1001)
     for node_id, voter in ((1001, True), (1002, False)):
         directory = tmp_path / str(node_id)
         directory.mkdir()
