@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ClusterOptions", "StartCluster", "fresh_cluster", "kafka_cluster", "topic"]
 
 _MOST_ALIVE = 4
-"""In each worker of pytest-xdist: tests are ordered by release, and an idle broker takes 1 to 4 % of a core."""
+"""In each worker of pytest-xdist; tests are ordered by release, and an idle broker takes 1 to 4 % of a core.
+"""
 _NUMBERS = itertools.count(1)
 
 
