@@ -38,6 +38,7 @@ def session(
     Raises PipelineError if Spark or Java is missing, or Spark does not start.
     """
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # logs what it also raises
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # so does a connection that is cut
     logging.getLogger().addFilter(_is_no_interrupt)
     is_main = threading.current_thread() is threading.main_thread()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 register_profiles()
 
+SPARKS_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""Options of JVMs that end before optimizing their code would pay; Spark's scripts pass them on in silence."""
 LANE_MARKS = ("broker", "oracle", "spark", "core", "measured", "alone")
 
 
@@ -32,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+        os.environ.setdefault(name, SPARKS_JAVA)
     if config.getoption("--part"):
         parse_part(config.getoption("--part"))
 

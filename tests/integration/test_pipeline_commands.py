@@ -20,6 +20,7 @@ SECONDS = 4.0
 LOCAL = ("--master", "local[2]")
 
 
+@pytest.mark.core
 def test_pipeline_commands_run_one_after_the_other_over_real_records(tmp_path: Path) -> None:
     files = Files(tmp_path)
     record(None, SECONDS, files, lambda _cluster, _elapsed_s: None)

@@ -23,11 +23,8 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.codegen.wholeStage": "false",  # for a few rows, compiling takes longer than running
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a JVM that soon ends
-        with session("tests", master="local[2]", settings=settings) as spark:
-            patch.undo()
-            yield spark
+    with session("tests", master="local[2]", settings=settings) as spark:
+        yield spark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

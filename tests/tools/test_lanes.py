@@ -56,7 +56,7 @@ def every_set_of_marks() -> list[set[str]]:
     return [
         marks
         for marks in found
-        if not {"measured", "alone"} <= marks and (not marks & {"measured", "alone"} or marks & {"broker"})
+        if not {"measured", "alone"} <= marks and (not marks & {"measured", "alone"} or "broker" in marks)
     ]
 
 

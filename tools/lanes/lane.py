@@ -80,13 +80,13 @@ def _broker_workers() -> str:
 
 
 _BROKERS: Final = ("broker", "oracle")
-_ANY_BROKER: Final = "(broker or oracle)"
+_ANY_BROKER: Final = "(broker or oracle) and not spark"
 
 FAST: Final = Lane("fast", "no broker, no Spark", "not broker and not oracle and not spark", has_rest=False)
 SPARK: Final = Lane(
     "spark",
     "the pipeline's jobs on Spark",
-    "spark and not broker and not oracle",
+    "spark",
     named=("spark",),
     workers="2",
     options=("--dist", "loadfile"),
