@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 register_profiles()
 
 SPARKS_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""Options of JVMs that end before optimizing their code would pay; Spark's scripts pass them on in silence."""
+"""Options of JVMs that end before optimized code would pay; Spark's scripts pass them on in silence."""
 LANE_MARKS = ("broker", "oracle", "spark", "core", "measured", "alone")
 
 
