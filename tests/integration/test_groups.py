@@ -38,8 +38,6 @@ PROTOCOLS: dict[str, dict[str, str | int]] = {
     "cooperative": {"partition.assignment.strategy": "cooperative-sticky"} | QUICK,  # KIP-429
     "consumer": {"group.protocol": "consumer"},  # KIP-848; its intervals are the broker's
 }
-LEFT_OUT = {("2.3.3", "3.9.1"), ("0.12.0", "3.9.1")}
-"""Older releases share groups at the oldest broker; test_records.py has each join and commit at both."""
 WORKERS = {"heartbeat_interval_ms": 200, "session_timeout_ms": 20_000}
 
 
@@ -206,9 +204,7 @@ def joins(version: str, bootstrap: str, topic: str) -> dict[str, Join]:
     return found | {
         client.name: worker(client)
         for client, broker in PAIRS
-        if broker == version
-        and isinstance(client, WorkerClient)
-        and (client.release, version) not in LEFT_OUT
+        if broker == version and isinstance(client, WorkerClient)
     }
 
 

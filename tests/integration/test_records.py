@@ -70,7 +70,7 @@ def test_records_arrive_once_in_order_unchanged_and_a_group_goes_on_where_it_com
             with part(name := f"acks-{each}"):
                 assert_exchanged(running, weir.bootstrap, names[name], some_messages(2000, 500), acks=each)
         with part("megabytes"):
-            assert_exchanged(running, weir.bootstrap, names["megabytes"], some_messages(8, 1 << 20))
+            assert_exchanged(running, weir.bootstrap, names["megabytes"], some_messages(20, 1 << 20))
         with part("group"):
             assert_group_goes_on(running, weir.bootstrap, names["group"])
         for codec in codecs:
