@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from tests.properties import register_profiles
-from tests.selection import check_marks, order_by_cluster, parse_part, select_part
+from tests.selection import order_by_cluster, parse_part, select_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,6 @@ register_profiles()
 
 SPARKS_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options of JVMs that end before optimized code would pay; Spark's scripts pass them on in silence."""
-LANE_MARKS = ("broker", "oracle", "spark", "core", "measured", "alone")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,11 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
         parse_part(config.getoption("--part"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Check the marks of all tests; of those that `-m` and `-k` leave, select a part and order it."""
-    check_marks(items, LANE_MARKS)
-    yield
+@pytest.hookimpl(trylast=True)  # after -m and -k
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select the part that is asked for, and order the tests."""
     if config.getoption("--part"):
         select_part(config, items, *parse_part(config.getoption("--part")))
     order_by_cluster(items)

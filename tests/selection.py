@@ -9,15 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 import zlib
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.kafka.jars import locked_versions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PART: Final = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 _OWN_CLUSTER: Final = "fresh_cluster"
@@ -75,23 +71,3 @@ def _release(item: pytest.Item) -> str:
     function = getattr(item, "function", None)
     in_source = re.findall(r'"(\d+\.\d+\.\d+(?:\.\d+)?)"', inspect.getsource(function)) if function else []
     return in_source[0] if in_source else ""
-
-
-def check_marks(items: list[pytest.Item], marks: tuple[str, ...]) -> None:
-    """Raise pytest.UsageError for a test that has one of the marks while its module's text does not name it.
-
-    Lanes collect only the modules that name their marks (`tools.lanes.modules`): such a test would run in no
-    lane.
-    """
-    for item in items:
-        for mark in marks:
-            if item.get_closest_marker(mark) is not None and f"mark.{mark}" not in _text(item.path):
-                raise pytest.UsageError(
-                    f"{item.nodeid} has the mark {mark!r}, which {item.path.name} does not name: "
-                    f"write pytest.mark.{mark} in that module, so that its lane finds the test"
-                )
-
-
-@cache
-def _text(path: Path) -> str:
-    return path.read_text("utf-8")

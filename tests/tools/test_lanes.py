@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import itertools
 import subprocess
@@ -13,14 +14,14 @@ from _pytest.mark.expression import Expression
 from click.testing import CliRunner
 from rich.console import Console
 
-from tests.conftest import LANE_MARKS
-from tests.selection import check_marks, is_in_part, parse_part
+from tests.selection import is_in_part, parse_part
 from tools.lanes import __main__ as command
 from tools.lanes.lane import LANES, ROOT, Extent, Lane, modules
 from tools.lanes.results import Case, Outcome, plain_counts, read_cases, slowest
 from tools.lanes.runner import run_lane
 from tools.lanes.summary import show
 
+LANE_MARKS = ("broker", "oracle", "spark", "measured", "alone")
 MODULE = """
 import pytest
 
@@ -50,8 +51,9 @@ def selects(lane: Lane, extent: Extent, marks: set[str]) -> bool:
 
 
 def every_set_of_marks() -> list[set[str]]:
-    sizes = range(len(LANE_MARKS) + 1)
-    found = [set(each) for size in sizes for each in itertools.combinations(LANE_MARKS, size)]
+    marks_ = (*LANE_MARKS, "core")
+    sizes = range(len(marks_) + 1)
+    found = [set(each) for size in sizes for each in itertools.combinations(marks_, size)]
     # `measured` and `alone` are about tests with brokers, and a test is not both.
     return [
         marks
@@ -79,12 +81,30 @@ def test_a_lane_collects_only_modules_that_name_its_marks() -> None:
     assert set(spark) < set(modules(("spark", "broker")))
 
 
-def test_a_mark_that_its_module_does_not_name_stops_the_run(request: pytest.FixtureRequest) -> None:
-    unnamed = LANE_MARKS[-1]
-    check_marks([request.node], LANE_MARKS)
-    request.node.add_marker(getattr(pytest.mark, unnamed))
-    with pytest.raises(pytest.UsageError, match=rf"mark '{unnamed}', which test_lanes.py does not name"):
-        check_marks([request.node], LANE_MARKS)
+def marks_given_in(source: str) -> set[str]:
+    """Return the marks of lanes that a module names, as `pytest.mark.broker` or `mark.broker`."""
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and node.attr in LANE_MARKS
+        and isinstance(node.value, ast.Attribute | ast.Name)
+        and (node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id) == "mark"
+    }
+
+
+def test_marks_of_lanes_are_found_in_a_module() -> None:
+    assert marks_given_in("pytestmark = [pytest.mark.broker, mark.alone]  # mark.spark") == {
+        "broker",
+        "alone",
+    }
+
+
+def test_only_test_modules_give_marks_of_lanes() -> None:
+    """A lane collects modules that name its marks: a test with a mark from elsewhere would run in none."""
+    helpers = [path for path in (ROOT / "tests").rglob("*.py") if not path.name.startswith("test_")]
+    found = {str(path.relative_to(ROOT)): marks_given_in(path.read_text("utf-8")) for path in helpers}
+    assert {path: marks for path, marks in found.items() if marks} == {}
 
 
 def test_parts_take_each_test_once_and_about_as_many_each() -> None:

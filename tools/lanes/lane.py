@@ -68,7 +68,7 @@ class Lane:
 
 
 def modules(marks: Iterable[str]) -> list[str]:
-    """Return the test modules whose text names one of these marks; `tests/conftest.py` keeps that true."""
+    """Return the test modules whose text names one of these marks: no other module may give them."""
     named = re.compile(rf"\bmark\.({'|'.join(marks)})\b")
     found = (path for path in sorted(TESTS.rglob("test_*.py")) if named.search(path.read_text("utf-8")))
     return [str(path.relative_to(ROOT)) for path in found]
