@@ -194,12 +194,16 @@ def run(*arguments: str) -> Result:
 def test_survivors_are_listed_with_their_change_and_the_checkout_stays_as_it_is(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A test that fails without a mutant is named, and kills none."""
     monkeypatch.setattr(command, "ROOT", project)
+    red = "from quotas.rules import never\n\n\ndef test_red() -> None:\n    assert never() == 6\n"
+    (project / "tests/quotas/test_red.py").write_text(red, "utf-8")
     done = run("--seed", "3")
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert lines[0] == "3 mutants, seed 3"
     assert lines[-1] == "1 of 3 mutants killed (0 by timeout), 2 survived"
+    assert "fails without any mutant, and is not used: tests/quotas/test_red.py::test_red" in lines
     assert "quotas/rules.py:2 NumberReplacer survived" in lines
     assert "-    return max(value, 1)" in lines
     assert "quotas/rules.py:10 NumberReplacer survived (no test runs it)" in lines
@@ -220,19 +224,6 @@ def test_if_no_test_passes_without_a_mutant_the_status_is_1(
     done = run()
     assert done.exit_code == 1
     assert "no test passes without a mutant" in done.output
-
-
-def test_a_test_that_fails_without_a_mutant_is_named_and_kills_none(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "ROOT", project)
-    red = "from quotas.rules import never\n\n\ndef test_red() -> None:\n    assert never() == 6\n"
-    (project / "tests/quotas/test_red.py").write_text(red, "utf-8")
-    done = run("--seed", "3")
-    assert done.exit_code == 0, done.output
-    unused = "fails without any mutant, and is not used: tests/quotas/test_red.py::test_red"
-    assert unused in done.output.splitlines()
-    assert "quotas/rules.py:10 NumberReplacer survived (no test runs it)" in done.output.splitlines()
 
 
 def test_an_unknown_module_is_refused() -> None:
