@@ -16,6 +16,7 @@ from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
+from protocol.heads import INCOMPLETE, request_body
 from protocol.messages import (
     CreateDelegationTokenResponse,
     DescribeDelegationTokenResponse,
@@ -24,7 +25,6 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from proxy.rules.errand import whole_request
 from proxy.rules.exchange import Exchange, Step
 from proxy.rules.identity import ANONYMOUS
 from proxy.rules.plan import WAIT, Admission, Caller, Plan, Wait
@@ -45,14 +45,13 @@ def plan_sasl_handshake(plan: Plan) -> None:
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
         claim, before, admission = caller.identities.rules.claim, caller.exchange, ALONE
-        try:
-            asked = whole_request(request, data, frame, end, complete, flexible=flexible)
-        except (
-            ProtocolError
-        ):  # should a broker read it all the same, then nothing of what follows is believed
-            asked, admission = SaslHandshakeRequest(), UNREAD
-        if asked is None:
+        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+        if body == INCOMPLETE:
             return WAIT
+        try:
+            asked = request.decode_request(data, body, end)
+        except ProtocolError:  # no broker reads it either
+            asked, admission = SaslHandshakeRequest(), UNREAD
         caller.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
         return admission
 
@@ -84,12 +83,13 @@ def plan_sasl_authenticate(plan: Plan) -> None:
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
         admission = ALONE
+        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
         try:
-            asked = whole_request(request, data, frame, end, complete, flexible=flexible)
+            asked = request.decode_request(data, body, end)
         except ProtocolError:
             asked, admission = SaslAuthenticateRequest(), UNREAD
-        if asked is None:
-            return WAIT
         exchange = caller.exchange
         if exchange is not None:
             exchange.token(asked.auth_bytes)

@@ -6,6 +6,7 @@ answer; every dialogue here is one of theirs, or one that a bad client or broker
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
@@ -604,6 +605,32 @@ def test_a_request_that_is_no_saslauthenticate_passes_without_a_word_of_it() -> 
         assert play.session.counters.requests_unread == {ApiKey.SASL_AUTHENTICATE: 1}
     assert "requests passed unread" in [line["event"] for line in logged]
     assert SECRET.decode()[:-2] not in str(logged)
+
+
+ODD_HEADS: Final = {
+    "client-id of length -5": bytes.fromhex("fffb 00"),
+    "header with -2^31 tags": bytes.fromhex("0003617070 8080808008"),
+    "header with 101 tags": bytes.fromhex("0003617070 65") + b"".join(bytes([tag, 0]) for tag in range(101)),
+}
+"""Behind API key, version and correlation id. Brokers of 3.9.1 and 4.2.0 read all of them."""
+
+
+@pytest.mark.parametrize("rest_of_head", ODD_HEADS.values(), ids=ODD_HEADS)
+def test_a_saslauthenticate_whose_head_weir_cannot_read_closes_the_connection(rest_of_head: bytes) -> None:
+    """Passed on, it would log the client in as a user of whom Weir knows nothing, and who has no quota."""
+    head = struct.pack(">hhi", ApiKey.SASL_AUTHENTICATE, 2, 2) + rest_of_head
+    token = bytes([1 + len(plain("alice"))]) + plain("alice")
+    with Playbook() as play:
+        shake(play)
+        play.client(framed(head + token + b"\0"))
+        play.violation(CloseReason.REQUEST_MALFORMED)
+
+
+def test_a_saslhandshake_whose_head_weir_cannot_read_closes_the_connection() -> None:
+    head = struct.pack(">hhih", ApiKey.SASL_HANDSHAKE, 1, 1, -5)
+    with Playbook() as play:
+        play.client(framed(head + b"\0\5PLAIN"))
+        play.violation(CloseReason.REQUEST_MALFORMED)
 
 
 def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() -> None:
