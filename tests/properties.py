@@ -6,16 +6,22 @@ examples, more of them, from a seed that is printed, and keeps those that failed
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 REPEATABLE: Final = "repeatable"
 EXPLORING: Final = "exploring"
+MUTANTS: Final = "mutants"
+"""As `repeatable`, for `tools.mutants`: a failure is not shrunk."""
 EXAMPLES: Final = 150
 """Examples of a property that states no number."""
 EXPLORING_FACTOR: Final = 4
 """Number of examples in `exploring` for one in `repeatable`."""
+DATABASE: Final = Path(__file__).parents[1] / ".hypothesis" / "examples"
+"""Examples that have failed in `exploring`."""
 TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large)
 """Machines are busy, and some of Kafka's messages are large."""
 
@@ -31,12 +37,20 @@ def register_profiles() -> None:
         max_examples=EXAMPLES,
         suppress_health_check=TOLERATED,
     )
+    # Where CI is set, Hypothesis loads a profile of its own, which others inherit: so state all that matters.
     settings.register_profile(
         EXPLORING,
+        derandomize=False,
+        database=DirectoryBasedExampleDatabase(DATABASE),
         deadline=None,
         max_examples=EXPLORING_FACTOR * EXAMPLES,
         print_blob=True,
         suppress_health_check=TOLERATED,
+    )
+    settings.register_profile(
+        MUTANTS,
+        settings.get_profile(REPEATABLE),
+        phases=(Phase.explicit, Phase.generate),  # one failure is enough: no search for the smallest
     )
     settings.load_profile(REPEATABLE)
 

@@ -163,21 +163,48 @@ def test_slowest_tests_come_longest_first() -> None:
 
 def test_the_summary_names_skips_with_reasons_and_how_to_repeat_failures(cases: tuple[Case, ...]) -> None:
     printed = io.StringIO()
-    outcomes = [Outcome("fast", cases, 61.0, ok=False, note="pytest ended with status 1")]
-    show(Console(file=printed, width=160), outcomes, ["Not run here: 5 tests."], seed=7)
+    repeat = ".venv/bin/python -m pytest --hypothesis-seed=7"
+    outcomes = [Outcome("fast", cases, 61.0, ok=False, note="it ended with status 1", repeat=repeat)]
+    show(Console(file=printed, width=160), outcomes, ["Not run here: 5 tests."])
     lines = printed.getvalue().splitlines()
     assert lines[-1] == "1 passed, 3 failed, 1 skipped"
     assert lines[-2] == "Not run here: 5 tests."
     assert "Skipped in fast: test_module.py::test_skips: no camera here" in lines
     assert (
-        "Failed in fast; to repeat it: .venv/bin/python -m pytest --hypothesis-profile=exploring "
-        "--hypothesis-seed=7 'test_module.py::test_fails'"
+        "Failed in fast; to repeat it: .venv/bin/python -m pytest --hypothesis-seed=7 "
+        "'test_module.py::test_fails'"
     ) in lines
     assert any("1:01" in line and "status 1" in line for line in lines)
 
 
+def test_parameters_of_tests_are_printed_whatever_brackets_they_have() -> None:
+    printed = io.StringIO()
+    names = ["test_b.py::test_c[librdkafka-3.9.1]", "test_b.py::test_d[/metrics-x]"]
+    outcomes = [Outcome("fast", tuple(Case(name, 1.0, "passed") for name in names), 2.0, ok=True)]
+    show(Console(file=printed, width=160), outcomes, [])
+    assert all(name in printed.getvalue() for name in names)
+
+
+@pytest.mark.parametrize(("options", "ok"), [([], False), (["--part=1/3"], True)])
+def test_a_lane_without_tests_has_failed_unless_a_part_of_it_was_asked_for(
+    options: list[str], ok: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.lanes.lane.REPORTS", tmp_path)
+    lane = Lane("empty", "nothing", "alone and not alone", named=("alone",), workers="0")
+    outcome = run_lane(lane, Extent.ALL, options, lambda _text: None)
+    assert (outcome.ok, outcome.note) == ((True, "") if ok else (False, "it has no tests"))
+
+
+def test_a_module_that_cannot_be_collected_is_named_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "test_broken.py").write_text("import no_such_module\n")
+    report = tmp_path / "report.xml"
+    options = ["-q", f"--junitxml={report}", "--rootdir", str(tmp_path), "-p", "no:cacheprovider"]
+    subprocess.run([sys.executable, "-m", "pytest", *options], cwd=tmp_path, capture_output=True, check=False)
+    assert [(case.node_id, case.outcome) for case in read_cases(report)] == [("test_broken.py", "failed")]
+
+
 def test_a_lane_whose_process_dies_without_a_report_has_failed() -> None:
-    lane = Lane("no-such", "nothing", "fast", options=("--no-such-option",), has_rest=False)
+    lane = Lane("no-such", "nothing", "fast", options=("--no-such-option",))
     outcome = run_lane(lane, Extent.ALL, [], lambda _text: None)
     assert not outcome.ok
     assert "no report" in outcome.note

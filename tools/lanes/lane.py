@@ -20,9 +20,9 @@ class Extent(Enum):
     """How much of a lane is run."""
 
     CORE = "core"
-    """What `make test` runs: all fast tests, and of the others those that are marked `core`."""
+    """The tests that `make test` runs: all fast tests, and those of other lanes that are marked `core`."""
     REST = "rest"
-    """What `make test` leaves out."""
+    """The tests that `make test` leaves out."""
     ALL = "all"
 
 
@@ -42,16 +42,21 @@ class Lane:
     workers: str = "auto"
     """Number of pytest-xdist's workers; "0": the tests run one after the other."""
     options: tuple[str, ...] = ()
-    has_rest: bool = True
-    """False if `make test` runs all of it."""
+    extents: tuple[Extent, ...] = tuple(Extent)
+    """CORE and ALL if `make test` runs all of the lane, REST and ALL if `make test` runs none of it."""
+
+    @property
+    def is_divided(self) -> bool:
+        """True if `make test` runs a part of the lane: the tests that are marked `core`."""
+        return len(self.extents) == len(Extent)
 
     def expression(self, extent: Extent) -> str:
-        """Return what selects this much of the lane."""
-        return f"({self.marks}){_EXPRESSION[extent]}" if self.has_rest else self.marks
+        """Return the expression for `pytest -m` that selects the tests of this extent."""
+        return f"({self.marks}){_EXPRESSION[extent]}" if self.is_divided else self.marks
 
     def runs(self, extent: Extent) -> bool:
-        """Return whether this much of the lane is anything."""
-        return self.has_rest or extent is not Extent.REST
+        """Return whether the lane has tests of this extent."""
+        return extent in self.extents
 
     def pytest(self, extent: Extent) -> list[str]:
         """Return the arguments of pytest, without those that concern one run only."""
@@ -59,12 +64,12 @@ class Lane:
         return ["-m", self.expression(extent), *xdist, *self.options, *self.paths()]
 
     def paths(self) -> list[str]:
-        """Return what pytest must collect, relative to the checkout: collecting all takes seconds."""
+        """Return the paths that pytest collects, relative to the checkout: collecting all takes seconds."""
         return modules(self.named) if self.named else ["tests"]
 
     def report(self, extent: Extent) -> Path:
         """Return where its JUnit file is kept."""
-        return REPORTS / (f"{self.name}.xml" if not self.has_rest else f"{self.name}-{extent.value}.xml")
+        return REPORTS / (f"{self.name}-{extent.value}.xml" if self.is_divided else f"{self.name}.xml")
 
 
 def modules(marks: Iterable[str]) -> list[str]:
@@ -82,7 +87,12 @@ def _broker_workers() -> str:
 _BROKERS: Final = ("broker", "oracle")
 _ANY_BROKER: Final = "(broker or oracle) and not spark"
 
-FAST: Final = Lane("fast", "no broker, no Spark", "not broker and not oracle and not spark", has_rest=False)
+FAST: Final = Lane(
+    "fast",
+    "no broker, no Spark",
+    "not broker and not oracle and not spark",
+    extents=(Extent.CORE, Extent.ALL),
+)
 SPARK: Final = Lane(
     "spark",
     "the pipeline's jobs on Spark",
@@ -108,11 +118,18 @@ MEASURED: Final = Lane(
     options=("--dist", "loadgroup"),
 )
 ALONE: Final = Lane(
-    "alone", "what needs the machine for itself", f"{_ANY_BROKER} and alone", named=("alone",), workers="0"
+    "alone",
+    "what needs the machine for itself",
+    f"{_ANY_BROKER} and alone",
+    named=("alone",),
+    workers="0",
+    extents=(Extent.REST, Extent.ALL),
 )
 LANES: Final = (FAST, SPARK, BROKERS, MEASURED, ALONE)
 
-COMPILED: Final = Lane("compiled", "the data path, compiled by mypyc", FAST.marks, has_rest=False)
+COMPILED: Final = Lane(
+    "compiled", "the data path, compiled by mypyc", FAST.marks, extents=(Extent.CORE, Extent.ALL)
+)
 """Its command is the Makefile's, which builds first: `make check-compiled`."""
 
 CHECKS: Final = (
@@ -121,7 +138,7 @@ CHECKS: Final = (
     ("mypy",),
     ("lint-imports",),
 )
-"""What reads the sources and runs nothing; the programs stand beside Python."""
+"""Static checks; the programs are in the virtual environment's bin/."""
 
 
 def check_commands() -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""What a lane's JUnit file says, and what all of them say together."""
+"""Results of lanes, read from their JUnit files, and their sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a lane."""
+    """Result of one lane."""
 
     name: str
     cases: tuple[Case, ...]
@@ -30,6 +30,8 @@ class Outcome:
     ok: bool
     """Whether the lane's command ended well; a run may fail without a test that has failed."""
     note: str = ""
+    repeat: str = ".venv/bin/python -m pytest"
+    """The command that runs one of its tests again, given the test's name."""
 
     def count(self, outcome: str) -> int:
         """Return how many of its tests came out like this."""
@@ -55,8 +57,8 @@ def _cases(elements: Iterable[ET.Element]) -> Iterator[Case]:
 
 
 def _case(element: ET.Element) -> Case:
-    module = element.get("classname", "").replace(".", "/")
-    node_id = f"{module}.py::{element.get('name', '')}" if module else element.get("name", "")
+    module, name = element.get("classname", "").replace(".", "/"), element.get("name", "")
+    node_id = f"{module}.py::{name}" if module else f"{name.replace('.', '/')}.py"  # could not be collected
     outcome, detail = "passed", ""
     for child in element:
         if child.tag in ("failure", "error"):

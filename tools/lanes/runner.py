@@ -16,11 +16,11 @@ from tools.lanes.results import Case, Outcome, read_cases
 
 Say: TypeAlias = Callable[[str], None]
 NOTHING_COLLECTED: Final = 5
-"""pytest's exit code if no test was selected: a part of a small lane may be empty."""
+"""pytest's exit code if no test was selected: a part of a small lane may have none."""
 
 
 def run_checks(say: Say) -> Outcome:
-    """Run what reads the sources and runs nothing; all of it, also after a failure."""
+    """Run the static checks, also those after one that fails."""
     began = time.monotonic()
     failed = [command for command in check_commands() if not _succeeds(command, say)]
     note = ", ".join(f"{_name(command)} failed" for command in failed)
@@ -28,13 +28,16 @@ def run_checks(say: Say) -> Outcome:
 
 
 def run_lane(lane: Lane, extent: Extent, options: Sequence[str], say: Say) -> Outcome:
-    """Run so much of a lane; `options` are pytest's for this run."""
+    """Run so much of a lane; `options` are pytest's for this run. With options, none of its tests may be
+    selected; a lane without any test has failed.
+    """
     report = lane.report(extent)
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *lane.pytest(extent)]
-    name = lane.name if not lane.has_rest else f"{lane.name} ({extent.value})"
-    return _measured(name, lane, extent, command, say)
+    name = f"{lane.name} ({extent.value})" if lane.is_divided else lane.name
+    repeat = " ".join([".venv/bin/python -m pytest", *options])
+    return _measured(name, report, lane.about, command, say, repeat, may_be_empty=bool(options))
 
 
 def run_compiled(options: Sequence[str], say: Say) -> Outcome:
@@ -47,20 +50,26 @@ def run_compiled(options: Sequence[str], say: Say) -> Outcome:
     report.unlink(missing_ok=True)
     pytest_options = " ".join([f"--junitxml={report}", *options])
     command = ["make", "--no-print-directory", "check-compiled", f"PYTEST_OPTIONS={pytest_options}"]
-    return _measured("compiled", COMPILED, Extent.ALL, command, say)
+    repeat = "make check-compiled PYTEST_OPTIONS=--last-failed #"
+    return _measured("compiled", report, COMPILED.about, command, say, repeat, may_be_empty=False)
 
 
-def _measured(name: str, lane: Lane, extent: Extent, command: list[str], say: Say) -> Outcome:
-    say(f"{name}: {lane.about}")
+def _measured(
+    name: str, report: Path, about: str, command: list[str], say: Say, repeat: str, *, may_be_empty: bool
+) -> Outcome:
+    say(f"{name}: {about}")
     began = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     seconds = time.monotonic() - began
     try:
-        cases: tuple[Case, ...] = read_cases(lane.report(extent))
+        cases: tuple[Case, ...] = read_cases(report)
     except (OSError, ET.ParseError) as error:
         return Outcome(name, (), seconds, ok=False, note=f"status {status}, and no report: {error}")
-    ok = status == 0 or (status == NOTHING_COLLECTED and not cases)
-    return Outcome(name, cases, seconds, ok, "" if ok else f"pytest ended with status {status}")
+    ok = status == 0 or (status == NOTHING_COLLECTED and may_be_empty and not cases)
+    note = (
+        "" if ok else "it has no tests" if status == NOTHING_COLLECTED else f"it ended with status {status}"
+    )
+    return Outcome(name, cases, seconds, ok, note, repeat)
 
 
 def _succeeds(command: Sequence[str], say: Say) -> bool:

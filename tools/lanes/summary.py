@@ -1,4 +1,4 @@
-"""What is printed when all lanes have been run."""
+"""The summary after all lanes: tables, skips, failures, and the plain counts."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tools.lanes.results import Case, Outcome, plain_counts, slowest
 
 SLOWEST = 20
 
 
-def show(console: Console, outcomes: Sequence[Outcome], left_out: Iterable[str], seed: int | None) -> None:
+def show(console: Console, outcomes: Sequence[Outcome], left_out: Iterable[str]) -> None:
     """Print the slowest tests, the lanes with their times, what was not run, and the plain counts last."""
     console.print(_slowest_table(outcomes))
     console.print(_lane_table(outcomes))
     for outcome in outcomes:
         for line in _skipped(outcome):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
-    for line in (*_repeats(outcomes, seed), *left_out):
+    for line in (*_repeats(outcomes), *left_out):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print(plain_counts(outcomes), highlight=False)
 
@@ -29,7 +30,7 @@ def _slowest_table(outcomes: Sequence[Outcome]) -> Table:
     table.columns[0].justify = "right"
     table.columns[2].overflow = "fold"
     for lane, case in slowest(outcomes, SLOWEST):
-        table.add_row(f"{case.seconds:.1f}", lane, case.node_id)
+        table.add_row(f"{case.seconds:.1f}", lane, Text(case.node_id))  # [x] is no markup
     return table
 
 
@@ -42,7 +43,7 @@ def _lane_table(outcomes: Sequence[Outcome]) -> Table:
             str(outcome.count(word)) if outcome.cases else "" for word in ("passed", "failed", "skipped")
         ]
         verdict = outcome.note or ("" if outcome.ok else "failed")
-        table.add_row(outcome.name, *counts, _minutes(outcome.seconds), verdict)
+        table.add_row(outcome.name, *counts, _minutes(outcome.seconds), Text(verdict))
     table.add_row("all", "", "", "", _minutes(sum(outcome.seconds for outcome in outcomes)), "")
     return table
 
@@ -58,13 +59,11 @@ def _skipped(outcome: Outcome) -> Iterable[str]:
             yield f"Skipped in {outcome.name}: {case.node_id}: {case.detail}"
 
 
-def _repeats(outcomes: Sequence[Outcome], seed: int | None) -> Iterable[str]:
+def _repeats(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """How to run each failed test again."""
-    options = "" if seed is None else f"--hypothesis-profile=exploring --hypothesis-seed={seed} "
-    command = f".venv/bin/python -m pytest {options}"
     for outcome in outcomes:
         for case in _failed(outcome):
-            yield f"Failed in {outcome.name}; to repeat it: {command}'{case.node_id}'"
+            yield f"Failed in {outcome.name}; to repeat it: {outcome.repeat} '{case.node_id}'"
 
 
 def _failed(outcome: Outcome) -> list[Case]:

@@ -9,33 +9,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 from coverage import Coverage
-from hypothesis import Phase, settings
+from hypothesis import settings
+from hypothesis.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-EXAMPLES_MEASURED: Final = 20
-"""A few show which lines a test runs; to notice a mutant it has all of its own."""
-
-# One failure is enough: no search for the smallest, and the same examples in each run.
-settings.register_profile(
-    "mutants",
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    deadline=None,
-    max_examples=settings().max_examples if Coverage.current() is None else EXAMPLES_MEASURED,
-)
-settings.load_profile("mutants")
-
 _seconds: Counter[str] = Counter()
 _failed: set[str] = set()
+
+
+def pytest_configure() -> None:
+    """Load the profile `mutants`, which the tests' own conftest has registered by now, if it has."""
+    with suppress(InvalidArgument):
+        settings.load_profile("mutants")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
