@@ -38,8 +38,8 @@ def session(
     Raises PipelineError if Spark or Java is missing, or Spark does not start.
     """
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # logs what it also raises
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # so does a connection that is cut
-    logging.getLogger().addFilter(_is_no_interrupt)
+    for name in ("", "py4j.clientserver"):
+        logging.getLogger(name).addFilter(_is_not_raised_too)
     is_main = threading.current_thread() is threading.main_thread()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -65,9 +65,16 @@ def session(
     spark.stop()
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Py4J logs a traceback of Ctrl-C, which it also raises."""
-    return record.msg != "KeyboardInterrupt while sending command."
+_RAISED_TOO: Final = {
+    "KeyboardInterrupt while sending command.",
+    "Exception while sending command.",
+    "Exception occurred while shutting down connection",
+}
+"""Py4J logs these with a traceback if Ctrl-C or the end of Java cuts a call off, and raises them as well."""
+
+
+def _is_not_raised_too(record: logging.LogRecord) -> bool:
+    return record.msg not in _RAISED_TOO
 
 
 def _end_java(spark: SparkSession) -> None:

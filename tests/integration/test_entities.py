@@ -17,7 +17,6 @@ import pytest
 
 from tests.clients import create_topic
 from tests.clients.pairs import VERSIONS
-from tests.kafka.releases import core_at
 from tests.raw import Behaviour, Pace, RawClient, dialect_of, drive, fetch, fill, leaders, produce
 from tests.raw.rates import mean_rate
 
@@ -129,7 +128,8 @@ class Group:
         return any(answer.throttle_ms > 0 for client in self.clients for answer in client.answers)
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
+@pytest.mark.core
+@pytest.mark.parametrize("version", VERSIONS)
 def test_every_quota_level_is_enforced_and_shared_by_its_clients(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

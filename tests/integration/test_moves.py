@@ -138,6 +138,7 @@ def test_clients_survive_killed_group_coordinators_and_controllers(
     aftermath.check()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", [OLD, MIDDLE, NEW])
 def test_clients_follow_a_partition_to_another_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str, tmp_path: Path

@@ -84,6 +84,7 @@ def test_kafka_topics_prints_the_quota_error(
     assert_no_complaint(weir.log)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", BROKERS)
 def test_kafka_python_reports_error_89(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str

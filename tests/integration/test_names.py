@@ -76,6 +76,7 @@ class Door:
         return {(of["client_id"], of["quota"], of["broker"]): value for of, value in found}
 
 
+@pytest.mark.core
 def test_clients_reach_each_broker_by_sni_and_each_broker_charges_separately(
     kafka_cluster: StartCluster,
     start_weir: StartWeir,

@@ -21,7 +21,6 @@ from protocol.messages import (
     SaslHandshakeRequest,
 )
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, assert_untold
-from tests.kafka.releases import core_at
 from tests.kafka.sasl import (
     ALICE,
     BOB,
@@ -290,7 +289,8 @@ def tried(case: Case, at: Address) -> Seen:
         return Seen(outcome, connection.said)
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
+@pytest.mark.core
+@pytest.mark.parametrize("version", VERSIONS)
 def test_sasl_frames_through_weir_equal_those_of_the_broker(
     kafka_cluster: StartCluster, start_weir: StartWeir, tmp_path: Path, version: str
 ) -> None:

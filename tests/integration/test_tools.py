@@ -34,6 +34,7 @@ def until(found: Callable[[], bool], what: str) -> None:
         time.sleep(POLL_S)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("version", NEW)
 def test_kafka_topics_creates_describes_grows_and_deletes_topics(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str

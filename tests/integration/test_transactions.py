@@ -12,7 +12,6 @@ from tests.clients import ClientError, Librdkafka, create_topic
 from tests.clients.exchange import some_messages
 from tests.clients.pairs import VERSIONS
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
-from tests.kafka.releases import core_at
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
@@ -45,7 +44,8 @@ def transact(producer: Producer, topic: str, messages: list[bytes], *, commit: b
     (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
 
 
-@pytest.mark.parametrize("version", core_at(TRANSACTIONAL, core=("4.2.0",)))
+@pytest.mark.core
+@pytest.mark.parametrize("version", TRANSACTIONAL)
 def test_read_committed_consumers_see_committed_records_only(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

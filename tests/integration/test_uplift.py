@@ -20,7 +20,6 @@ from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.integration.mutable import await_partitions, mutable, quota
 from tests.integration.uplift_story import Conversation, Teller, tell, versions_at
 from tests.integration.weir_log import assert_no_complaint
-from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
 from tests.proxy.frames import body_of
 
@@ -39,7 +38,8 @@ LENT_AT_MOST: Final = 5
 """CreateTopics and DeleteTopics of 0.10.2.2 are offered five versions further."""
 
 
-@pytest.mark.parametrize("version", core_at(OLD, core=("0.10.2.2",)))
+@pytest.mark.core
+@pytest.mark.parametrize("version", OLD)
 def test_uplifted_responses_agree_in_every_version_with_and_without_quota(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:

@@ -18,10 +18,19 @@ def test_spark_days_are_utc_days(spark: SparkSession) -> None:
     assert str(row.day) == "2023-11-14"
 
 
-def test_a_connection_to_java_that_is_cut_is_not_logged(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("logger", "message"),
+    [
+        ("", "KeyboardInterrupt while sending command."),
+        ("", "Exception while sending command."),
+        ("py4j.clientserver", "Exception occurred while shutting down connection"),
+    ],
+)
+def test_a_call_to_java_that_ctrl_c_cuts_off_is_not_logged(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, logger: str, message: str
 ) -> None:
-    """As by Ctrl-C in the middle of a call: the job itself says what happened, in one line."""
+    """Py4J raises it too, and the job says in one line what happened; other errors of Py4J are logged."""
     assert spark.version
-    logging.getLogger("py4j.clientserver").error("Exception occurred while shutting down connection")
-    assert capsys.readouterr().err == ""
+    logging.getLogger(logger).error(message)
+    logging.getLogger(logger).error("Unknown command")
+    assert caplog.messages == ["Unknown command"]
