@@ -49,6 +49,8 @@ class SharedClusters:
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         self._clusters: dict[str, Cluster] = {}
+        self._in_use: set[str] = set()
+        """Clusters that the running test has asked for: they stay, however many there are."""
 
     def get(self, version: str, **options: Unpack[ClusterOptions]) -> Cluster:
         """A running cluster; a new one if the old one lost a broker. Raises as Cluster.start.
@@ -64,7 +66,12 @@ class SharedClusters:
             cluster = Cluster(version, with_sasl=True, say=_say(self._session.config), **options)
             cluster.start()
         self._clusters[key] = cluster
+        self._in_use.add(key)
         return cluster
+
+    def release(self) -> None:
+        """The running test has ended."""
+        self._in_use.clear()
 
     def close(self) -> None:
         """Stop every cluster; logs stay, and are named, if a test of the session failed."""
@@ -73,22 +80,24 @@ class SharedClusters:
         self._clusters.clear()
 
     def _make_room(self) -> None:
-        while len(self._clusters) >= _MOST_ALIVE:
-            self._clusters.pop(next(iter(self._clusters))).stop(keep_logs=self._session.testsfailed > 0)
+        idle = [key for key in self._clusters if key not in self._in_use]
+        for key in idle[: max(0, len(self._clusters) - _MOST_ALIVE + 1)]:
+            self._clusters.pop(key).stop(keep_logs=self._session.testsfailed > 0)
 
 
 _SHARED = pytest.StashKey[SharedClusters]()
 
 
 @pytest.fixture
-def kafka_cluster(request: pytest.FixtureRequest) -> StartCluster:
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[StartCluster]:
     """Call it for a cluster that other tests use too: leave its brokers and its settings alone."""
     _require_mark(request)
     config = request.config
     if _SHARED not in config.stash:
         config.stash[_SHARED] = SharedClusters(request.session)
         config.add_cleanup(config.stash[_SHARED].close)
-    return config.stash[_SHARED].get
+    yield config.stash[_SHARED].get
+    config.stash[_SHARED].release()
 
 
 @pytest.fixture
