@@ -59,7 +59,7 @@ class Codec(Generic[M]):
     def decode_request(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
         """The request in data[start:end], as a broker reads it (`AS_A_BROKER`): bytes left over are ignored.
 
-        Raises ProtocolError for bytes at which a broker closes the connection, UnsayableError for a request
+        Raises ProtocolError for bytes at which a broker closes the connection, UnencodableError for a request
         that it reads but `encode` cannot write.
         """
         if self._read_leniently is None:

@@ -35,7 +35,7 @@ class EncodeError(ProtocolError):
         return f"{message}field {self.field}: {self.reason}"
 
 
-class UnsayableError(ProtocolError):
+class UnencodableError(ProtocolError):
     """A request that a broker reads, but that cannot be written anew: its text is no UTF-8, and too long once
     the wrong bytes are replaced.
     """

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from protocol.errors import EncodeError, ProtocolError, UnsayableError
+from protocol.errors import EncodeError, ProtocolError, UnencodableError
 from protocol.values import ZERO_UUID
 
 Buffer = bytes | bytearray | memoryview
@@ -140,7 +140,7 @@ def _strict_text(data: Buffer, start: int, after: int) -> str:
 def _replaced_text(data: Buffer, start: int, after: int) -> str:
     text = str(data[start:after], "utf-8", "replace")
     if (after - start) * _REPLACEMENT_BYTES > STRING_BYTES_MAX and len(text.encode()) > STRING_BYTES_MAX:
-        raise UnsayableError("string is not UTF-8, and too long to be replaced", offset=start)
+        raise UnencodableError("string is not UTF-8, and too long to be replaced", offset=start)
     return text
 
 

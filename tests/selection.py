@@ -1,7 +1,7 @@
-"""Which of the collected tests run, and in which order.
+"""Selection and order of the collected tests.
 
 `--part=K/N` runs the K-th of N parts: CI goes through the parts in turn. Tests with real brokers are ordered
-by the release that they need, so that pytest-xdist's workers start each cluster once.
+by the release that they need, so that a worker of pytest-xdist starts a cluster once and keeps few at a time.
 """
 
 from __future__ import annotations

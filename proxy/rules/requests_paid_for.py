@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from protocol.codec import Codec
-from protocol.errors import ProtocolError, UnsayableError
+from protocol.errors import ProtocolError, UnencodableError
 from protocol.heads import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
 from proxy.rules.plan import WAIT, Wait
@@ -51,7 +51,7 @@ def request_paid_for(
         return WAIT
     try:
         return codec_.decode_request(data, body, end)
-    except UnsayableError:
+    except UnencodableError:
         if enforced:
             raise
         return None

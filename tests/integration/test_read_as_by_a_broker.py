@@ -72,7 +72,7 @@ def done(futures: Iterable[Future[object]]) -> None:
 
 
 @pytest.mark.core
-def test_librdkafka_s_whole_cluster_requests_pass_under_every_quota(
+def test_librdkafkas_requests_for_the_whole_cluster_pass_under_every_quota(
     kafka_cluster: StartCluster, start_weir: StartWeir, topic: str
 ) -> None:
     """Among them are the lists of all topics, of which it leaves three bytes over."""

@@ -246,7 +246,13 @@ class PyReceiver(Receiver):
     def __init__(self, bootstrap: str, topic: str, group: str, name: str = "kafka-python consumer") -> None:
         super().__init__(name)
         self._topic = topic
-        self._options = {"bootstrap_servers": bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
+        self._options = {
+            "bootstrap_servers": bootstrap,
+            "group_id": group,
+            "auto_offset_reset": "earliest",
+            # It may lead its group before it knows the topic: it then has no partition until it looks again.
+            "metadata_max_age_ms": 5000,
+        }
 
     def talk(self) -> None:
         """See `Talker`."""

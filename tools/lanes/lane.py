@@ -84,6 +84,8 @@ def _broker_workers() -> str:
     return str(min(8, max(2, (os.cpu_count() or 2) * 3 // 2)))
 
 
+ONE_BY_ONE: Final = ("--dist", "loadgroup")
+"""Workers get the next test in order whenever they are free; pytest-xdist's default deals out chunks."""
 _BROKERS: Final = ("broker", "oracle")
 _ANY_BROKER: Final = "(broker or oracle) and not spark"
 
@@ -107,7 +109,7 @@ BROKERS: Final = Lane(
     f"{_ANY_BROKER} and not measured and not alone",
     named=_BROKERS,
     workers=_broker_workers(),
-    options=("--dist", "loadgroup"),
+    options=ONE_BY_ONE,
 )
 MEASURED: Final = Lane(
     "measured",
@@ -115,7 +117,7 @@ MEASURED: Final = Lane(
     f"{_ANY_BROKER} and measured",
     named=("measured",),
     workers="2",
-    options=("--dist", "loadgroup"),
+    options=ONE_BY_ONE,
 )
 ALONE: Final = Lane(
     "alone",
