@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.broker]
 PARTITIONS = 2
 
 
-@pytest.mark.parametrize("version", core_at(VERSIONS, core=("0.10.2.2", "3.9.1")))
+@pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
 def test_clients_lose_nothing_when_their_broker_is_killed_and_restarted(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str
 ) -> None:
