@@ -27,7 +27,7 @@ TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 
 def register_profiles() -> None:
-    """Register both profiles and load `repeatable`; `--hypothesis-profile` loads the other one."""
+    """Register the three profiles and load `repeatable`; `--hypothesis-profile` loads the other one."""
     # Properties differ by a factor of 1,000 in what an example costs, so there is no deadline.
     settings.register_profile(
         REPEATABLE,

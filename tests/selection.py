@@ -35,10 +35,12 @@ def is_in_part(node_id: str, part: int, parts: int) -> bool:
 
 def select_part(config: pytest.Config, items: list[pytest.Item], part: int, parts: int) -> None:
     """Deselect the tests of all other parts."""
-    others = [item for item in items if not is_in_part(item.nodeid, part, parts)]
-    if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if is_in_part(item.nodeid, part, parts)]
+    chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        chosen[is_in_part(item.nodeid, part, parts)].append(item)
+    if chosen[False]:
+        config.hook.pytest_deselected(items=chosen[False])
+        items[:] = chosen[True]
 
 
 def order_by_cluster(items: list[pytest.Item]) -> None:

@@ -32,8 +32,6 @@ def run_lane(lane: Lane, extent: Extent, options: Sequence[str], say: Say) -> Ou
     selected; a lane without any test has failed.
     """
     report = lane.report(extent)
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *lane.pytest(extent)]
     name = f"{lane.name} ({extent.value})" if lane.is_divided else lane.name
     repeat = " ".join([".venv/bin/python -m pytest", *options])
@@ -46,8 +44,6 @@ def run_compiled(options: Sequence[str], say: Say) -> Outcome:
     if hindrance is not None:
         return Outcome("compiled", (), 0.0, ok=True, note=f"skipped: {hindrance}")
     report = COMPILED.report(Extent.ALL)
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.unlink(missing_ok=True)
     pytest_options = " ".join([f"--junitxml={report}", *options])
     command = ["make", "--no-print-directory", "check-compiled", f"PYTEST_OPTIONS={pytest_options}"]
     repeat = "make check-compiled PYTEST_OPTIONS=--last-failed #"
@@ -57,6 +53,8 @@ def run_compiled(options: Sequence[str], say: Say) -> Outcome:
 def _measured(
     name: str, report: Path, about: str, command: list[str], say: Say, repeat: str, *, may_be_empty: bool
 ) -> Outcome:
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
     say(f"{name}: {about}")
     began = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
