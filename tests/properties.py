@@ -17,9 +17,9 @@ EXPLORING: Final = "exploring"
 MUTANTS: Final = "mutants"
 """As `repeatable`, for `tools.mutants`: a failure is not shrunk."""
 EXAMPLES: Final = 150
-"""Examples of a property that states no number."""
+"""Number of examples of a property that states no number; each profile takes its share of them."""
+REPEATABLE_DIVISOR: Final = 2
 EXPLORING_FACTOR: Final = 4
-"""Number of examples in `exploring` for one in `repeatable`."""
 DATABASE: Final = Path(__file__).parents[1] / ".hypothesis" / "examples"
 """Examples that have failed in `exploring`."""
 TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -34,7 +34,7 @@ def register_profiles() -> None:
         derandomize=True,
         deadline=None,
         database=None,
-        max_examples=EXAMPLES,
+        max_examples=_repeatable(EXAMPLES),
         suppress_health_check=TOLERATED,
     )
     # Where CI is set, Hypothesis loads a profile of its own, which others inherit: so state all that matters.
@@ -56,6 +56,10 @@ def register_profiles() -> None:
 
 
 def examples(count: int) -> settings:
-    """Return settings of the loaded profile for `count` examples, or `EXPLORING_FACTOR` times as many."""
+    """Return settings of the loaded profile with its share of `count` examples."""
     exploring = settings.get_current_profile_name() == EXPLORING
-    return settings(max_examples=EXPLORING_FACTOR * count if exploring else count)
+    return settings(max_examples=EXPLORING_FACTOR * count if exploring else _repeatable(count))
+
+
+def _repeatable(count: int) -> int:
+    return -(-count // REPEATABLE_DIVISOR)

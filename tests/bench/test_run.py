@@ -30,6 +30,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_every_part_of_the_benchmark_gives_figures(tmp_path: Path, scratch: Path) -> None:
     file = tmp_path / "results.json"
     done = subprocess.run(

@@ -6,6 +6,8 @@ import selectors
 import socket
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.hostile.files import open_descriptors, raise_descriptor_limit
 from tests.hostile.stage import PATIENCE_S, PING, PONG, Neighbour, ask
 from tests.kafka.settings import HOST
@@ -22,6 +24,7 @@ own would take thirty times as much.
 """
 
 
+@pytest.mark.slow
 def test_weir_serves_clients_beside_ten_thousand_idle_connections(stage: Stage) -> None:
     limit = raise_descriptor_limit()
     count = min(IDLE, (limit - RESERVE) // 2)  # two descriptors each in Weir

@@ -104,6 +104,7 @@ def left_nothing(broker: CalibratedBroker) -> None:
     assert broker.groups == set()
 
 
+@pytest.mark.slow
 def test_calibration_measures_known_costs() -> None:
     broker = CalibratedBroker(COSTS, cold_us=70.0)
     found = calibrate(broker, Options(tuple(COSTS), rounds=1, share=1.0))
@@ -136,6 +137,7 @@ def test_a_calibration_dry_run_changes_nothing() -> None:
     assert broker.topics
 
 
+@pytest.mark.slow
 def test_calibration_removes_only_the_leftovers_of_a_killed_run() -> None:
     others = {"app": {"request_percentage": 5.0}}
     broker = CalibratedBroker(COSTS, quotas={**others, "weir-calibrate-old-1": {"request_percentage": 1.0}})

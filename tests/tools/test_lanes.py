@@ -18,7 +18,7 @@ from tests.selection import is_in_part, parse_part
 from tools.lanes import __main__ as command
 from tools.lanes.lane import LANES, ROOT, Extent, Lane, modules
 from tools.lanes.results import Case, Outcome, plain_counts, read_cases, slowest
-from tools.lanes.runner import run_lane
+from tools.lanes.runner import Background, run_lane
 from tools.lanes.summary import show
 
 LANE_MARKS = ("broker", "oracle", "spark", "measured", "alone")
@@ -51,7 +51,7 @@ def selects(lane: Lane, extent: Extent, marks: set[str]) -> bool:
 
 
 def every_set_of_marks() -> list[set[str]]:
-    marks_ = (*LANE_MARKS, "core")
+    marks_ = (*LANE_MARKS, "core", "slow")
     sizes = range(len(marks_) + 1)
     found = [set(each) for size in sizes for each in itertools.combinations(marks_, size)]
     # `measured` and `alone` are about tests with brokers, and a test is not both.
@@ -70,8 +70,21 @@ def test_each_test_is_in_one_lane_and_there_either_core_or_rest(marks: set[str])
     assert sum(selects(lane, Extent.ALL, marks) for lane in LANES) == 1
 
 
-def test_make_test_runs_every_test_without_broker_and_spark() -> None:
+def test_make_test_runs_every_test_without_broker_and_spark_that_is_not_slow() -> None:
     assert [lane.name for lane in LANES if selects(lane, Extent.CORE, set())] == ["fast"]
+    assert [lane.name for lane in LANES if selects(lane, Extent.CORE, {"slow"})] == []
+
+
+def test_a_lane_in_the_background_prints_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tools.lanes.lane.REPORTS", tmp_path)
+    said: list[str] = []
+    background = Background(Lane("no-such", "nothing", "fast", options=("--no-such-option",)), Extent.ALL, [])
+    outcome = background.finish(said.append)
+    assert not outcome.ok
+    assert said == ["no-such (all): nothing"]
+    assert "--no-such-option" in capfd.readouterr().out
 
 
 def test_a_lane_collects_only_modules_that_name_its_marks() -> None:

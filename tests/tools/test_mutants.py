@@ -191,6 +191,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(command.main, ["--jobs", "1", *arguments])
 
 
+@pytest.mark.slow
 def test_survivors_are_listed_with_their_change_and_the_checkout_stays_as_it_is(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +215,7 @@ def test_survivors_are_listed_with_their_change_and_the_checkout_stays_as_it_is(
     assert "measuring" not in again.output, "the sources are the same"
 
 
+@pytest.mark.slow
 def test_if_no_test_passes_without_a_mutant_the_status_is_1(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +234,7 @@ def test_an_unknown_module_is_refused() -> None:
     assert "quotas/nothing.py is none of the modules in quotas, proxy/session, proxy/rules" in done.output
 
 
+@pytest.mark.slow
 def test_a_mutant_that_does_not_end_is_stopped_and_the_module_restored(project: Path) -> None:
     tree = Tree(project)
     endless, tests = MODULE.replace("max(value, 1)", "sum(iter(int, 1))"), ["tests/quotas/test_rules.py"]

@@ -27,9 +27,9 @@ def test_probe():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], "repeatable True True 10"),
+        ([], "repeatable True True 5"),
         (["--hypothesis-profile=exploring"], "exploring False False 40"),
-        (["-p", "tools.mutants.plugin"], "mutants True True 10"),
+        (["-p", "tools.mutants.plugin"], "mutants True True 5"),
     ],
     ids=["repeatable", "exploring", "mutants"],
 )

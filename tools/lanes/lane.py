@@ -20,13 +20,10 @@ class Extent(Enum):
     """How much of a lane is run."""
 
     CORE = "core"
-    """The tests that `make test` runs: all fast tests, and those of other lanes that are marked `core`."""
+    """The tests that `make test` runs: fast ones that are not marked `slow`, others that are marked `core`."""
     REST = "rest"
     """The tests that `make test` leaves out."""
     ALL = "all"
-
-
-_EXPRESSION: Final = {Extent.CORE: " and core", Extent.REST: " and not core", Extent.ALL: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,8 @@ class Lane:
     about: str
     marks: str
     """The expression that selects its tests, for `pytest -m`."""
+    core: str = "core"
+    """The expression that selects those of them that `make test` runs."""
     named: tuple[str, ...] = ()
     """Marks of which a module of this lane names at least one; none: any module may have its tests."""
     workers: str = "auto"
@@ -47,12 +46,14 @@ class Lane:
 
     @property
     def is_divided(self) -> bool:
-        """True if `make test` runs a part of the lane: the tests that are marked `core`."""
+        """True if `make test` runs a part of the lane."""
         return len(self.extents) == len(Extent)
 
     def expression(self, extent: Extent) -> str:
         """Return the expression for `pytest -m` that selects the tests of this extent."""
-        return f"({self.marks}){_EXPRESSION[extent]}" if self.is_divided else self.marks
+        if extent is Extent.ALL or not self.is_divided:
+            return self.marks
+        return f"({self.marks}) and {'' if extent is Extent.CORE else 'not '}({self.core})"
 
     def runs(self, extent: Extent) -> bool:
         """Return whether the lane has tests of this extent."""
@@ -93,7 +94,7 @@ FAST: Final = Lane(
     "fast",
     "no broker, no Spark",
     "not broker and not oracle and not spark",
-    extents=(Extent.CORE, Extent.ALL),
+    core="not slow",
 )
 SPARK: Final = Lane(
     "spark",

@@ -1,14 +1,15 @@
-"""Runs lanes as processes, one after the other, and measures them."""
+"""Runs lanes as processes and measures them."""
 
 from __future__ import annotations
 
 import runpy
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import IO, Final, TypeAlias
 from xml.etree import ElementTree as ET
 
 from tools.lanes.lane import COMPILED, ROOT, Extent, Lane, check_commands
@@ -27,15 +28,45 @@ def run_checks(say: Say) -> Outcome:
     return Outcome("checks", (), time.monotonic() - began, not failed, note)
 
 
-def run_lane(lane: Lane, extent: Extent, options: Sequence[str], say: Say) -> Outcome:
-    """Run so much of a lane; `options` are pytest's for this run. With options, none of its tests may be
-    selected; a lane without any test has failed.
+def run_lane(
+    lane: Lane, extent: Extent, options: Sequence[str], say: Say, output: IO[bytes] | None = None
+) -> Outcome:
+    """Run so much of a lane; `options` are pytest's for this run, `output` is where it prints. With options,
+    none of its tests may be selected; a lane without any test has failed.
     """
     report = lane.report(extent)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *lane.pytest(extent)]
     name = f"{lane.name} ({extent.value})" if lane.is_divided else lane.name
     repeat = " ".join([".venv/bin/python -m pytest", *options])
-    return _measured(name, report, lane.about, command, say, repeat, may_be_empty=bool(options))
+    return _measured(name, report, lane.about, command, say, repeat, output, may_be_empty=bool(options))
+
+
+class Background:
+    """A lane that runs beside others; its output is kept and printed at its end."""
+
+    def __init__(self, lane: Lane, extent: Extent, options: Sequence[str]) -> None:
+        """Start it. Arguments as of `run_lane`."""
+        self._lane, self._extent, self._options = lane, extent, options
+        self._output = lane.report(extent).with_suffix(".log")
+        self._said: list[str] = []
+        self._outcome: Outcome | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._output.parent.mkdir(parents=True, exist_ok=True)
+        with self._output.open("wb") as output:
+            self._outcome = run_lane(self._lane, self._extent, self._options, self._said.append, output)
+
+    def finish(self, say: Say) -> Outcome:
+        """Wait for its end and print what it has printed."""
+        self._thread.join()
+        for line in self._said:
+            say(line)
+        print(self._output.read_text("utf-8", "replace"), flush=True)
+        if self._outcome is None:
+            raise RuntimeError(f"the lane {self._lane.name} did not end: see above")
+        return self._outcome
 
 
 def run_compiled(options: Sequence[str], say: Say) -> Outcome:
@@ -51,13 +82,22 @@ def run_compiled(options: Sequence[str], say: Say) -> Outcome:
 
 
 def _measured(
-    name: str, report: Path, about: str, command: list[str], say: Say, repeat: str, *, may_be_empty: bool
+    name: str,
+    report: Path,
+    about: str,
+    command: list[str],
+    say: Say,
+    repeat: str,
+    output: IO[bytes] | None = None,
+    *,
+    may_be_empty: bool,
 ) -> Outcome:
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
     say(f"{name}: {about}")
     began = time.monotonic()
-    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    stderr = None if output is None else subprocess.STDOUT
+    status = subprocess.run(command, cwd=ROOT, stdout=output, stderr=stderr, check=False).returncode
     seconds = time.monotonic() - began
     try:
         cases: tuple[Case, ...] = read_cases(report)
