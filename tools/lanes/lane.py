@@ -20,7 +20,7 @@ class Extent(Enum):
     """How much of a lane is run."""
 
     CORE = "core"
-    """The tests that `make test` runs: fast ones that are not marked `slow`, others that are marked `core`."""
+    """The tests that `make test` runs: fast ones that are not `slow`, others that are marked `core`."""
     REST = "rest"
     """The tests that `make test` leaves out."""
     ALL = "all"
