@@ -26,13 +26,13 @@ from bench.frames import CLIENT_ID
 from bench.rows import ROWS, Row
 from protocol import heads
 from protocol.api import ApiKey
-from proxy.session.requests import Requests
-from proxy.session.responses import Responses
-from proxy.session.session import ANONYMOUS
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.inbound import Inbound
+from proxy.connection.outbound import Outbound
+from proxy.connection.connection import ANONYMOUS
+from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.table import Quota
-from tests.proxy.wire import new_session
+from tests.proxy.wire import new_connection
 
 REQUESTS: Final = 1_000
 GAP_US: Final = 100
@@ -70,10 +70,10 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     budget = quotas.payers(ANONYMOUS, CLIENT_ID, 0).request
     if budget is not None:
         budget.charge_api(ApiKey.METADATA, used, 0)
-    session = new_session(quotas=quotas)
+    session = new_connection(quotas=quotas)
     books = None if traced is None else UsageBooks(trace_share=traced)
     session.usage = None if books is None else books.of(None)
-    requests, responses = Requests(session), Responses(session)
+    requests, responses = Inbound(session), Outbound(session)
     frame = row.request(TOPICS).frame
     answer = ANSWERS.frame(frame)
     request, response = bytearray(frame), bytearray(answer)

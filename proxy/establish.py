@@ -22,7 +22,7 @@ from proxy.counters import Counters
 from proxy.listeners import OVERLOAD
 from proxy.reasons import BY_PEERS, CloseReason
 from proxy.repeats import Repeats
-from proxy.session.session import ANONYMOUS
+from proxy.connection.connection import ANONYMOUS
 from proxy.tls.entrance import Entrance, RefusedError
 from proxy.tls.handshakes import BrokerTlsError
 from proxy.tls.upstream import Upstream

@@ -24,7 +24,7 @@ from proxy.rules.cluster_state import ClusterState
 from proxy.rules.identity import Identities
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plans import Plans
-from proxy.session.session import Session, SessionLimits
+from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.shadow_log import log_shadow_forever
 from proxy.tls.files import look_forever
 from proxy.transport.reactor import BUFFER_BYTES, Reactor
@@ -57,7 +57,7 @@ class Server:
             identities=Identities(config.identity),
             costs=config.request_time.costs,
         )
-        self._limits = SessionLimits(
+        self._limits = ConnectionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,
             in_flight_max=config.settings.in_flight_max,
             stream_above_bytes=BUFFER_BYTES,
@@ -186,11 +186,11 @@ class Server:
 
         host = self.config.settings.advertised_host or client.host
         self._relays.add(
-            new_relay(self._reactor, client.sock, broker, self._session(node_id, host, client), ended)
+            new_relay(self._reactor, client.sock, broker, self._connection(node_id, host, client), ended)
         )
 
-    def _session(self, node_id: int | None, host: str, client: Client) -> Session:
-        return Session(
+    def _connection(self, node_id: int | None, host: str, client: Client) -> Connection:
+        return Connection(
             plans=self._plans,
             quotas=self.quotas.of(node_id),
             addresses=AdvertisedAddresses(host, self.book),

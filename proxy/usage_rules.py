@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy.config_error import ConfigError
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.usage_books import UsageBooks
 
 if TYPE_CHECKING:
     from proxy.settings import Settings

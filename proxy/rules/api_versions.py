@@ -18,7 +18,8 @@ from protocol.error_codes import ErrorCode
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
-from proxy.rules.plan import WAIT, Admission, Caller, Plan, Splice, Wait
+from proxy.rules.decisions import Decision, Reply, WAIT, Wait
+from proxy.rules.plan import Caller, Plan, Splice
 from proxy.rules.topic_rates import capped
 
 _ERROR_CODE = Struct(">h")
@@ -88,7 +89,7 @@ def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> N
 
 def refuse_version(
     _caller: Caller, data: bytearray, frame: int, _end: int, complete: bool
-) -> Admission | Wait:
+) -> Decision | Wait:
     """Answer in the broker's place, once the request is here as a whole."""
     if not complete:
         return WAIT
@@ -106,4 +107,4 @@ def refuse_version(
             ],
         )
     )
-    return Admission(reply=RESPONSE_HEAD.pack(LENGTH_BYTES + len(body), correlation_id) + body)
+    return Reply(RESPONSE_HEAD.pack(LENGTH_BYTES + len(body), correlation_id) + body)

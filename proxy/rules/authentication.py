@@ -3,7 +3,7 @@
 All of it is relayed untouched. The session's principal changes when the broker has accepted the client, and
 only then (`exchange` says when that is). Until it has, the client's next requests wait, as they do at a
 broker; they are then judged, and charged, under the principal that they run under. Bare tokens, without a
-Kafka head, are `proxy.session.tokens`.
+Kafka head, are `proxy.connection.tokens`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from protocol.messages import (
 )
 from proxy.rules.exchange import Exchange, Step
 from proxy.rules.identity import ANONYMOUS
-from proxy.rules.plan import WAIT, Admission, Caller, Plan, Wait
+from proxy.rules.decisions import Decision, Forward, WAIT, Wait
+from proxy.rules.plan import Caller, Plan
 
 log = structlog.get_logger("weir.authentication")
 
-ALONE: Final = Admission(alone=True, exempt=True)
-UNREAD: Final = Admission(alone=True, exempt=True, unread=True)
+ALONE: Final = Forward(serial=True, exempt=True)
+UNREAD: Final = Forward(serial=True, exempt=True, unread=True)
 SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """What a broker's answer may be while it is kept to be read as a whole."""
@@ -43,7 +44,7 @@ def plan_sasl_handshake(plan: Plan) -> None:
     request, response = codec(SaslHandshakeRequest, plan.version), codec(SaslHandshakeResponse, plan.version)
     flexible = plan.flexible_request
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         claim, before, admission = caller.identities.rules.claim, caller.exchange, ALONE
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
@@ -81,7 +82,7 @@ def plan_sasl_authenticate(plan: Plan) -> None:
     response = codec(SaslAuthenticateResponse, plan.version)
     flexible = plan.flexible_request
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         admission = ALONE
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:

@@ -25,7 +25,8 @@ from proxy.rules import inquiries
 from proxy.rules.errand import Errand
 from proxy.rules.harmless_requests import Asked
 from proxy.rules.inquiries import NAMES_WITHOUT_CREATION, Asking, Topics, broker_versions, found_in
-from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Wait
+from proxy.rules.decisions import Decision, Forward, PASS, Query, WAIT, Wait
+from proxy.rules.plan import Admit, Caller, Plan
 from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.rewrite import edit_metadata
 from proxy.rules.unread import passed_unread
@@ -42,7 +43,7 @@ def plan_metadata(plan: Plan) -> None:
     flexible = plan.flexible_request
     unwatched = plan.admit
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if complete:
             asked = Asked(plan.version, caller.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
             if caller.cluster.harmless_requests.has(asked, caller.now_ms):
@@ -53,7 +54,7 @@ def plan_metadata(plan: Plan) -> None:
         payers = caller.quotas.mutation_payers(caller.user, client_id, caller.now_ms)
         if payers is None:
             if unwatched is None:
-                caller.remember(plan, data, frame, client_id_end(data, frame, end), PASS)
+                caller.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
             return pass_on(caller, data, frame, end, complete)
         request = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(request, Wait):
@@ -61,7 +62,7 @@ def plan_metadata(plan: Plan) -> None:
         if request is None:
             return passed_unread(pass_on(caller, data, frame, end, complete))
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
-            return Admission(errand=_watched(caller, plan, payers, request, asked))
+            return Query(_watched(caller, plan, payers, request, asked))
         caller.cluster.harmless_requests.add(asked, caller.now_ms)
         return pass_on(caller, data, frame, end, complete)
 
@@ -69,7 +70,7 @@ def plan_metadata(plan: Plan) -> None:
     plan.admit, plan.whole = admit, True
 
 
-def _pass_on(_caller: Caller, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Admission:
+def _pass_on(_caller: Caller, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Forward:
     return PASS
 
 

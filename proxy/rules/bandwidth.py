@@ -1,19 +1,23 @@
-"""Bandwidth quotas on produce and fetch (KIP-13, KIP-124): who pays, what, and when.
+"""Bandwidth quotas on produce and fetch (KIP-13, KIP-124, KIP-219).
 
 Produce is charged when the request has arrived, with the value of its frame length (as a broker does), so
 that frames behind it wait out the throttle. Fetch is charged when its response begins to arrive; until then
 the client's next requests wait: a broker too handles one request of a connection at a time, and a client that
 pipelines fetches would otherwise be sent all of them before it is first throttled.
 
-A fetch of an entity that has been told to wait waits as long, on whatever connection it comes: what it brings
-would be delivered, and a new connection per fetch would be a way around the quota. (A broker answers such a
-fetch with nothing.) So does the first produce request of a connection: a mute is not got rid of by connecting
-anew. (A broker takes it.) Those that follow are muted for what they themselves have cost, as at a broker.
+A fetch of a client that is over its quota, on whatever connection it comes, is answered as by a broker: with
+the throttle time and without records. It still goes to the broker, whose fetch session must learn of changed
+partitions, and asks for as little as can be. So is a response that comes while its client is over by what its
+other connections have fetched meanwhile. Share fetches acquire records, so theirs are delivered.
+
+The first produce or share fetch of a new connection may be held for what others of its client caused, but not
+for long: connecting anew is no way around a quota. Those that follow are muted for what they themselves have
+cost, as at a broker. In hold mode responses are delayed with their records, as by brokers of that time.
 
 Shadow quotas are charged likewise, and nothing else: they let every request and response pass as if there
 were none.
 
-What brokers fetch from each other is not charged: a fetch that claims a replica id, of a principal that is
+Fetches of brokers among themselves are not charged: those that claim a replica id, of a principal that is
 known to be a broker's. Of anybody else such a fetch is a consumer's.
 """
 
@@ -25,20 +29,22 @@ from protocol.errors import ProtocolError
 from protocol.heads import INCOMPLETE, client_id_end, request_body
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from protocol.places import Place, place
+from protocol.least_fetch import AskLeast, ask_least
+from proxy.rules.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
 from proxy.rules.followers import Claims, claims
-from proxy.rules.plan import LATER, PASS, WAIT, Admission, Caller, Plan, Wait
+from proxy.rules.plan import Caller, Plan
 
 if TYPE_CHECKING:
     from quotas import Payers
 
-CHARGED = Admission(charged=True)
-CHARGED_ALONE = Admission(charged=True, alone=True)
-CHARGED_UNREAD = Admission(charged=True, alone=True, unread=True)
-CHARGED_UNANSWERED = Admission(charged=True, answered=False)
-UNANSWERED = Admission(answered=False)
-EXEMPT = Admission(exempt=True)
+CHARGED = Forward(charged=True)
+CHARGED_SERIAL = Forward(charged=True, serial=True)
+CHARGED_UNREAD = Forward(charged=True, serial=True, unread=True)
+CHARGED_UNANSWERED = Forward(charged=True, answered=False)
+UNANSWERED = Forward(answered=False)
+EXEMPT = Forward(exempt=True)
 UNREADABLE = -2
-_NOT_LOCATED: dict[int, Admission | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
+_NOT_LOCATED: dict[int, Decision | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
 _PRODUCE = {
     (False, True): PASS,
     (False, False): UNANSWERED,
@@ -55,7 +61,7 @@ def plan_produce(plan: Plan) -> None:
         raise AssertionError("every produce request has acks")
     flexible = plan.flexible_request
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         payers = caller.identify(data, frame, end)
         if payers is None:
             return WAIT
@@ -66,13 +72,15 @@ def plan_produce(plan: Plan) -> None:
         if position == INCOMPLETE:
             return WAIT
         produce, _fetch, shadow, _request = payers
-        if produce is not None and produce.throttled_until_ms > caller.now_ms:
-            caller.postpone(produce.throttled_until_ms)
-            return LATER
+        if not caller.first_produce_seen:
+            caller.first_produce_seen = True
+            hold_ms = 0 if produce is None else caller.first_hold_ms(produce.throttled_until_ms)
+            if hold_ms > 0:
+                return Hold(hold_ms)
         charged = produce is not None or (shadow is not None and shadow.produce is not None)
-        admission = _PRODUCE[charged, acks.read(data, position) != 0]
-        caller.remember(plan, data, frame, position + acks.size, admission)
-        return admission
+        forward = _PRODUCE[charged, acks.read(data, position) != 0]
+        caller.cache_parse(plan, data, frame, position + acks.size, forward)
+        return forward
 
     plan.admit = admit
     plan.on_arrival += (_charge_produce,)
@@ -81,16 +89,19 @@ def plan_produce(plan: Plan) -> None:
 def plan_fetch(plan: Plan) -> None:
     """Charge fetch responses, and cap what a fetch may ask for (KAFKA-9677)."""
     follows = claims(plan.version, flexible=plan.flexible_request)
-    _plan_consumer(plan, place(FetchRequest, plan.version, "max_bytes"), follows)
+    _plan_consumer(plan, place(FetchRequest, plan.version, "max_bytes"), follows, ask_least(plan.version))
+    plan.over = _over
 
 
 def plan_share_fetch(plan: Plan) -> None:
     """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
-    _plan_consumer(plan, place(ShareFetchRequest, plan.version, "max_bytes"), None)
+    _plan_consumer(plan, place(ShareFetchRequest, plan.version, "max_bytes"), None, None)
 
 
-def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) -> None:
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+def _plan_consumer(
+    plan: Plan, max_bytes: Place | None, follows: Claims | None, least: AskLeast | None
+) -> None:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         payers = caller.identify(data, frame, end)
         if payers is None:
             return WAIT
@@ -102,12 +113,16 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) 
             if follower:
                 return EXEMPT
         if budget is None:
-            admission = PASS if shadow is None or shadow.fetch is None else CHARGED
-            caller.remember(plan, data, frame, client_id_end(data, frame, end), admission)
-            return admission
-        if budget.throttled_until_ms > caller.now_ms:
-            caller.postpone(budget.throttled_until_ms)
-            return LATER
+            forward = PASS if shadow is None or shadow.fetch is None else CHARGED
+            caller.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
+            return forward
+        if least is None and not caller.first_fetch_seen:
+            caller.first_fetch_seen = True
+            hold_ms = caller.first_hold_ms(budget.throttled_until_ms)
+            if hold_ms > 0:
+                return Hold(hold_ms)
+        if least is not None and budget.throttled_until_ms > caller.now_ms and not caller.hold:
+            return asked_least(plan, least, data, frame, end, complete)
         if max_bytes is not None:
             body = request_body(data, frame, end, flexible=plan.flexible_request)
             if body == INCOMPLETE:
@@ -118,11 +133,30 @@ def _plan_consumer(plan: Plan, max_bytes: Place | None, follows: Claims | None) 
             if max_bytes.read(data, position) > budget.fetch_max_bytes:
                 max_bytes.write(data, position, budget.fetch_max_bytes)
             else:
-                caller.remember(plan, data, frame, position + max_bytes.size, CHARGED_ALONE, budget=budget)
-        return CHARGED_ALONE
+                stop = position + max_bytes.size
+                caller.cache_parse(plan, data, frame, stop, CHARGED_SERIAL, budget=budget)
+        return CHARGED_SERIAL
 
     plan.admit = admit
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+
+
+def asked_least(
+    plan: Plan, least: AskLeast, data: bytearray, frame: int, end: int, complete: bool
+) -> Decision | Wait:
+    """Have a fetch ask for as little as can be: its records would not be delivered."""
+    body = request_body(data, frame, end, flexible=plan.flexible_request)
+    if body == INCOMPLETE:
+        return WAIT
+    try:
+        return CHARGED_SERIAL if least(data, body, end, complete) else WAIT
+    except ProtocolError:
+        return CHARGED_UNREAD
+
+
+def _over(caller: Caller, payers: Payers) -> int:
+    budget = payers.fetch
+    return 0 if budget is None or caller.hold else budget.throttled_until_ms
 
 
 def _located(wanted: Place, data: bytearray, body: int, end: int, complete: bool) -> int:

@@ -29,7 +29,8 @@ from proxy.rules.client_quotas_entities import Refused
 from proxy.rules.client_quotas_filters import Filter, described, read_filter
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Errand, ask, response_frame, whole_request
-from proxy.rules.plan import WAIT, Admission, Caller, Plan, Splice, Wait
+from proxy.rules.decisions import Decision, Defer, Query, Reply, WAIT, Wait
+from proxy.rules.plan import Caller, Plan, Splice
 from quotas import QuotaTable
 
 M = TypeVar("M", bound=Message)
@@ -50,7 +51,7 @@ def plan_describe(plan: Plan) -> None:
     """Answer it from the table."""
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         asked = _asked(caller, plan, codec_, data, frame, end, complete)
         if asked is None:
             return WAIT
@@ -60,11 +61,11 @@ def plan_describe(plan: Plan) -> None:
             _check_allowed(denial)
             wanted = read_filter(request)
         except Refused as refused:
-            return Admission(reply=framed(_not_described(refused)))
+            return Reply(framed(_not_described(refused)))
         if not _vouched(caller):
-            return Admission(errand=_be_vouched_for(caller), again=True)
+            return Query(_be_vouched_for(caller), again=True)
         if len(table) <= AT_ONCE_MAX:
-            return Admission(reply=_description(framed, table, wanted))
+            return Reply(_description(framed, table, wanted))
         deferred = Deferred()
 
         def done(made: bytes | None) -> None:
@@ -80,7 +81,7 @@ def plan_alter(plan: Plan) -> None:
     """Check it, have it stored, and answer when it is in force."""
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         asked = _asked(caller, plan, codec_, data, frame, end, complete)
         if asked is None:
             return WAIT
@@ -89,12 +90,12 @@ def plan_alter(plan: Plan) -> None:
         try:
             _check_allowed(denial)
         except Refused as refused:
-            return Admission(reply=framed(refused_all(request, refused)))
+            return Reply(framed(refused_all(request, refused)))
         alterations = read_alterations(request)
         if request.validate_only or not alterations.changes:
-            return Admission(reply=framed(alterations.response()))
+            return Reply(framed(alterations.response()))
         if not _vouched(caller):
-            return Admission(errand=_be_vouched_for(caller), again=True)
+            return Query(_be_vouched_for(caller), again=True)
         deferred = Deferred()
 
         def done(reason: str | None) -> None:
@@ -177,6 +178,6 @@ def _not_described(refused: Refused) -> DescribeClientQuotasResponse:
     return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.text, entries=None)
 
 
-def _answered(deferred: Deferred) -> Admission:
+def _answered(deferred: Deferred) -> Decision:
     """Nobody waits for an answer that is here."""
-    return Admission(reply=deferred.frame) if deferred.frame is not None else Admission(deferred=deferred)
+    return Reply(deferred.frame) if deferred.frame is not None else Defer(deferred)

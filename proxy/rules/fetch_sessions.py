@@ -30,13 +30,15 @@ _ANSWER_HEAD: Final = Struct(">ihi")
 class FetchSession:
     """The latest one of a connection."""
 
-    __slots__ = ("_head", "id", "other", "topics")
+    __slots__ = ("_head", "id", "is_known", "other", "topics")
 
     def __init__(self) -> None:
         """None yet."""
         self.id = UNKNOWN
         self.topics: set[bytes] = set()
         """Its topics, as far as somebody has asked for them."""
+        self.is_known = True
+        """True if the latest fetch is of these topics; else it may be of any."""
         self.other = UNKNOWN
         """The one that a fetch goes on with, if it is another one."""
         self._head = b""

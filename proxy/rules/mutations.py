@@ -27,7 +27,8 @@ from proxy.rules.auto_creation import look_for_missed
 from proxy.rules.inquiries import Asking
 from proxy.rules.mutated_topics import REFUSED, Answer, Creation, Deletion, Growth, Mutation, Result, Topic
 from proxy.rules.paid_mutation import PaidMutation
-from proxy.rules.plan import PASS, WAIT, Admission, Caller, Plan, Wait
+from proxy.rules.decisions import Decision, PASS, Query, WAIT, Wait
+from proxy.rules.plan import Caller, Plan
 from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.shadow_mutations import CountedMutation
 from proxy.rules.unread import passed_unread
@@ -64,7 +65,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
     flexible = plan.flexible_request
     without_quota = plan.admit
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         client_id = caller.client_id(data, frame, end)
         if client_id is None:
             return WAIT
@@ -82,7 +83,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
         if payers is UNPAID and not _can_say(plan, asked):
             return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
         kind: type[PaidMutation[M]] = CountedMutation if payers.enforced is None else _Enforcement
-        return Admission(errand=kind(caller, plan, payers, client_id, mutation(asked, caller)).errand())
+        return Query(kind(caller, plan, payers, client_id, mutation(asked, caller)).errand())
 
     plan.admit, plan.whole = admit, True
 

@@ -22,8 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from proxy.rules.deferred import Deferred
-from proxy.rules.errand import Errand
+from proxy.rules.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
     from protocol.messages import Message
@@ -147,24 +146,30 @@ class Caller(Protocol):
     def now_ms(self) -> int:
         """The time."""
 
-    def remember(
-        self,
-        plan: Plan,
-        data: bytearray,
-        frame: int,
-        stop: int,
-        admission: Admission,
-        *,
-        budget: Budget | None = None,
+    def cache_parse(
+        self, plan: Plan, data: bytearray, frame: int, stop: int, forward: Forward, *, budget: Budget | None = None
     ) -> None:
-        """Decide likewise, without asking, while requests begin with the same `data[frame:stop]`.
+        """Take requests that begin with the same `data[frame:stop]` for the same, while `budget` is not throttled.
 
-        Only for what depends on nothing else, but for the quotas in force, and on `budget` not being
-        throttled. Of brokers nothing is remembered: who fetches what is told at the end of their requests.
+        Only for answers that depend on nothing else but the quotas in force. Requests of brokers are not cached:
+        whether they are replicas' stands at their end.
         """
 
-    def postpone(self, until_ms: int) -> None:
-        """Take no request before this time, the one at hand neither (`admit` then returns LATER)."""
+    first_produce_seen: bool
+    """True once this connection's first produce request was admitted: it may be held for throttles that other
+    connections of its client have caused.
+    """
+    first_fetch_seen: bool
+    """The same of share fetches."""
+
+    def first_hold_ms(self, until_ms: int) -> int:
+        """Return for how long (ms) the first request of a kind is held for a throttle that other connections of
+        its client have caused and that lasts until `until_ms`.
+        """
+
+    @property
+    def hold(self) -> bool:
+        """True if throttled responses are delayed, as before KIP-219."""
 
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends (KIP-219)."""
@@ -187,56 +192,12 @@ class Caller(Protocol):
         """Have the session closed."""
 
 
-class Admission(NamedTuple):
-    """What `admit` found out about a request. Most are constants: one per request would cost too much."""
-
-    charged: bool = False
-    """Whether the plan's charges are made, to the session's `payers`."""
-    answered: bool = True
-    """Whether the broker will send a response (produce with acks=0: no)."""
-    alone: bool = False
-    """Hold the client's next requests until this one is answered: its cost is not known before (a broker does
-    so with every request of a connection).
-    """
-    reply: bytes | None = None
-    """A whole response frame of Weir's own; the request, which must be complete, is not forwarded."""
-    deferred: Deferred | None = None
-    """A response of Weir's own that comes later; the request, which must be complete, is not forwarded."""
-    meter: Meter | None = None
-    """To be fed what else comes of the request, and charged when all of it is here."""
-    errand: Errand | None = None
-    """What to do before, or instead of, forwarding the request; its client-id must be here."""
-    exempt: bool = False
-    """Its request time is not charged: brokers among themselves."""
-    again: bool = False
-    """The errand returns None, and the request is then judged again; else it must be complete."""
-    unread: bool = False
-    """Its body cannot be read: it goes to the broker as it came, and is counted."""
-
-    @property
-    def instead(self) -> bool:
-        """Whether something else is done than forwarding the request."""
-        return self.errand is not None or self.reply is not None or self.deferred is not None
-
-
 class Splice(NamedTuple):
     """Replace `data[start:stop]`, a stretch within a frame, by `replacement`."""
 
     start: int
     stop: int
     replacement: bytes
-
-
-class Wait:
-    """Not enough bytes of the frame are here yet: ask again with more."""
-
-    __slots__ = ()
-
-
-WAIT: Final = Wait()
-LATER: Final = Wait()
-"""The request waits, all of it or what is here: `Caller.postpone` has said until when. Ask again then."""
-PASS: Final = Admission()
 
 
 class Meter(Protocol):
@@ -259,7 +220,7 @@ class StreamRewrite(Protocol):
         """Look at, and perhaps change, the body's next bytes: `data[start:stop]`."""
 
 
-Admit: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], Admission | Wait]"
+Admit: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], Decision | Wait]"
 """(caller, data, frame, end, complete): the frame is `data[frame:end]`, all of it if complete."""
 Charge: TypeAlias = "Callable[[Payers, int, int], int]"
 """(payers, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
@@ -296,6 +257,10 @@ class Plan:
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
     """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""
+    over: Callable[[Caller, Payers], int] | None = None
+    """Time (ms) until which the client of a charged response is over its quota, by charges made meanwhile; 0 if
+    it is not. Until then it gets no records (KIP-219). None: the response is delivered whatever was charged.
+    """
     meter: Callable[[Caller], Meter | None] | None = None
     """What measures a charged response, if anything is to."""
     cost: Cost | None = None
@@ -322,6 +287,8 @@ class Plan:
 
 
 LOCAL: Final = Plan(api_key=-1, version=-1)
-"""The plan of an in-flight entry that is a reply of Weir's own."""
-ERRAND: Final = Plan(api_key=-1, version=-1)
-"""The plan of an in-flight entry that is a question of an errand."""
+"""The plan of a reply of Weir's own."""
+TOKEN: Final = Plan(api_key=-1, version=-1)
+"""The plan of a bare SASL token."""
+QUERY: Final = Plan(api_key=-1, version=-1)
+"""The plan of a question that a query asks the broker."""

@@ -36,7 +36,8 @@ from proxy.rules import (
 )
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.identity import Identities
-from proxy.rules.plan import WAIT, Caller, Plan, Wait
+from proxy.rules.decisions import WAIT, Wait
+from proxy.rules.plan import Caller, Plan
 from proxy.rules.usage_groups import group_index
 from quotas.request_costs import CostTable, Overrides, shipped
 

@@ -14,11 +14,12 @@ from protocol.codec import Codec
 from protocol.errors import ProtocolError, UnencodableError
 from protocol.heads import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
-from proxy.rules.plan import WAIT, Wait
+from proxy.rules.decisions import WAIT, Wait
+
 from quotas import MutationPayers
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
-"""A longer request is not kept until it is whole, but refused (`SessionLimits.held_bytes_max`)."""
+"""A longer request is not kept until it is whole, but refused (`ConnectionLimits.held_bytes_max`)."""
 R = TypeVar("R", bound=Message)
 
 

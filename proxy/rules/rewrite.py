@@ -28,7 +28,8 @@ from protocol.messages import (
 from protocol.places import Place, place, tag_section
 from protocol.skim import Neutraliser
 from proxy.addresses import Address, AdvertisedAddresses
-from proxy.rules.plan import WAIT, Caller, Plan, Rewrite, Splice, Wait
+from proxy.rules.decisions import WAIT, Wait
+from proxy.rules.plan import Caller, Plan, Rewrite, Splice
 
 M = TypeVar("M", bound=Message)
 Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]

@@ -7,10 +7,11 @@ here. A response that is larger than the buffer has gone on by then: its client 
 Newer versions name topics by ids only (KIP-516). While a topic has a rate, clients are not offered these; a
 connection that speaks them already is closed, and negotiates anew.
 
-A request for a topic which has been told to wait waits as long, on whatever connection it comes; of a produce
-request that is larger than the buffer, the topics in its beginning are looked at. A fetch that goes on with a
-fetch session names none (`fetch_sessions`): it is of the topics that were named when the connection began the
-session; if that was another connection, it may be of any.
+While a topic is over its rate, fetches of it are answered without records, on whatever connection they come, and
+the first produce request of a new connection is held for a while, as under a client's quota (`bandwidth`); of a
+produce request that is larger than the buffer, the topics in its beginning are looked at. A fetch that goes on
+with a fetch session names no topics (`fetch_sessions`): it is of the topics that were named when the connection
+began the session; if that was another connection, it may be of any.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ from typing import Final
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
 from protocol.heads import INCOMPLETE, request_body
+from protocol.least_fetch import ask_least
 from protocol.messages import FetchResponse, Message, ProduceRequest
 from protocol.topic_bytes import TopicBytes, names_topics
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.reasons import CloseReason
 from proxy.rules.fetch_sessions import About, FetchSession, about
-from proxy.rules.plan import LATER, WAIT, Admission, Caller, Meter, Plan, Wait
+from proxy.rules.bandwidth import asked_least
+from proxy.rules.decisions import Decision, Forward, WAIT, Wait
+from proxy.rules.plan import Caller, Meter, Plan
 from proxy.rules.unread import passed_unread
 from quotas.topics import TopicRates
 
-METERED_FETCH: Final = Admission(charged=True, alone=True)
+METERED_FETCH: Final = Forward(charged=True, serial=True)
 """Held like a fetch under a client's quota: its cost is known from its response."""
 
-METERED_UNREAD: Final = Admission(charged=True, alone=True, unread=True)
+METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
 
 
 class TopicMeter:
@@ -97,27 +101,29 @@ def plan_produce(plan: Plan) -> None:
         raise AssertionError("bandwidth comes before topic rates")
     named = names_topics(ProduceRequest, version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        admission = inner(caller, data, frame, end, complete)
-        topics = caller.quotas.topics
-        if topics is None or not topics.produce.names or isinstance(admission, Wait):
-            return admission
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        topics, is_first = caller.quotas.topics, not caller.first_produce_seen
+        decision = inner(caller, data, frame, end, complete)
+        if topics is None or not topics.produce.names or not isinstance(decision, Forward | Hold):
+            return decision
         if not named:
-            return _unnamed(caller, plan, topics.produce) or admission
-        throttled = topics.produce.throttled_until_ms() > caller.now_ms
+            return _unnamed(caller, plan, topics.produce) or decision
+        throttled = is_first and caller.first_hold_ms(topics.produce.throttled_until_ms()) > 0
         if throttled and not complete and end - frame < caller.buffer_bytes:
+            caller.first_produce_seen = False
             return WAIT
         meter = TopicMeter(topics.produce, ProduceRequest, version)
         body = request_body(data, frame, end, flexible=plan.flexible_request)
         try:
             meter.feed(data, body, end)
         except ProtocolError:
-            return passed_unread(admission)
-        until_ms = topics.produce.throttled_until_ms(meter.begun()) if throttled else 0
-        if until_ms > caller.now_ms:
-            caller.postpone(until_ms)
-            return LATER
-        return admission._replace(meter=meter)
+            return passed_unread(decision)
+        if throttled:
+            hold_ms = caller.first_hold_ms(topics.produce.throttled_until_ms(meter.begun()))
+            decision = Hold(max(hold_ms, decision.hold_ms)) if isinstance(decision, Hold) else decision
+            if hold_ms > 0:
+                return decision if isinstance(decision, Hold) else Hold(hold_ms)
+        return decision if isinstance(decision, Hold) else decision._replace(meter=meter)
 
     plan.admit = admit
 
@@ -128,21 +134,27 @@ def plan_fetch(plan: Plan) -> None:
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
     named = names_topics(FetchResponse, version)
-    topics_of = about(version) if named else None
+    topics_of, least, over = about(version) if named else None, ask_least(version), plan.over
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
-        admission = inner(caller, data, frame, end, complete)
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        decision = inner(caller, data, frame, end, complete)
         topics = caller.quotas.topics
-        if topics is None or not topics.fetch.names or caller.is_broker or isinstance(admission, Wait):
-            return admission
+        if topics is None or not topics.fetch.names or caller.is_broker or not isinstance(decision, Forward):
+            return decision
         if topics_of is None:
-            return _unnamed(caller, plan, topics.fetch) or admission
+            return _unnamed(caller, plan, topics.fetch) or decision
         if not topics.fetch.enforces:
-            return admission._replace(charged=True)
+            return decision._replace(charged=True)
         body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
-        return _metered(caller, topics.fetch, topics_of, data, body, end)
+        decision = _metered(caller, topics_of, topics.fetch, data, body, end)
+        if decision is METERED_FETCH and not caller.hold and _over(caller) > caller.now_ms:
+            return asked_least(plan, least, data, frame, end, complete)
+        return decision
+
+    def over_with_topics(caller: Caller, payers: Payers) -> int:
+        return max(0 if over is None else over(caller, payers), 0 if caller.hold else _over(caller))
 
     def meter(caller: Caller) -> Meter | None:
         topics = caller.quotas.topics
@@ -152,26 +164,31 @@ def plan_fetch(plan: Plan) -> None:
 
     plan.admit, plan.whole = admit, True
     if named:
-        plan.meter = meter
+        plan.meter, plan.over = meter, over_with_topics
 
 
 def _metered(
-    caller: Caller, rates: TopicRates, topics_of: About, data: bytearray, body: int, end: int
-) -> Admission | Wait:
-    """Let the fetch whose body is `data[body:end]` wait for its topics, or meter its response."""
+    caller: Caller, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
+) -> Forward:
+    """Follow the fetch session of the fetch whose body is `data[body:end]`; its response is measured."""
     session = caller.fetch_session = caller.fetch_session or FetchSession()
     try:
         asked = topics_of(session, data, body, end, rates.names)
     except ProtocolError:
         return METERED_UNREAD
-    names = None if asked is None else [name.decode() for name in asked]
-    until_ms = rates.throttled_until_ms(names)
-    if until_ms > caller.now_ms:
-        caller.postpone(until_ms)
-        return LATER
+    session.is_known = asked is not None
     if asked is None:
         session.adopt()
     return METERED_FETCH
+
+
+def _over(caller: Caller) -> int:
+    """Time (ms) until which a topic of the latest fetch is over its rate; 0 if none is."""
+    topics, session = caller.quotas.topics, caller.fetch_session
+    if topics is None or session is None or caller.is_broker:
+        return 0
+    names = [name.decode() for name in session.topics] if session.is_known else None
+    return topics.fetch.throttled_until_ms(names)
 
 
 def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from protocol import schema
-from proxy.rules.plan import Admission, Wait
+from proxy.rules.decisions import Decision, Wait
+
 
 if TYPE_CHECKING:
     from proxy.counters import Counters
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("weir.requests")
 
 
-def passed_unread(admission: Admission | Wait) -> Admission | Wait:
+def passed_unread(decision: Decision | Wait) -> Decision | Wait:
     """The same decision, about a request whose body cannot be read."""
-    return admission if isinstance(admission, Wait) else admission._replace(unread=True)
+    return decision._replace(unread=True) if isinstance(decision, Forward) else decision
 
 
 def count_unread(counters: Counters, api_key: int, version: int, user: str, client: str) -> None:

@@ -35,7 +35,8 @@ from protocol.places import Place
 from protocol.steps import Position
 from proxy.rules.api_versions import ranges
 from proxy.rules.errand import Ask, Errand, ask, whole_request
-from proxy.rules.plan import PASS, WAIT, Admission, Admit, Caller, Plan, Rewrite, Splice, Wait
+from proxy.rules.decisions import PASS, WAIT, Decision, Forward, Query, Wait
+from proxy.rules.plan import Admit, Caller, Plan, Rewrite, Splice
 from proxy.rules.uplift_rule import Kind, Route, beyond
 
 R = TypeVar("R", bound=Message)
@@ -60,12 +61,12 @@ def plan_unknown(plan: Plan) -> None:
     """
     unasked = plan.admit
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if caller.exchange is not None:
             return PASS if unasked is None else unasked(caller, data, frame, end, complete)
         if caller.client_id(data, frame, end) is None:
             return WAIT
-        return Admission(errand=learn_versions(caller), again=True)
+        return Query(learn_versions(caller), again=True)
 
     plan.admit = admit
 
@@ -93,9 +94,9 @@ def raised(plan: Plan, version: int, route: Route) -> Plan:
 def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
     """Write the broker's version into the request's head, once it is decided that it goes there."""
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         admission = PASS if inner is None else inner(caller, data, frame, end, complete)
-        if isinstance(admission, Admission):
+        if isinstance(admission, Forward):
             _VERSION.pack_into(data, frame + _VERSION_OFFSET, broker_version)
         return admission
 
@@ -182,9 +183,9 @@ def _translate(plan: Plan) -> Admit:
     """Make the errand of a request whose versions differ by more than a number."""
     codec_ = codec(request_type(plan.api_key), plan.version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Admission | Wait:
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-        return WAIT if request is None else Admission(errand=_translated(caller, plan, request))
+        return WAIT if request is None else Query(_translated(caller, plan, request))
 
     return admit
 

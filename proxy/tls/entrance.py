@@ -6,7 +6,7 @@ import socket
 from typing import NamedTuple
 
 from proxy.reasons import CloseReason
-from proxy.session.session import ANONYMOUS
+from proxy.connection.connection import ANONYMOUS
 from proxy.tls.distinguished_name import subject_of
 from proxy.tls.handshakes import HandshakeError, Handshakes
 from proxy.tls.principal_mapping import UnmappedError

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from proxy.session.clock import Clock
+from proxy.connection.clock import Clock
 from proxy.transport.poll import READ, PollSet, new_poll_set
 
 BUFFER_BYTES: Final = 256 * 1024

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from proxy.connection.effects import End
 from proxy.reasons import CloseReason
 from proxy.transport.poll import READ
 
-NOTHING: Final = memoryview(b"")
-
-Feed: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
-"""(data, view of it, end, now_ms) -> how many bytes were consumed: a half of the session (`requests`,
-`responses`).
+Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
+"""(data, view of it, end, now_ms) -> number of bytes consumed: a half of the connection (`Inbound.judge`,
+`Outbound.judge`).
 """
 
 
 class Socket(Protocol):
-    """What a relay uses of a socket, which does not block: a `socket.socket`, or a `TlsSocket`."""
+    """The part of a non-blocking socket that a relay uses: a `socket.socket`, or a `TlsSocket`."""
 
     def fileno(self) -> int:
         """Return the descriptor to wait for."""
@@ -38,38 +37,26 @@ class Socket(Protocol):
         """Close it."""
 
 
-class Side:
-    """One of the two sockets, what is kept of what came from it, and what it could not yet be sent."""
+class Side(End):
+    """One of the two sockets, with its end of the connection."""
 
-    __slots__ = (
-        "eof",
-        "fd",
-        "feed",
-        "interest",
-        "kept",
-        "own",
-        "received_bytes",
-        "recv_into",
-        "reset",
-        "send",
-        "sock",
-        "unsent",
-    )
+    __slots__ = ("fd", "interest", "judge", "own", "received_bytes", "recv_into", "reset", "send", "sock")
 
-    def __init__(self, sock: Socket, feed: Feed, reset: CloseReason) -> None:
+    def __init__(self, sock: Socket, reset: CloseReason) -> None:
+        """Take over a connected socket; `reset` is why the connection closes when the socket breaks."""
+        super().__init__()
         self.sock = sock
         self.fd = sock.fileno()
         self.recv_into = sock.recv_into
         self.send = sock.send
-        self.feed = feed
+        self.judge: Judge = _unconnected
         self.reset = reset
-        self.kept: bytes | memoryview = b""
-        """Read from this side, not yet consumed by the session."""
         self.own: bytearray | None = None
-        """Where `kept` lies if it has outgrown the shared buffer."""
-        self.unsent = NOTHING
-        """To be sent to this side, after an incomplete send."""
+        """The buffer of `kept`, if it has outgrown the shared one."""
         self.received_bytes = 0
+        """Number of bytes read from this socket."""
         self.interest = READ
-        self.eof = False
-        """This side will send no more."""
+
+
+def _unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:
+    raise AssertionError("a side has no connection yet")

@@ -8,7 +8,7 @@ reactor's next turn. A plain relay knows nothing of this.
 
 from __future__ import annotations
 
-from proxy.session.session import Session
+from proxy.connection.connection import Connection
 from proxy.transport.poll import READ, WRITE
 from proxy.transport.reactor import Reactor, Timer
 from proxy.transport.relay import OnEnd, Relay
@@ -22,10 +22,10 @@ class TlsRelay(Relay):
     __slots__ = ("_again", "_tls_sides")
 
     def __init__(
-        self, reactor: Reactor, client: Socket, broker: Socket, session: Session, on_end: OnEnd
+        self, reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd
     ) -> None:
         """Take over both sockets, as a relay does; those that are TLS must be TlsSockets."""
-        super().__init__(reactor, client, broker, session, on_end)
+        super().__init__(reactor, client, broker, connection, on_end)
         self._again: Timer | None = None
         self._tls_sides = [
             (side, side.sock) for side in (self._client, self._broker) if isinstance(side.sock, TlsSocket)
@@ -39,8 +39,8 @@ class TlsRelay(Relay):
         super()._broker_ready(self._unstalled(self._broker, events))
         self._look_again()
 
-    def _settle(self) -> None:
-        super()._settle()
+    def _obey(self) -> None:
+        super()._obey()
         self._look_again()
 
     def _look_again(self) -> None:
@@ -82,8 +82,8 @@ class TlsRelay(Relay):
         return events
 
 
-def new_relay(reactor: Reactor, client: Socket, broker: Socket, session: Session, on_end: OnEnd) -> Relay:
+def new_relay(reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd) -> Relay:
     """Start the relay that these sockets need."""
     if isinstance(client, TlsSocket) or isinstance(broker, TlsSocket):
-        return TlsRelay(reactor, client, broker, session, on_end)
-    return Relay(reactor, client, broker, session, on_end)
+        return TlsRelay(reactor, client, broker, connection, on_end)
+    return Relay(reactor, client, broker, connection, on_end)

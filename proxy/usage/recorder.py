@@ -23,7 +23,7 @@ CLOSE_S: Final = 5.0
 
 
 class Books(Protocol):
-    """`proxy.session.usage.UsageBooks`, as far as it is used here."""
+    """`proxy.connection.usage.UsageBooks`, as far as it is used here."""
 
     @property
     def traces_dropped(self) -> int:

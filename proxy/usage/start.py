@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.config import Config
-    from proxy.session.usage_books import UsageBooks
+    from proxy.connection.usage_books import UsageBooks
     from proxy.stores.librdkafka import Properties
     from proxy.usage.outlet import Outlet
     from proxy.usage_rules import UsageRules

@@ -14,9 +14,9 @@ import pytest
 from bench import sasl
 from bench.canned import TOPICS, Answers
 from bench.rows import ROWS, Row
-from proxy.session.session import ANONYMOUS
+from proxy.connection.connection import ANONYMOUS
 from quotas import parse
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 ANSWERS = Answers(9092)
 REQUESTS = 20
@@ -24,7 +24,7 @@ REQUESTS = 20
 
 def session(*greetings: str) -> Wire:
     """One that has asked nothing but its greetings."""
-    wire = Wire(new_session(parse(sasl.QUOTAS)))
+    wire = Wire(new_connection(parse(sasl.QUOTAS)))
     for greeting in map(bytes.fromhex, greetings):
         wire.feed(0, client=greeting)
         wire.feed(0, broker=ANSWERS.frame(greeting))

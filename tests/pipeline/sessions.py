@@ -1,6 +1,6 @@
 """Clients, real sessions of Weir and a broker that answers, in simulated time: what they did, as traces.
 
-The rules that say who waits are Weir's own (`proxy.session`), not those of the replay that is tested by it.
+The rules that say who waits are Weir's own (`proxy.connection`), not those of the replay that is tested by it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from protocol.messages import (
 )
 from proxy.counters import Counters
 from proxy.rules.plans import Plans
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, QuotaTable
 from tests.proxy.frames import padded, request, response, split
 from tests.proxy.request_costs import costs
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 from usage.records import TraceRecord, UsageRecord
 
 OFFSET_MS = 1_763_686_800_000
@@ -87,7 +87,7 @@ class World:
     def join(self, habits: Habits) -> World:
         """Have clients of this kind connect."""
         for _ in range(habits.connections):
-            session = new_session(quotas=self._quotas, plans=self._plans, node_id=0, buffer_bytes=16 * 1024)
+            session = new_connection(quotas=self._quotas, plans=self._plans, node_id=0, buffer_bytes=16 * 1024)
             session.usage = self._books.of(0)
             self._connections.append(Connected(habits, Wire(session)))
             for _ in range(habits.under_way):

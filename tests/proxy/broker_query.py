@@ -12,17 +12,19 @@ from protocol.messages import (
 )
 from proxy.counters import Counters
 from proxy.rules.errand import ask
-from proxy.rules.plan import PASS, WAIT, Admission
+from proxy.rules.decisions import Decision, PASS, Query, WAIT, Wait
+
 from proxy.rules.plans import Plans
 from tests.proxy.frames import request, response
-from tests.proxy.wire import new_session
+from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.rules.errand import Errand
-    from proxy.rules.plan import Caller, Wait
-    from proxy.session.session import Session
+    from proxy.rules.plan import Caller
+    from proxy.rules.decisions import Wait
+    from proxy.connection.connection import Connection
 
 VERSION: Final = 5
 """Of DeleteTopics, the request that errands are run for here."""
@@ -61,19 +63,19 @@ def questions(count: int) -> Errand:
 
 def session_of(
     errand: Callable[[], Errand], *, whole: bool = True, again: bool = False, **kwargs: int | bool
-) -> Session:
+) -> Connection:
     """A session in which DeleteTopics starts this errand; if `again`, the first time only."""
     plans = Plans(Counters())
     plan = plans.make(20, VERSION)
     plan.whole = True
 
-    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Admission | Wait:
+    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Decision | Wait:
         if not complete:
             return WAIT
         if again and plan.requests < 0:
             return PASS
         plan.requests -= again
-        return Admission(errand=errand(), again=again)
+        return Query(errand(), again=again)
 
     plan.admit = admit
-    return new_session(plans=plans, **kwargs)  # type: ignore[arg-type]  # bounds, whose types differ
+    return new_connection(plans=plans, **kwargs)  # type: ignore[arg-type]  # bounds, whose types differ

@@ -21,14 +21,14 @@ from tests.proxy.frames import (
     request,
     response,
 )
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from protocol.messages import Message
     from proxy.rules.management import Changes
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
     from quotas.table import Quota
 
 T = TypeVar("T")
@@ -97,9 +97,9 @@ class Managed:
         self.broker_alterations += 1
 
 
-def session_of(management: Managed, *, manages: bool = True, user: str = "admin") -> Session:
+def session_of(management: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
     """A session of this user, whose peer is told."""
-    session = new_session(plans=Plans(Counters(), manages_quotas=manages))
+    session = new_connection(plans=Plans(Counters(), manages_quotas=manages))
     session.management, session.user, session.peer = management, user, "10.9.8.7:4711"
     return session
 
@@ -176,7 +176,7 @@ def vouch(wire: Wire, correlation_id: int = 1) -> None:
     wire.feed(0, broker=response(MetadataResponse(), 1, correlation_id))
 
 
-def answer_of(session: Session, message: Message, version: int, kind: type[M]) -> M:
+def answer_of(session: Connection, message: Message, version: int, kind: type[M]) -> M:
     """What the session answers, with or without asking the broker."""
     wire = Wire(session)
     wire.feed(0, client=request(message, version))
@@ -187,7 +187,7 @@ def answer_of(session: Session, message: Message, version: int, kind: type[M]) -
 
 
 def altered(
-    session: Session, message: AlterClientQuotasRequest, version: int = 1
+    session: Connection, message: AlterClientQuotasRequest, version: int = 1
 ) -> AlterClientQuotasResponse:
     """What the session answers at once."""
     return answer_of(session, message, version, AlterClientQuotasResponse)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from protocol.messages import Message
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 OK, UNKNOWN_TOPIC, TIMED_OUT, INVALID_TOPIC = 0, 3, 7, 17
 EXISTS, PARTITIONS, REPLICATION_FACTOR, ASSIGNMENT, CONFIG = 36, 37, 38, 39, 40
@@ -400,7 +400,7 @@ class Controller:
 class Connection:
     """A client's connection through Weir to a controller, which answers at once."""
 
-    def __init__(self, session: Session, controller: Controller) -> None:
+    def __init__(self, session: Connection, controller: Controller) -> None:
         self.session = session
         self.controller = controller
         self.wire = Wire(session)

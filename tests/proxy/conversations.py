@@ -36,7 +36,7 @@ from tests.proxy.wire import Wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 SMALL_BYTES = 400
 """A buffer in which every head fits, and not much more."""
@@ -145,7 +145,7 @@ class Conversation:
     script: list[Exchange]
     cuts: Any
     """Draws how many bytes come next: an iterator of positive integers."""
-    session: Session
+    session: Connection
     now_ms: int = 0
     outcome: dict[str, object] = field(default_factory=dict)
 

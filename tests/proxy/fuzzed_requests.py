@@ -13,7 +13,7 @@ from tests.proxy.frames import framed
 
 if TYPE_CHECKING:
     from protocol.messages import Message
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 KEYS: Final = (
     ApiKey.METADATA,
@@ -46,6 +46,6 @@ def damaged(data: st.DataObject, frame: bytes) -> bytes:
     return framed(bytes(payload))
 
 
-def closed(session: Session) -> bool:
+def closed(session: Connection) -> bool:
     """Whether it is to be closed."""
     return session.violation is not None

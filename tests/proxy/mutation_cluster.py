@@ -22,7 +22,7 @@ from tests.proxy.controller import (
     Controller,
     everything,
 )
-from tests.proxy.wire import new_session
+from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ class Cluster:
 
     def connect(self, node_id: int | None = NODE) -> Connection:
         """A new connection."""
-        return Connection(new_session(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)
+        return Connection(new_connection(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)
 
     def ask(self, now_ms: int, mutation: Mutation, client_id: str = "app") -> Answer:
         """One request on a connection of its own."""

@@ -16,14 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.proxy.frames import told
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
     from proxy.reasons import CloseReason
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
     from quotas import QuotaTable
 
 
@@ -34,13 +34,13 @@ class Playbook:
         self,
         table: QuotaTable | None = None,
         *,
-        session: Session | None = None,
+        session: Connection | None = None,
         hold: bool = False,
         in_flight_max: int = 1000,
         buffer_bytes: int = 256 * 1024,
     ) -> None:
         """Quotas for a new session, or a session."""
-        self.session = session or new_session(
+        self.session = session or new_connection(
             table, hold=hold, in_flight_max=in_flight_max, buffer_bytes=buffer_bytes
         )
         self.wire = Wire(self.session)

@@ -13,11 +13,11 @@ from proxy.rules.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost, ColdCost, Overrides, shipped
 from tests.proxy.frames import request, response
-from tests.proxy.wire import APP, new_session
+from tests.proxy.wire import APP, new_connection
 
 if TYPE_CHECKING:
     from protocol.versions import VersionRange
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
     from quotas import RequestBudget
 
 NEVER_COLD: Final = ColdCost(us=0.0, from_us=1e9, full_us=1e9)
@@ -63,31 +63,31 @@ def timed(
     uplift: bool = False,
     manages_quotas: bool = False,
     **kwargs: Any,
-) -> Session:
+) -> Connection:
     """A session under a quota on request time, with the costs given: by default of `EACH_US`."""
     plans = Plans(Counters(), costs=costs_ or costs(), uplift=uplift, manages_quotas=manages_quotas)
     if broker is not None:
         plans = plans.for_broker(broker)
-    return new_session(time_table() if table is None else table, plans=plans, **kwargs)
+    return new_connection(time_table() if table is None else table, plans=plans, **kwargs)
 
 
-def budgets(session: Session) -> list[RequestBudget]:
+def budgets(session: Connection) -> list[RequestBudget]:
     """Those of its broker that are enforced."""
     return list(session.quotas.request)
 
 
-def the_budget(session: Session) -> RequestBudget:
+def the_budget(session: Connection) -> RequestBudget:
     """The only one."""
     (budget,) = budgets(session)
     return budget
 
 
-def charged_us(session: Session) -> float:
+def charged_us(session: Connection) -> float:
     """What has been charged in all, rounded to a thousandth of a microsecond."""
     return round(10_000 * sum(budget.charged for budget in budgets(session)), 3)
 
 
-def spend(session: Session, us: float = LIMIT_US, *, client_id: str = "app", user: str = "ANONYMOUS") -> None:
+def spend(session: Connection, us: float = LIMIT_US, *, client_id: str = "app", user: str = "ANONYMOUS") -> None:
     """Have somebody use so much time now: by default all that there is."""
     quotas, now_ms = session.quotas, session.now_ms
     quotas.charge_request(quotas.payers(user, client_id, now_ms), 3, us, now_ms)

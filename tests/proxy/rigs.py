@@ -14,10 +14,10 @@ from proxy.transport.poll import PollSet, SelectorPollSet, new_poll_set
 from proxy.transport.reactor import Reactor
 from proxy.transport.tls_relay import new_relay
 from tests.proxy.tls_rigs import secured
-from tests.proxy.wire import new_session
+from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
     from proxy.transport.relay import Relay
     from quotas import QuotaTable
 
@@ -88,7 +88,7 @@ class Rig:
         self,
         table: QuotaTable | None = None,
         *,
-        session: Session | None = None,
+        session: Connection | None = None,
         pair: NewPair = unix_pair,
         broker_pair: NewPair | None = None,
         poll_set: str = "best",
@@ -98,7 +98,7 @@ class Rig:
         """Connect it; `tls` names the sides that are: client, broker."""
         self.clock = Clock()
         self.reactor = Reactor(self.clock, POLL_SETS[poll_set]())
-        self.session = session or new_session(table, hold=hold)
+        self.session = session or new_connection(table, hold=hold)
         self.client, relay_client = _maybe_secured(pair(), tls="client" in tls, server=True)
         self.broker, relay_broker = _maybe_secured((broker_pair or pair)(), tls="broker" in tls, server=False)
         self.ends: list[tuple[CloseReason, str]] = []

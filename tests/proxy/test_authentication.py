@@ -31,7 +31,7 @@ from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.identity import Identities, IdentityRules
 from proxy.rules.plans import Plans
-from proxy.session.session import ANONYMOUS
+from proxy.connection.connection import ANONYMOUS
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.frames import framed, padded, request, response, unknown_request
@@ -55,12 +55,12 @@ from tests.proxy.sasl import (
     scram_first,
     shaken,
 )
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 OF_NOBODY: Final = QuotaTable({(Entity(user=ANONYMOUS), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
@@ -71,8 +71,8 @@ PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4,
 KERBEROS: Final = Identities(IdentityRules(hidden="kerberos", unknown_owner="tokens"))
 
 
-def with_rules(identities: Identities, table: QuotaTable | None = None) -> Session:
-    return new_session(table, plans=Plans(Counters(), identities=identities))
+def with_rules(identities: Identities, table: QuotaTable | None = None) -> Connection:
+    return new_connection(table, plans=Plans(Counters(), identities=identities))
 
 
 def relay(play: Playbook, asked: bytes, answered: bytes) -> None:
@@ -134,7 +134,7 @@ def test_the_oauthbearer_claim_is_configurable() -> None:
 
 
 def test_a_certificates_principal_stays_until_sasl_has_succeeded() -> None:
-    session = new_session()
+    session = new_connection()
     session.become("CN=a")
     with Playbook(session=session) as play:
         shake(play, "SCRAM-SHA-512")
@@ -490,7 +490,7 @@ def test_a_long_describedelegationtoken_response_is_forwarded() -> None:
 
 def test_weir_sends_no_query_during_a_sasl_exchange() -> None:
     """A broker takes ApiVersions once before SASL, and never within."""
-    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         shake(play, "SCRAM-SHA-256")
         ping = request(HeartbeatRequest(), 2, 7)
         relay(play, ping, response(HeartbeatResponse(), 2, 7))
@@ -514,7 +514,7 @@ def test_a_request_during_a_sasl_exchange_is_charged() -> None:
 
 def answered_in_pieces(signature_bytes: int) -> Wire:
     """A SCRAM exchange whose last answer is that long, and arrives piece by piece."""
-    wire = Wire(new_session())
+    wire = Wire(new_connection())
     for asked, told in (
         (handshake("SCRAM-SHA-256"), shaken()),
         (authenticate(scram_first("alice")), authenticated(SALT)),
@@ -571,7 +571,7 @@ def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: i
 
 
 def test_an_endless_sasl_response_is_not_buffered() -> None:
-    wire = Wire(new_session())
+    wire = Wire(new_connection())
     wire.feed(0, client=handshake("PLAIN"))
     wire.feed(0, broker=shaken())
     wire.feed(0, client=authenticate(plain("alice")))
@@ -634,7 +634,7 @@ def test_a_saslhandshake_whose_head_weir_cannot_read_closes_the_connection() -> 
 
 
 def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() -> None:
-    wire = Wire(new_session())
+    wire = Wire(new_connection())
     wire.feed(0, client=handshake("PLAIN"))
     wire.feed(0, broker=shaken())
     token = b"\0alice\0" + b"p" * 500_000

@@ -21,7 +21,7 @@ from tests.proxy.sasl import (
     plain,
     shaken,
 )
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 
 def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
@@ -34,7 +34,7 @@ def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
 
 
 def test_sasl_exchanges_are_counted_by_mechanism_and_result() -> None:
-    wire = Wire(new_session())
+    wire = Wire(new_connection())
     for mechanism, error_code in (("X" * 1000, UNSUPPORTED_MECHANISM), ("GSSAPI", 0), ("PLAIN", 0)):
         wire.feed(0, client=handshake(mechanism))
         wire.feed(0, broker=shaken(error_code))

@@ -21,7 +21,7 @@ from tests.mutations.requests import Create, Delete, Topic
 from tests.proxy.controller import NODE, OK, UNKNOWN_TOPIC, Connection, Controller, everything
 from tests.proxy.frames import body_of, request, response
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import new_session
+from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
     from quotas import MutationPayers
@@ -46,7 +46,7 @@ class Cluster:
 
     def connect(self) -> Connection:
         """A new connection."""
-        return Connection(new_session(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller)
+        return Connection(new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller)
 
     def ask(
         self, now_ms: int, *names: str, version: int = 12, client_id: bytes = b"app", creating: bool = True
@@ -307,7 +307,7 @@ def test_the_size_of_a_metadata_request_under_a_mutation_quota_is_bounded() -> N
     names = [MetadataRequest.MetadataRequestTopic(name=f"{number:0200}") for number in range(3000)]
     asked = request(MetadataRequest(topics=names), 12)
     quotas = Cluster().quotas
-    with Playbook(session=new_session(quotas=quotas)) as play:
+    with Playbook(session=new_connection(quotas=quotas)) as play:
         play.client(asked)
         play.to_broker(asked)
         told = response(MetadataResponse(), 12)

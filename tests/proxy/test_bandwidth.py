@@ -20,7 +20,7 @@ from protocol.messages import (
 )
 from protocol.values import schema_of
 from proxy.reasons import CloseReason
-from proxy.session.requests import Requests
+from proxy.connection.inbound import Inbound
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
@@ -28,10 +28,10 @@ from tests.proxy.bandwidth_frames import fetch, fetched, length_of, ping, produc
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request
 from tests.proxy.playbook import Playbook
 from tests.proxy.talk import pong
-from tests.proxy.wire import APP, Wire, new_session, quota_table
+from tests.proxy.wire import APP, Wire, new_connection, quota_table
 
 if TYPE_CHECKING:
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
     from quotas import Budget
 
 PRODUCE_VERSIONS = list(schema_of(ProduceRequest).versions)
@@ -41,7 +41,7 @@ ODD_TAGS = b"\x02\x05\x03abc\x81\x01\x00"
 """Two tagged fields in a request's header that nobody knows."""
 
 
-def the_budget(session: Session, key: str) -> Budget:
+def the_budget(session: Connection, key: str) -> Budget:
     (budget,) = getattr(session.quotas, key)
     return budget  # type: ignore[no-any-return]  # of a ClientQuotas
 
@@ -222,8 +222,8 @@ def test_share_fetches_are_charged_and_capped_by_the_fetch_quota(version: int) -
 def test_a_fetch_on_a_new_connection_waits_for_its_clients_throttle() -> None:
     answer = fetched(1, 20_000)
     wait_ms = length_of(answer) - 10_000
-    first = new_session(quota_table(fetch=1000))
-    second = new_session(quotas=first.quotas)
+    first = new_connection(quota_table(fetch=1000))
+    second = new_connection(quotas=first.quotas)
     with Playbook(session=first) as play:
         play.client(fetch(1))
         play.to_broker(fetch(1))
@@ -243,8 +243,8 @@ def test_a_fetch_on_a_new_connection_waits_for_its_clients_throttle() -> None:
 
 
 def test_a_held_fetch_waits_longer_if_another_connection_extends_the_throttle() -> None:
-    first = new_session(quota_table(fetch=1000))
-    second = new_session(quotas=first.quotas)
+    first = new_connection(quota_table(fetch=1000))
+    second = new_connection(quotas=first.quotas)
     budget = first.quotas.payers("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.charge(11_000, 0) == 1000
@@ -259,7 +259,7 @@ def test_a_held_fetch_waits_longer_if_another_connection_extends_the_throttle() 
 
 
 def test_a_partial_fetch_request_is_held_like_a_whole_one() -> None:
-    session = new_session(quota_table(fetch=1000))
+    session = new_connection(quota_table(fetch=1000))
     budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.charge(11_000, 0) == 1000
@@ -314,7 +314,7 @@ def asked_by(client_id: bytes | None, length: int = 1000) -> bytes:
     return padded(request(ProduceRequest(acks=0), 7, client_id=client_id), length)
 
 
-def charged(session: Session) -> dict[str, float]:
+def charged(session: Connection) -> dict[str, float]:
     return {budget.tags.client_id: budget.charged for budget in session.quotas.produce}
 
 
@@ -372,7 +372,7 @@ def test_the_parse_cache_gives_the_results_of_a_fresh_parse(
 ) -> None:
     """Requests alike and not alike, cut anywhere, quotas changed in between: as if each came alone."""
     default = Entity(client_id=DEFAULT)
-    session = new_session(quota_table(produce=1e9, entity=default))
+    session = new_connection(quota_table(produce=1e9, entity=default))
     wire, expected, answered = Wire(session), Counter[str](), []
     for number, (client_id, acks, transactional_id, version) in enumerate(asked):
         if number == change:
@@ -392,8 +392,8 @@ def test_the_parse_cache_gives_the_results_of_a_fresh_parse(
 
 def test_the_parse_cache_ignores_bytes_of_an_older_frame() -> None:
     """A cut frame lies over an older one that differs behind the cut: in acks."""
-    session = new_session(quota_table(produce=1e9))
-    requests, first, second = Requests(session), produce(1, 100), produce(2, 100, acks=0)
+    session = new_connection(quota_table(produce=1e9))
+    requests, first, second = Inbound(session), produce(1, 100), produce(2, 100, acks=0)
     data = bytearray(first)
     assert requests.judge(data, memoryview(data), len(data), 0) == len(data)
     head_bytes = first.index(b"app") + len(b"app\xff\xff\x00\x01")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.reasons import CloseReason
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, Exchange, exchanges, whole
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 PROPERTY = examples(150)
 
@@ -26,8 +26,8 @@ def test_streams_cut_anywhere_give_equal_bytes_and_charges(
         while True:
             yield from cuts
 
-    at_once = Conversation(script, whole(), new_session(TABLE, hold=hold)).run()
-    in_pieces = Conversation(script, chunks(), new_session(TABLE, hold=hold, buffer_bytes=SMALL_BYTES)).run()
+    at_once = Conversation(script, whole(), new_connection(TABLE, hold=hold)).run()
+    in_pieces = Conversation(script, chunks(), new_connection(TABLE, hold=hold, buffer_bytes=SMALL_BYTES)).run()
     assert at_once["violation"] is None
     assert at_once["left"] == 0
     assert at_once["idle"]
@@ -45,7 +45,7 @@ def test_unmodified_traffic_passes_byte_for_byte(script: list[Exchange], cuts: l
             yield from cuts
 
     plain = [e for e in plain if e.answer is None or b"kafka" not in e.answer]
-    outcome = Conversation(plain, chunks(), new_session(buffer_bytes=SMALL_BYTES)).run()
+    outcome = Conversation(plain, chunks(), new_connection(buffer_bytes=SMALL_BYTES)).run()
     assert outcome["to_broker"] == b"".join(e.asked for e in plain)
     assert outcome["to_client"] == b"".join(e.answer or b"" for e in plain)
 
@@ -64,7 +64,7 @@ def test_hostile_bytes_from_a_client_end_in_a_violation_or_pass(
     stream = b"".join(e.asked for e in script)
     at %= len(stream)
     stream = stream[:at] + with_ + stream[at + len(with_) :]
-    session = new_session(TABLE, buffer_bytes=SMALL_BYTES, frame_bytes_max=100_000)
+    session = new_connection(TABLE, buffer_bytes=SMALL_BYTES, frame_bytes_max=100_000)
     wire = Wire(session)
     while stream and session.violation is None:
         for cut in cuts:
@@ -87,7 +87,7 @@ def test_hostile_bytes_from_a_broker_end_in_a_violation_or_pass(
     answers = b"".join(e.answer or b"" for e in script)
     at %= len(answers) or 1
     answers = answers[:at] + with_ + answers[at + len(with_) :]
-    session = new_session(buffer_bytes=SMALL_BYTES, response_bytes_max=100_000)
+    session = new_connection(buffer_bytes=SMALL_BYTES, response_bytes_max=100_000)
     wire = Wire(session)
     wire.feed(0, client=b"".join(e.asked for e in script))
     while answers and session.violation is None:

@@ -62,13 +62,13 @@ from tests.proxy.frames import (
     unknown_response,
 )
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from protocol.messages import Message
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 
 NOT_ALLOWED: Final = 31
@@ -76,7 +76,7 @@ FAILED: Final = -1
 
 
 def asked(
-    session: Session, message: DescribeClientQuotasRequest, version: int = 1
+    session: Connection, message: DescribeClientQuotasRequest, version: int = 1
 ) -> DescribeClientQuotasResponse:
     """What the session answers at once."""
     return answer_of(session, message, version, DescribeClientQuotasResponse)
@@ -382,7 +382,7 @@ def test_a_user_who_is_no_admin_is_denied_and_changes_no_quota(version: int) -> 
 
 def test_client_quota_requests_are_denied_without_admins() -> None:
     """A session that is given no management."""
-    session = new_session(plans=Plans(Counters(), manages_quotas=True))
+    session = new_connection(plans=Plans(Counters(), manages_quotas=True))
     assert asked(session, describe()).error_code == NOT_ALLOWED
 
 

@@ -18,7 +18,7 @@ from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE
 from tests.proxy.frames import head_of, request, response, split
 from tests.proxy.fuzzed_requests import asked, closed, damaged
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from protocol.messages import Message
@@ -40,7 +40,7 @@ def test_broker_queries_end_in_responses_or_a_violation_for_any_bytes(
     plans = Plans(Counters(), uplift=release is not None, cluster=ClusterState(data.draw(st.booleans())))
     if release is not None and data.draw(st.booleans()):
         plans = plans.for_broker(broker_of(release))
-    session = new_session(quotas=BrokerQuotas.create(TABLE), plans=plans, node_id=NODE)
+    session = new_connection(quotas=BrokerQuotas.create(TABLE), plans=plans, node_id=NODE)
     wire = Wire(session)
     sent = [
         damaged(data, request(message, version, number)) for number, (message, version) in enumerate(requests)

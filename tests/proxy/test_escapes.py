@@ -12,8 +12,8 @@ import pytest
 from protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from proxy.counters import Counters
 from proxy.rules.plans import Plans
-from proxy.session.requests import Requests
-from proxy.session.responses import Responses
+from proxy.connection.inbound import Inbound
+from proxy.connection.outbound import Outbound
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.remembered import EMPTY
 from tests.proxy.frames import padded, request, response
@@ -33,10 +33,10 @@ from tests.proxy.sasl import (
     scram_first,
     shaken,
 )
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 RATE: Final = 1000
@@ -65,9 +65,9 @@ def fetched(size: int) -> bytes:
     return padded(EMPTY_FETCH, size)
 
 
-def visit(shared: BrokerQuotas, *asked: bytes, user: str = "alice", now_ms: int = 0) -> Session:
+def visit(shared: BrokerQuotas, *asked: bytes, user: str = "alice", now_ms: int = 0) -> Connection:
     """A new connection of a user's that sends these and is answered at once."""
-    session = new_session(quotas=shared)
+    session = new_connection(quotas=shared)
     session.become(user)
     wire = Wire(session)
     for frame in asked:
@@ -104,7 +104,7 @@ def test_requests_with_changing_client_ids_share_the_users_budget() -> None:
 
 def test_a_mute_holds_for_the_next_request_with_any_client_id() -> None:
     shared = quotas(Entity(client_id="app"), Entity(client_id=DEFAULT))
-    session = new_session(quotas=shared)
+    session = new_connection(quotas=shared)
     wire = Wire(session)
     wire.feed(0, client=produce(11_000, b"app") + produce(100, b"other") + fetch(b"third"))
     assert bytes(wire.to_broker) == produce(11_000, b"app")
@@ -137,7 +137,7 @@ def test_a_name_spelled_in_broken_utf_8_has_no_budget_of_another_name() -> None:
 
 def test_a_claimed_replica_id_is_charged() -> None:
     shared = quotas(Entity(user="alice"))
-    session = new_session(quotas=shared)
+    session = new_connection(quotas=shared)
     session.become("alice")
     wire = Wire(session)
     wire.feed(0, client=fetch(replica_id=1))
@@ -158,14 +158,14 @@ def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
 
 def test_a_fetch_throttle_holds_on_every_new_connection() -> None:
     shared = quotas(Entity(user="alice"))
-    session = new_session(quotas=shared)
+    session = new_connection(quotas=shared)
     session.become("alice")
     wire = Wire(session)
     wire.feed(0, client=fetch())
     wire.feed(0, broker=fetched(BURST + TEN_MINUTES_MS))
     assert session.muted_until_ms == TEN_MINUTES_MS
     for now_ms in (1, 11_000, 300_000, TEN_MINUTES_MS - 1):
-        again = new_session(quotas=shared)
+        again = new_connection(quotas=shared)
         again.become("alice")
         wire = Wire(again)
         wire.feed(now_ms, client=fetch(b"%d" % now_ms))
@@ -178,7 +178,7 @@ def passed_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> i
     """What a client gets through that makes a connection for each request, 20 a second, and ignores waits."""
     passed = 0
     for now_ms in range(0, 60_000, 50):
-        session = new_session(quotas=shared)
+        session = new_connection(quotas=shared)
         session.become("alice")
         wire = Wire(session)
         wire.feed(now_ms, client=asked)
@@ -198,14 +198,14 @@ def test_a_producers_throttle_holds_on_its_next_connection() -> None:
     shared = quotas(Entity(user="alice"))
     first = visit(shared, produce(BURST + TEN_MINUTES_MS))
     assert first.muted_until_ms == TEN_MINUTES_MS
-    again = new_session(quotas=shared)
+    again = new_connection(quotas=shared)
     again.become("alice")
     wire = Wire(again)
     wire.feed(1000, client=produce(1000))
     assert (bytes(wire.to_broker), again.muted_until_ms) == (b"", TEN_MINUTES_MS)
     wire.feed(TEN_MINUTES_MS)
     assert bytes(wire.to_broker) == produce(1000)
-    other = new_session(quotas=shared)
+    other = new_connection(quotas=shared)
     other.become("bob")
     wire = Wire(other)
     wire.feed(1000, client=produce(1000))
@@ -215,7 +215,7 @@ def test_a_producers_throttle_holds_on_its_next_connection() -> None:
 def test_open_connections_of_a_producer_wait_only_for_their_throttles() -> None:
     """As at a broker: another connection's wait does not hold back one that has produced before."""
     shared = quotas(Entity(user="alice"))
-    calm = new_session(quotas=shared)
+    calm = new_connection(quotas=shared)
     calm.become("alice")
     wire = Wire(calm)
     wire.feed(0, client=produce(1000))
@@ -265,8 +265,8 @@ DIALOGUES: Final = {
 @pytest.mark.parametrize("raw", [True, False])
 @pytest.mark.parametrize("error_code", [0, REFUSED])
 def test_no_long_lived_object_holds_a_credential(mechanism: str, raw: bool, error_code: int) -> None:
-    session = new_session(plans=Plans(Counters()))
-    requests, responses = Requests(session), Responses(session)
+    session = new_connection(plans=Plans(Counters()))
+    requests, responses = Inbound(session), Outbound(session)
 
     def feed(judge: Requests | Responses, sent: bytes) -> None:
         data = bytearray(sent)

@@ -10,7 +10,7 @@ from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.frames import request, response
 from tests.proxy.rigs import Rig, tcp_pair
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 A, B = Entity(topic="a"), Entity(topic="b")
 RATES = QuotaTable({(topic, QuotaKey.CONSUMER_BYTE_RATE): 1000.0 for topic in (A, B)})
@@ -34,7 +34,7 @@ def fetched(session_id: int, version: int = 12, **sizes: int) -> bytes:
 
 
 def connection(quotas: BrokerQuotas) -> Wire:
-    return Wire(new_session(quotas=quotas))
+    return Wire(new_connection(quotas=quotas))
 
 
 def passes(wire: Wire, asked: bytes, now_ms: int, answer: bytes = b"") -> bool:
@@ -109,7 +109,7 @@ def test_topics_of_a_fetch_session_older_than_the_rate_are_learnt_from_responses
 def test_a_fetch_session_id_is_read_from_a_response_in_pieces(cut: int) -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)
-    wire = Wire(new_session(quotas=quotas, buffer_bytes=64))
+    wire = Wire(new_connection(quotas=quotas, buffer_bytes=64))
     answer = fetched(OURS, c=200)
     wire.feed(0, client=fetch("b"))
     wire.feed(0, broker=answer[:cut])
@@ -124,7 +124,7 @@ def test_a_fetch_session_id_is_read_from_a_response_in_pieces(cut: int) -> None:
 def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics() -> None:
     """Answers larger than the buffer are counted as they go by: all but a byte of 50 MB was for nothing."""
     quotas = BrokerQuotas.create(RATES)
-    session = new_session(quotas=quotas, buffer_bytes=4096)
+    session = new_connection(quotas=quotas, buffer_bytes=4096)
     wire = Wire(session)
     wire.feed(0, client=fetch("a", epoch=-1))
     wire.feed(0, broker=fetched(0, a=70_000)[:-1])
@@ -138,7 +138,7 @@ def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics(
 
 def test_a_client_that_leaves_a_relay_during_a_fetch_response_is_charged() -> None:
     quotas = BrokerQuotas.create(RATES)
-    rig = Rig(session=new_session(quotas=quotas), broker_pair=tcp_pair)
+    rig = Rig(session=new_connection(quotas=quotas), broker_pair=tcp_pair)
     try:
         rig.pass_on(fetch("a", epoch=-1), rig.client, rig.broker)
         sent = fetched(0, a=600_000)[:-1]

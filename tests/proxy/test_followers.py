@@ -13,7 +13,7 @@ from tests.protocol.generate import sample
 from tests.proxy.bandwidth_frames import fetched, length_of
 from tests.proxy.frames import framed, header, request
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import Wire, new_session, quota_table
+from tests.proxy.wire import Wire, new_connection, quota_table
 
 VERSIONS = list(schema_of(FetchRequest).versions)
 FROM_TAGGED = 15
@@ -40,7 +40,7 @@ def fetch(number: int, version: int, replica_id: int | None, max_bytes: int = QU
 
 
 def playbook(user: str, brokers: frozenset[str] = KAFKA, table_: QuotaTable | None = None) -> Playbook:
-    session = new_session(table_ or table())
+    session = new_connection(table_ or table())
     session.brokers = brokers
     session.become(user)
     return Playbook(session=session)
@@ -160,7 +160,7 @@ def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> N
     asked = request(FetchRequest(topics=topics), 17)
     assert len(asked) > 2 * 256 * 1024 > FOLLOWER_BYTES
     for user, counted in (("kafka", False), ("mallory", True)):
-        session = new_session(table())
+        session = new_connection(table())
         session.brokers = KAFKA
         session.become(user)
         wire = Wire(session)

@@ -13,7 +13,7 @@ from protocol.messages import ProduceRequest
 from proxy.counters import Counters
 from proxy.rules.identity import Identities, IdentityRules
 from proxy.rules.plans import Plans
-from proxy.session.session import ANONYMOUS
+from proxy.connection.connection import ANONYMOUS
 from tests.proxy.frames import request
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
@@ -28,7 +28,7 @@ from tests.proxy.sasl import (
     plain,
     shaken,
 )
-from tests.proxy.wire import new_session
+from tests.proxy.wire import new_connection
 
 PRODUCE = request(ProduceRequest(acks=1), 7, 9)
 
@@ -54,7 +54,7 @@ def logged_in(play: Playbook, raw: bool) -> None:
 
 def new_play() -> Playbook:
     identities = Identities(IdentityRules(hidden="kerberos"))
-    return Playbook(session=new_session(plans=Plans(Counters(), identities=identities)))
+    return Playbook(session=new_connection(plans=Plans(Counters(), identities=identities)))
 
 
 @pytest.mark.parametrize("raw", [True, False])

@@ -24,7 +24,7 @@ from tests.proxy.sasl import (
     scram_first,
     shaken,
 )
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 
 def rules(**settings: object) -> IdentityRules:
@@ -116,7 +116,7 @@ BAD: list[bytes] = [
 def test_no_sasl_token_is_in_any_log_line_or_violation(mechanism: str, error_code: int, raw: bool) -> None:
     with capture_logs() as lines:
         for token in BAD:
-            wire = Wire(new_session())
+            wire = Wire(new_connection())
             wire.feed(0, client=handshake(mechanism, 0 if raw else 1))
             wire.feed(0, broker=shaken(0, 0 if raw else 1))
             for _ in range(2):

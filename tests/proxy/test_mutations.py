@@ -49,7 +49,7 @@ from tests.proxy.controller import (
 )
 from tests.proxy.frames import body_of, request, split, unknown_request
 from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation
@@ -461,7 +461,7 @@ def test_an_entitys_clients_at_all_brokers_share_one_token_bucket() -> None:
     controller, plans = Controller(), Plans(Counters())
     codes: list[int] = []
     for number, node_id in enumerate((1, 2, None, 1)):
-        session = new_session(quotas=book.of(node_id), plans=plans, node_id=NODE)
+        session = new_connection(quotas=book.of(node_id), plans=plans, node_id=NODE)
         asked = Create((Topic(f"t{number}", 4),))
         (frame,) = Connection(session, controller).send(0, asked.frame(f"client-{number}"))
         codes += asked.answer(frame).error_codes
@@ -470,7 +470,7 @@ def test_an_entitys_clients_at_all_brokers_share_one_token_bucket() -> None:
 
 def test_a_quota_change_during_a_mutation_applies_afterwards() -> None:
     cluster = Cluster(sizes={"t": 4})
-    wire = Wire(new_session(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
+    wire = Wire(new_connection(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
     asked = Delete(("t",))
     wire.feed(0, client=asked.frame("app"))
     cluster.quotas.update(limited(None))
@@ -485,7 +485,7 @@ def test_a_quota_change_during_a_mutation_applies_afterwards() -> None:
 
 def test_a_mutation_budget_forgotten_during_a_request_causes_no_error() -> None:
     cluster = Cluster(sizes={"t": 4})
-    wire = Wire(new_session(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
+    wire = Wire(new_connection(quotas=cluster.quotas, plans=cluster.plans, node_id=NODE))
     asked = Delete(("t",))
     wire.feed(0, client=asked.frame("app"))
     assert cluster.quotas.expire(10_000_000) == 1

@@ -27,7 +27,7 @@ from tests.proxy.controller import (
     Controller,
 )
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
-from tests.proxy.wire import new_session
+from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation
@@ -71,7 +71,7 @@ def test_weir_answers_mutations_as_a_controller_with_the_quota_would(steps: list
             continue
         model.now_ms = now_ms
         expected = mutation.answer(model.answer(frame))
-        weir = Connection(new_session(quotas=quotas, plans=plans, node_id=NODE), behind)
+        weir = Connection(new_connection(quotas=quotas, plans=plans, node_id=NODE), behind)
         (told,) = weir.send(now_ms, frame)
         found = mutation.answer(told)
         assert outcome(found) == outcome(expected), mutation

@@ -17,7 +17,7 @@ from proxy.transport.relay import LINGER_MS
 from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.rigs import Rig, reset, tcp_pair, unix_pair
 from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced
-from tests.proxy.wire import new_session, quota_table
+from tests.proxy.wire import new_connection, quota_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +191,7 @@ def test_a_bug_in_a_plan_ends_only_its_session(new_rig: Callable[..., Rig]) -> N
     def admit(*_arguments: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    session = new_session()
+    session = new_connection()
     session.plans.make(12, 4).admit = admit  # type: ignore[assignment]  # that is the point
     rig = new_rig(session=session)
     with capture_logs() as logged:
@@ -233,7 +233,7 @@ def test_requests_behind_a_held_fetch_arrive_after_the_client_closed(
     new_rig: Callable[..., Rig],
 ) -> None:
     """Also if the fetch was then decided like the one before it, and muted the client itself."""
-    session = new_session(quota_table(fetch=1000))
+    session = new_connection(quota_table(fetch=1000))
     budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     rig = new_rig(session=session, pair=tcp_pair)
@@ -260,7 +260,7 @@ def test_a_fetch_held_for_other_connections_throttle_ends_with_its_client(
     new_rig: Callable[..., Rig],
 ) -> None:
     """Else one that connects anew for each fetch would soon have used up all descriptors."""
-    session = new_session(quota_table(fetch=1000))
+    session = new_connection(quota_table(fetch=1000))
     budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.charge(11_000, 0) == 1000

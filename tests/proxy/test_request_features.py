@@ -26,7 +26,7 @@ from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.proxy.frames import request
 from tests.proxy.request_costs import EACH_US, charged_us, costs, timed
-from tests.proxy.wire import Wire, new_session, quota_table
+from tests.proxy.wire import Wire, new_connection, quota_table
 
 PRODUCE: Final = list(schema_of(ProduceRequest).versions)
 FETCH: Final = list(schema_of(FetchRequest).versions)
@@ -89,7 +89,7 @@ class Looks:
         look = extra(plan_of(api_key, version), cost)
         assert look is not None
         self._look = look
-        self._session = new_session(quota_table())
+        self._session = new_connection(quota_table())
 
     def us(self, frame: bytearray, end: int | None = None) -> float:
         """What it adds, the frame lying between other bytes."""
@@ -204,7 +204,7 @@ def test_cached_request_features_equal_a_fresh_scan(
 
 @pytest.mark.parametrize("version", PRODUCE)
 def test_cached_request_features_of_different_versions_are_separate(version: int) -> None:
-    session = new_session(quota_table())
+    session = new_connection(quota_table())
     for other in PRODUCE:
         look, cost = extra(plan_of(ApiKey.PRODUCE, version), COST), ApiCost(us=0.0, us_acks_all=1.0)
         other_look = extra(plan_of(ApiKey.PRODUCE, other), cost)

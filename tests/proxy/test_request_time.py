@@ -28,7 +28,7 @@ from proxy.counters import Counters
 from proxy.rules.identity import Identities
 from proxy.rules.plans import Plans
 from proxy.rules.request_time import CLASSES, Charged
-from proxy.session.session import ANONYMOUS
+from proxy.connection.connection import ANONYMOUS
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.entities import Prefix
 from quotas.request_costs import ApiCost, ColdCost
@@ -74,10 +74,10 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.talk import produce
-from tests.proxy.wire import APP, Wire, new_session, quota_table
+from tests.proxy.wire import APP, Wire, new_connection, quota_table
 
 if TYPE_CHECKING:
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 PARTS: Final = msgspec.json.decode(
     (Path(tests.protocol.__file__).parent / "data" / "throttle_fields.json").read_bytes()
@@ -117,7 +117,7 @@ def throttle_ms_of(frame: bytes, key: int, version: int) -> int | None:
     return message.throttle_time_ms if HAS_THROTTLE[key, version] else None  # type: ignore[attr-defined]  # as above
 
 
-def session_at_its_limit(**kwargs: Any) -> Session:
+def session_at_its_limit(**kwargs: Any) -> Connection:
     """One whose user has used all that there is, but not more."""
     session = timed(everybody(), **kwargs)
     spend(session)
@@ -260,7 +260,7 @@ def test_acks_0_requests_do_not_stall_serial_requests() -> None:
         assert play.session.idle
 
 
-def of_a_broker(table: QuotaTable | None = None, user: str = "kafka") -> Session:
+def of_a_broker(table: QuotaTable | None = None, user: str = "kafka") -> Connection:
     """A session on a listener that brokers use, whose principal is `kafka`."""
     session = timed(everybody() if table is None else table)
     session.brokers = frozenset({"kafka"})
@@ -358,10 +358,10 @@ def test_a_header_without_client_id_is_charged_to_its_user() -> None:
 OF_USERS: Final = everybody()
 
 
-def behind(identities: Identities, table: QuotaTable = OF_USERS) -> Session:
+def behind(identities: Identities, table: QuotaTable = OF_USERS) -> Connection:
     """A session of a process that has learnt this."""
     plans = Plans(Counters(), costs=costs(), identities=identities)
-    return new_session(table, plans=plans)
+    return new_connection(table, plans=plans)
 
 
 def relay(play: Playbook, question: bytes, answer: bytes) -> None:
@@ -386,7 +386,7 @@ def log_in(play: Playbook, user: str = "alice") -> None:
     assert play.session.user == user
 
 
-def by_user(session: Session) -> dict[str, float]:
+def by_user(session: Connection) -> dict[str, float]:
     """What each user was charged, in µs."""
     return {budget.tags.user: round(10_000 * budget.charged, 3) for budget in budgets(session)}
 

@@ -20,7 +20,8 @@ from protocol.messages import (
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.errand import ask
-from proxy.rules.plan import PASS, WAIT, Admission
+from proxy.rules.decisions import Decision, PASS, Query, WAIT, Wait
+
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.request_costs import ApiCost
@@ -47,12 +48,13 @@ from tests.proxy.request_costs import (
 )
 from tests.proxy.uplifted import RAISED
 from tests.proxy.uplifted import told as versions_of
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from proxy.rules.errand import Errand
-    from proxy.rules.plan import Caller, Wait
-    from proxy.session.session import Session
+    from proxy.rules.plan import Caller
+    from proxy.rules.decisions import Wait
+    from proxy.connection.connection import Connection
 
 COSTS: Final = costs(
     {"Metadata": ApiCost(us=100.0, us_per_response_kb=1000.0), "DeleteTopics": ApiCost(us=7.0)}
@@ -68,23 +70,23 @@ def questions(count: int, *, again: bool = False) -> Errand:
     return None if again else DeleteTopicsResponse(responses=[result])
 
 
-def session_of(count: int, *, again: bool = False) -> Session:
+def session_of(count: int, *, again: bool = False) -> Connection:
     """A session in which DeleteTopics is an errand of so many questions; if `again`, before it goes on."""
     plans = Plans(Counters(), costs=COSTS)
     plan = plans.make(20, VERSION)
     begun = False
 
-    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Admission | Wait:
+    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Decision | Wait:
         nonlocal begun
         if not complete:
             return WAIT
         if again and begun:
             return PASS
         begun = True
-        return Admission(errand=questions(count, again=again), again=again)
+        return Query(questions(count, again=again), again=again)
 
     plan.admit, plan.whole = admit, True
-    return new_session(time_table(), plans=plans)
+    return new_connection(time_table(), plans=plans)
 
 
 def length_of(frame: bytes) -> int:
@@ -211,7 +213,7 @@ def test_broker_queries_of_automatic_creation_are_charged() -> None:
 # Answers of Weir's own
 
 
-def managed(management: Managed) -> Session:
+def managed(management: Managed) -> Connection:
     session = timed(manages_quotas=True)
     session.management, session.peer = management, "10.9.8.7:4711"
     return session

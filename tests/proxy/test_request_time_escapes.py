@@ -17,7 +17,7 @@ from protocol.messages import (
     ProduceResponse,
 )
 from proxy.reasons import CloseReason
-from proxy.session.requests import LOOK_BYTES
+from proxy.connection.inbound import LOOK_BYTES
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost
 from tests.proxy.frames import padded, request, response, split, unknown_request
@@ -40,7 +40,7 @@ from tests.proxy.talk import produce, produced
 from tests.proxy.wire import Wire
 
 if TYPE_CHECKING:
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 WINDOWS_MS: Final = 11_000
 """As long as what was used counts."""
@@ -49,7 +49,7 @@ WINDOWS_MS: Final = 11_000
 class Broker:
     """Answers pings, in order and at once; counts them."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Connection) -> None:
         self.session = session
         self.wire = Wire(session)
         self.seen = 0

@@ -28,10 +28,10 @@ from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, cut, exchanges, whole
 from tests.proxy.frames import padded, request, response, unknown_request, unknown_response
 from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, ping, time_table, timed
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
     from tests.proxy.conversations import Exchange
 
 MODEL: Final = examples(150)
@@ -188,12 +188,12 @@ TIMED: Final = {
 
 def talk(
     script: list[Exchange], cuts: Any, table: QuotaTable, **kwargs: Any
-) -> tuple[dict[str, Any], Session]:
+) -> tuple[dict[str, Any], Connection]:
     session = timed(table, VARIOUS, **kwargs)
     return Conversation(script, cuts, session).run(), session
 
 
-def charged(session: Session, *, shadow: bool = False) -> dict[str, float]:
+def charged(session: Connection, *, shadow: bool = False) -> dict[str, float]:
     """By client-id, in µs."""
     quotas = session.quotas.request.shadow if shadow else session.quotas.request
     assert quotas is not None
@@ -209,7 +209,7 @@ def test_shadow_request_time_gives_equal_bytes_and_charges_for_any_cut(
     table = QuotaTable(TABLE.values, TIMED)
     at_once, one = talk(script, whole(), table, hold=hold)
     in_pieces, other = talk(script, cut(cuts), table, hold=hold, buffer_bytes=SMALL_BYTES)
-    plain = Conversation(script, whole(), new_session(TABLE, hold=hold)).run()
+    plain = Conversation(script, whole(), new_connection(TABLE, hold=hold)).run()
     assert at_once["violation"] is None
     assert in_pieces == at_once == plain
     assert charged(one, shadow=True) == charged(other, shadow=True)
@@ -283,7 +283,7 @@ def test_request_time_is_charged_once_while_quotas_appear_and_vanish(
             yield size
 
     outcome = Conversation(script, changing(), session).run()
-    plain = Conversation(script, whole(), new_session()).run()
+    plain = Conversation(script, whole(), new_connection()).run()
     always, other = talk(script, whole(), QuotaTable(TIMED))
     assert outcome["violation"] is None
     assert outcome["left"] == 0

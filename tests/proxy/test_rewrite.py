@@ -37,7 +37,7 @@ from tests.protocol import kio_side
 from tests.protocol.generate import sample
 from tests.proxy.frames import body_of, framed, request, response
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import new_session
+from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
     from protocol.values import Message
@@ -301,8 +301,8 @@ def test_a_changed_broker_address_is_rewritten_again(version: int) -> None:
 
 
 def test_clients_of_different_advertised_addresses_get_different_ones() -> None:
-    first = new_session()
-    second = new_session()
+    first = new_connection()
+    second = new_connection()
     second.plans, second.addresses = first.plans, AdvertisedAddresses("10.0.0.9", first.addresses.book)
     nodes = {1: Address("kafka", 9092)}
     for session, host in ((first, "weir"), (second, "10.0.0.9"), (first, "weir")):
@@ -314,7 +314,7 @@ def test_clients_of_different_advertised_addresses_get_different_ones() -> None:
 
 def test_a_cached_rewritten_response_does_not_outlive_a_new_listener() -> None:
     """A node that had no port, and was left out, has one later: the same bytes get another answer."""
-    session = new_session(ports=PortRange(19093, 19192))
+    session = new_connection(ports=PortRange(19093, 19192))
     opened: list[int] = []
 
     def refuse(node_id: int, _port: int) -> None:

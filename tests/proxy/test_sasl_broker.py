@@ -25,7 +25,7 @@ from tests.proxy.sasl import (
     scram_first,
 )
 from tests.proxy.sasl_broker import KERBEROS, USERS, SaslBroker, saslname
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 LAVISH: Final = QuotaTable({(Entity(user=DEFAULT), PRODUCE): 1e12})
@@ -119,7 +119,7 @@ def charged(seed: int) -> tuple[dict[str, float], SaslBroker, bool]:
     random = Random(seed)
     broker, client = SaslBroker(random), Client(random)
     identities = Identities(IdentityRules(hidden=KERBEROS, unknown_owner="tokens"))
-    wire = Wire(new_session(LAVISH, plans=Plans(Counters(), identities=identities)))
+    wire = Wire(new_connection(LAVISH, plans=Plans(Counters(), identities=identities)))
     for piece in client.pieces():
         wire.feed(0, client=piece)
         while wire.to_broker and not broker.closed and wire.session.violation is None:

@@ -28,11 +28,11 @@ from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import EACH_US, LIMIT, LIMIT_US, percent, spend, time_table, timed
 from tests.proxy.talk import pong
-from tests.proxy.wire import APP, Wire, new_session, quota_table
+from tests.proxy.wire import APP, Wire, new_connection, quota_table
 
 if TYPE_CHECKING:
     from protocol.versions import VersionRange
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
     from quotas import Budget, MutationBudget
 
 PROPERTY: Final = examples(200)
@@ -43,7 +43,7 @@ def shadowed(table: QuotaTable) -> QuotaTable:
     return QuotaTable(None, table.values)
 
 
-def shadow_of(session: Session, key: str) -> Budget:
+def shadow_of(session: Connection, key: str) -> Budget:
     (budget,) = getattr(session.quotas, key).shadow
     return budget  # type: ignore[no-any-return]  # of a ClientQuotas
 
@@ -194,7 +194,7 @@ class Traffic:
     """A client, Weir and a broker that answers at once."""
 
     def __init__(self, table: QuotaTable, buffer_bytes: int) -> None:
-        self.session = new_session(table, buffer_bytes=buffer_bytes)
+        self.session = new_connection(table, buffer_bytes=buffer_bytes)
         self.wire = Wire(self.session)
         self.answers: dict[int, bytes] = {}
         self.to_broker = b""
@@ -292,7 +292,7 @@ class Cluster(NamedTuple):
     def send(self, now_ms: int, frame: bytes) -> tuple[bytes, int]:
         """One request on a connection of its own: the response, and until when the session is mute."""
         connection = Connection(
-            new_session(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller
+            new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller
         )
         (told,) = connection.send(now_ms, frame)
         return told, connection.session.muted_until_ms
@@ -432,7 +432,7 @@ def test_default_quotas_can_be_configured_for_clients_without_a_client_id(client
     table = quota_table(produce=1000, entity=Entity(client_id=DEFAULT))
     for unnamed, muted_until_ms in (("", 0), (EMPTY, 1000)):
         book = QuotaBook(table, unnamed=unnamed)
-        wire = Wire(new_session(quotas=book.of(NODE)))
+        wire = Wire(new_connection(quotas=book.of(NODE)))
         frame = framed(header(0, 7, 1, client_id, tags=None) + produce(1, 11_000)[4 + 8 + 2 + 3 :])
         frame = framed(frame[4:] + bytes(11_000 - len(frame) + 4))
         wire.feed(0, client=frame)

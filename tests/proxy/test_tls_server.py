@@ -19,7 +19,7 @@ from protocol.messages import MetadataResponse
 from proxy.addresses import Address
 from proxy.config import ConfigError
 from proxy.reasons import CloseReason
-from proxy.session.session import ANONYMOUS
+from proxy.connection.connection import ANONYMOUS
 from proxy.tls import files, handshakes
 from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair

@@ -25,8 +25,8 @@ from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.identity import Identities, IdentityRules
 from proxy.rules.plans import Plans
-from proxy.session.session import ANONYMOUS, Session
-from proxy.session.tokens import TOKEN_BYTES_MAX
+from proxy.connection.connection import ANONYMOUS, Connection
+from proxy.connection.tokens import TOKEN_BYTES_MAX
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.playbook import Playbook
@@ -46,7 +46,7 @@ from tests.proxy.sasl import (
     scram_first,
     shaken,
 )
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 OF_KERBEROS: Final = QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
@@ -58,9 +58,9 @@ PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4,
 EMPTY: Final = bare(b"")
 
 
-def session_of(table: QuotaTable | None = None) -> Session:
+def session_of(table: QuotaTable | None = None) -> Connection:
     identities = Identities(IdentityRules(hidden="kerberos"))
-    return new_session(table, plans=Plans(Counters(), identities=identities))
+    return new_connection(table, plans=Plans(Counters(), identities=identities))
 
 
 def relay(play: Playbook, asked: bytes, answered: bytes) -> None:
@@ -100,7 +100,7 @@ def test_sasl_v0_tokens_cut_anywhere_give_the_same_principal(mechanism: str, cut
     dialogue = [(handshake(mechanism, 0), shaken(0, 0))]
     dialogue += [(bare(token), bare(answer)) for token, answer in DIALOGUES[mechanism]]
     dialogue += [(PING, PONG)]
-    wire = Wire(new_session())
+    wire = Wire(new_connection())
     for asked, answered in dialogue:
         for at in range(0, len(asked), cut):
             wire.feed(0, client=asked[at : at + cut])
@@ -271,7 +271,7 @@ def test_requests_behind_an_unanswered_sasl_v0_token_wait() -> None:
 
 def test_uplift_queries_versions_after_the_sasl_exchange() -> None:
     identities = Identities(IdentityRules(hidden="kerberos"))
-    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True, identities=identities))) as play:
+    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True, identities=identities))) as play:
         kerberos(play)
         play.client(request(HeartbeatRequest(), 2, 7))
         play.to_broker(request(ApiVersionsRequest(), 0, 7))
@@ -331,7 +331,7 @@ def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
     ],
 )
 def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, reason: CloseReason) -> None:
-    wire = Wire(new_session())
+    wire = Wire(new_connection())
     wire.feed(0, client=handshake("PLAIN", 0))
     wire.feed(0, broker=shaken(0, 0))
     wire.feed(0, client=bare(plain("alice")))
@@ -342,7 +342,7 @@ def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, r
 
 def test_an_unexpected_sasl_v0_token_of_the_broker_closes_the_session() -> None:
     for sent in (bare(SALT), shaken(0, 0)):
-        wire = Wire(new_session())
+        wire = Wire(new_connection())
         wire.feed(0, client=handshake("PLAIN", 0))
         wire.feed(0, broker=shaken(0, 0))
         wire.feed(0, broker=sent)

@@ -7,7 +7,7 @@ import pytest
 from protocol.messages import ProduceRequest, ProduceResponse
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import request, response
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 RATE = 1000
 RATES = QuotaTable({(Entity(topic="a"), QuotaKey.PRODUCER_BYTE_RATE): float(RATE)})
@@ -27,7 +27,7 @@ def produce(acks: int = 1, **sizes: int) -> bytes:
 def exceeded(until_ms: int) -> BrokerQuotas:
     """Quotas of a broker at which the topic's rate has been exceeded for so long."""
     quotas = BrokerQuotas.create(RATES)
-    wire = Wire(new_session(quotas=quotas))
+    wire = Wire(new_connection(quotas=quotas))
     wire.feed(0, client=produce(a=10_000 + until_ms))
     assert wire.session.muted_until_ms == until_ms
     return quotas
@@ -36,7 +36,7 @@ def exceeded(until_ms: int) -> BrokerQuotas:
 @pytest.mark.parametrize("acks", [0, 1])
 @pytest.mark.parametrize("cut", [5, 30, 45, 60, 3000])
 def test_a_new_connection_waits_for_its_topics_throttle_for_any_cut(cut: int, acks: int) -> None:
-    wire = Wire(new_session(quotas=exceeded(60_000)))
+    wire = Wire(new_connection(quotas=exceeded(60_000)))
     asked = produce(acks, a=5000)
     wire.feed(1000, client=asked[:cut])
     wire.feed(2000, client=asked[cut:])
@@ -47,7 +47,7 @@ def test_a_new_connection_waits_for_its_topics_throttle_for_any_cut(cut: int, ac
 
 
 def test_a_request_larger_than_the_buffer_waits_for_its_topics_throttle() -> None:
-    wire = Wire(new_session(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
+    wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     asked = produce(a=20_000)
     wire.feed(1000, client=asked)
     assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (b"", 60_000)
@@ -58,7 +58,7 @@ def test_a_request_larger_than_the_buffer_waits_for_its_topics_throttle() -> Non
 
 @pytest.mark.parametrize("size", [100, 20_000])
 def test_requests_for_unthrottled_topics_do_not_wait(size: int) -> None:
-    wire = Wire(new_session(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
+    wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     for start in range(0, len(asked := produce(b=size)), 1000):
         wire.feed(1000, client=asked[start : start + 1000])
     assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (asked, 0)
@@ -67,7 +67,7 @@ def test_requests_for_unthrottled_topics_do_not_wait(size: int) -> None:
 def test_a_connection_per_request_gets_only_the_topics_rate() -> None:
     quotas, asked, passed = BrokerQuotas.create(RATES), produce(a=2000), 0
     for now_ms in range(0, 60_000, 50):
-        wire = Wire(new_session(quotas=quotas))
+        wire = Wire(new_connection(quotas=quotas))
         wire.feed(now_ms, client=asked)
         wire.feed(now_ms, broker=response(ProduceResponse(), 9))
         passed += len(wire.to_broker) == len(asked)

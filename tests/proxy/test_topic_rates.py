@@ -20,10 +20,10 @@ from protocol.messages import (
 from proxy.reasons import CloseReason
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import body_of, request, response
-from tests.proxy.wire import APP, Wire, new_session
+from tests.proxy.wire import APP, Wire, new_connection
 
 if TYPE_CHECKING:
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 A, B = Entity(topic="a"), Entity(topic="b")
@@ -66,7 +66,7 @@ def exchange(wire: Wire, now_ms: int, asked: bytes, answered: bytes) -> None:
     wire.feed(now_ms, broker=answered)
 
 
-def charged(session: Session, key: str, topic: str) -> float:
+def charged(session: Connection, key: str, topic: str) -> float:
     assert session.quotas.topics is not None
     topics = session.quotas.topics
     rates = topics.produce if key == "produce" else topics.fetch
@@ -75,7 +75,7 @@ def charged(session: Session, key: str, topic: str) -> float:
 
 
 def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
-    session = new_session(QuotaTable({(A, PRODUCE): 100}))
+    session = new_connection(QuotaTable({(A, PRODUCE): 100}))
     wire = Wire(session)
     exchange(wire, 0, produce(1, a=1500, b=9000) + produce(2, b=1), produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
@@ -89,18 +89,18 @@ def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
 
 def test_the_longer_wait_of_client_and_topic_counts() -> None:
     table = QuotaTable({(A, PRODUCE): 100, (APP, PRODUCE): 10**9})
-    wire = Wire(new_session(table))
+    wire = Wire(new_connection(table))
     exchange(wire, 0, produce(1, a=1500), produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
     table = QuotaTable({(A, PRODUCE): 10**9, (APP, PRODUCE): 100})
-    wire = Wire(new_session(table))
+    wire = Wire(new_connection(table))
     frame = produce(1, a=1500)
     exchange(wire, 0, frame, produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=(len(frame) - 4 - 1000) * 10)
 
 
 def test_a_streamed_produce_request_is_charged_to_its_topics() -> None:
-    session = new_session(QuotaTable({(A, PRODUCE): 1000}), buffer_bytes=SMALL_BUFFER)
+    session = new_connection(QuotaTable({(A, PRODUCE): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     frame = produce(1, b=50_000, a=30_000)
     for start in range(0, len(frame), 1000):
@@ -111,14 +111,14 @@ def test_a_streamed_produce_request_is_charged_to_its_topics() -> None:
 
 
 def test_an_acks_0_producer_over_a_topics_rate_is_muted() -> None:
-    session = new_session(QuotaTable({(A, PRODUCE): 100}))
+    session = new_connection(QuotaTable({(A, PRODUCE): 100}))
     wire = Wire(session)
     wire.feed(0, client=produce(1, acks=0, a=2000))
     assert session.muted_until_ms == 10_000
 
 
 def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
-    session = new_session(QuotaTable({(A, FETCH): 100}))
+    session = new_connection(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)
     exchange(wire, 0, fetch(1, "a", "b") + fetch(2, "b"), fetched(1, a=1500, b=500))
     assert bytes(wire.to_client) == fetched(1, throttle_ms=5000, a=1500, b=500)
@@ -128,7 +128,7 @@ def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
 
 
 def test_a_streamed_fetch_response_mutes_its_client_at_its_end() -> None:
-    session = new_session(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
+    session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     answer = fetched(1, a=30_000, b=50_000)
     exchange(wire, 0, fetch(1, "a"), answer[:-1])
@@ -140,7 +140,7 @@ def test_a_streamed_fetch_response_mutes_its_client_at_its_end() -> None:
 
 @pytest.mark.parametrize("first", range(1, 24))
 def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: int) -> None:
-    session = new_session(QuotaTable({(A, FETCH): 10**9, (APP, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
+    session = new_connection(QuotaTable({(A, FETCH): 10**9, (APP, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     answer = fetched(1, a=30_000, b=50_000)
     wire.feed(0, client=fetch(1, "a"))
@@ -155,9 +155,9 @@ def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: 
 
 def test_a_new_connection_waits_for_the_throttle_of_its_topic() -> None:
     table = QuotaTable({(A, FETCH): 100})
-    first = new_session(table)
+    first = new_connection(table)
     exchange(Wire(first), 0, fetch(1, "a"), fetched(1, a=3000))
-    wire = Wire(new_session(quotas=first.quotas))
+    wire = Wire(new_connection(quotas=first.quotas))
     exchange(wire, 1000, fetch(1, "b"), fetched(1))
     assert bytes(wire.to_broker) == fetch(1, "b")
     wire.feed(2000, client=fetch(2, "a", "b"))
@@ -168,14 +168,14 @@ def test_a_new_connection_waits_for_the_throttle_of_its_topic() -> None:
 
 @pytest.mark.parametrize("key", [PRODUCE, FETCH])
 def test_requests_without_topic_names_are_closed_while_a_topic_rate_is_enforced(key: QuotaKey) -> None:
-    session = new_session(QuotaTable({(A, key): 100}))
+    session = new_connection(QuotaTable({(A, key): 100}))
     Wire(session).feed(0, client=produce(1, version=13, a=1) if key is PRODUCE else fetch(1, version=13))
     assert session.violation is not None
     assert session.violation.reason is CloseReason.TOPICS_UNNAMED
 
 
 def test_shadow_topic_rates_close_no_connection_and_throttle_no_client() -> None:
-    session = new_session(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
+    session = new_connection(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
     wire = Wire(session)
     exchange(wire, 0, fetch(1, "a", version=13), fetched(1, version=13))
     exchange(wire, 0, produce(2, a=9000), produced(2))
@@ -186,7 +186,7 @@ def test_shadow_topic_rates_close_no_connection_and_throttle_no_client() -> None
 
 
 def test_shadow_topic_rates_do_not_hold_pipelined_fetches() -> None:
-    session = new_session(QuotaTable(None, {(A, FETCH): 100}))
+    session = new_connection(QuotaTable(None, {(A, FETCH): 100}))
     wire = Wire(session)
     wire.feed(0, client=fetch(1, "a") + fetch(2, "a"))
     assert bytes(wire.to_broker) == fetch(1, "a") + fetch(2, "a")
@@ -195,7 +195,7 @@ def test_shadow_topic_rates_do_not_hold_pipelined_fetches() -> None:
 
 
 def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() -> None:
-    session = new_session(QuotaTable({(A, FETCH): 100}))
+    session = new_connection(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)
     told = ApiVersionsResponse(
         api_keys=[
@@ -224,7 +224,7 @@ def test_clients_are_offered_versions_that_name_topics_while_one_has_a_rate() ->
 
 
 def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
-    session = new_session(QuotaTable({(APP, PRODUCE): 10**9}))
+    session = new_connection(QuotaTable({(APP, PRODUCE): 10**9}))
     wire = Wire(session)
     for number in range(3):
         exchange(wire, 0, produce(number, a=1000), produced(number))
@@ -235,7 +235,7 @@ def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
 
 
 def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse() -> None:
-    session = new_session(QuotaTable({(A, PRODUCE): 100}))
+    session = new_connection(QuotaTable({(A, PRODUCE): 100}))
     frame = bytearray(produce(1, a=1000))
     position = frame.index(b"\x02a") + 1
     frame[position - 1] = 0x00  # the topic's name is null
@@ -254,7 +254,7 @@ def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse()
 def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
     sizes: list[tuple[str, int]], chunk: int
 ) -> None:
-    session = new_session(QuotaTable({(A, PRODUCE): 10**9, (B, FETCH): 10**9}), buffer_bytes=SMALL_BUFFER)
+    session = new_connection(QuotaTable({(A, PRODUCE): 10**9, (B, FETCH): 10**9}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
     sent = b"".join(produce(n, **{name: size}) for n, (name, size) in enumerate(sizes))
     for start in range(0, len(sent), chunk):

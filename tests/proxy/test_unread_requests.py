@@ -34,11 +34,11 @@ from tests.proxy.client_quotas import Managed
 from tests.proxy.controller import NODE, Connection, Controller, everything
 from tests.proxy.frames import framed, header, request
 from tests.proxy.playbook import Playbook
-from tests.proxy.wire import APP, Wire, new_session
+from tests.proxy.wire import APP, Wire, new_connection
 
 if TYPE_CHECKING:
     from protocol.values import Message
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 LEFT_OVER: Final = b"\x01\x00\x00 left over"
 ALL_TOPICS_OF_LIBRDKAFKA: Final = bytes.fromhex("00000000010000")
@@ -92,15 +92,15 @@ def versions_of(*keys: ApiKey) -> list[Any]:
     ]
 
 
-def session_of(api_key: ApiKey, version: int, *, old_broker: bool = False) -> Session:
+def session_of(api_key: ApiKey, version: int, *, old_broker: bool = False) -> Connection:
     """A session under every quota that lets the version pass; or under none, before an old broker."""
     if old_broker:
         oldest: dict[int, VersionRange] = dict.fromkeys(TRANSLATED, VersionRange(0, 0))
         spoken = everything() | oldest
-        return new_session(plans=Plans(Counters(), uplift=True).for_broker(spoken), node_id=NODE)
+        return new_connection(plans=Plans(Counters(), uplift=True).for_broker(spoken), node_id=NODE)
     named = api_key not in (ApiKey.PRODUCE, ApiKey.FETCH) or names_topics(request_type(api_key), version)
     table = QuotaTable(EVERY_QUOTA | (TOPIC_RATES if named else {}))
-    session = new_session(table, plans=Plans(Counters(), manages_quotas=True), node_id=NODE)
+    session = new_connection(table, plans=Plans(Counters(), manages_quotas=True), node_id=NODE)
     session.management, session.peer = Managed(), "192.0.2.1:5000"
     return session
 
@@ -173,7 +173,7 @@ def test_junk_behind_a_mutation_buys_no_partitions(mutation: Create | Grow | Del
         quotas = BrokerQuotas.create(
             QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}), mutations=mutation_rates(10, 1)
         )
-        session = new_session(quotas=quotas, plans=Plans(Counters(), cluster=ClusterState()), node_id=NODE)
+        session = new_connection(quotas=quotas, plans=Plans(Counters(), cluster=ClusterState()), node_id=NODE)
         (frame,) = Connection(session, controller).send(0, framed(mutation.frame("app")[4:] + tail))
         budget = quotas.mutations.budget("ANONYMOUS", "app", 0)
         assert budget is not None

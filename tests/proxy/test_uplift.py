@@ -37,13 +37,13 @@ from tests.proxy.broker_versions import broker_of
 from tests.proxy.frames import body_of, head_of, request, request_body_of, response, split
 from tests.proxy.playbook import Playbook
 from tests.proxy.uplifted import RAISED, RELEASES, told
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from protocol.values import Message
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 SETTINGS: Final = settings(
     examples(12),
@@ -51,10 +51,10 @@ SETTINGS: Final = settings(
 )
 
 
-def session_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Session:
+def session_with(broker: Mapping[int, VersionRange], **kwargs: Any) -> Connection:
     """A session with uplift that knows its broker's versions."""
     plans = Plans(Counters(), uplift=True)
-    return new_session(plans=plans.for_broker(broker), **kwargs)
+    return new_connection(plans=plans.for_broker(broker), **kwargs)
 
 
 def cut(data: bytes, size: int) -> list[bytes]:
@@ -148,7 +148,7 @@ def test_uplift_raises_the_versions_in_apiversions_responses(version: int, *, ag
     broker = broker_of((0, 10, 2))
     plans = Plans(Counters(), uplift=True)
     for _ in range(1 + again):
-        wire = Wire(new_session(plans=plans.for_broker(broker)))
+        wire = Wire(new_connection(plans=plans.for_broker(broker)))
         wire.feed(0, client=request(ApiVersionsRequest(), version, 5))
         (frame,) = split(bytes(wire.to_broker))
         assert head_of(frame).version == 0
@@ -160,7 +160,7 @@ def test_uplift_raises_the_versions_in_apiversions_responses(version: int, *, ag
 
 
 def test_an_unsupported_version_error_teaches_uplift_no_versions() -> None:
-    session = new_session(plans=Plans(Counters(), uplift=True))
+    session = new_connection(plans=Plans(Counters(), uplift=True))
     with Playbook(session=session) as play:
         play.client(request(ApiVersionsRequest(), 3))
         play.to_broker(request(ApiVersionsRequest(), 3))
@@ -176,7 +176,7 @@ QUESTION: Final = request(ApiVersionsRequest(), 0)
 def test_uplift_queries_versions_once_for_a_client_without_apiversions() -> None:
     broker = broker_of((0, 10, 2))
     ping, pong = request(HeartbeatRequest(), 2), response(HeartbeatResponse(), 2)
-    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         play.client(ping, ping)
         play.to_broker(QUESTION)
         play.broker(told(broker))
@@ -191,7 +191,7 @@ def test_the_version_query_waits_for_requests_in_flight_and_holds_later_ones() -
     broker = broker_of((0, 10, 2))
     metadata, plain = request(MetadataRequest(topics=[]), 1, 8), request(HeartbeatRequest(), 0, 9)
     first = response(MetadataResponse(), 1, 8)
-    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         play.client(metadata, request(HeartbeatRequest(), 1, 1), plain)
         play.to_broker(metadata, QUESTION)
         play.broker(first)
@@ -215,7 +215,7 @@ def test_the_version_query_waits_for_requests_in_flight_and_holds_later_ones() -
 )
 def test_uplift_queries_no_versions_before_sasl(message: Message, version: int) -> None:
     """A broker answers ApiVersions once there, and closes at anything else."""
-    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         play.client(request(message, version))
         play.to_broker(request(message, version))
 
@@ -223,7 +223,7 @@ def test_uplift_queries_no_versions_before_sasl(message: Message, version: int) 
 @pytest.mark.parametrize("answer", [response(ApiVersionsResponse(error_code=58), 0), told({})])
 def test_uplift_queries_a_broker_that_returns_no_versions_only_once(answer: bytes) -> None:
     ping = request(HeartbeatRequest(), 2)
-    with Playbook(session=new_session(plans=Plans(Counters(), uplift=True))) as play:
+    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True))) as play:
         play.client(ping)
         play.to_broker(QUESTION)
         play.broker(answer)
@@ -238,7 +238,7 @@ def test_brokers_of_different_releases_keep_separate_versions() -> None:
     plans = Plans(Counters(), uplift=True)
     ping = request(HeartbeatRequest(), 2)
     for release, spoken in (((0, 10, 2), 0), ((1, 1), 1), ((2, 8), 2), ((0, 10, 2), 0)):
-        wire = Wire(new_session(plans=plans))
+        wire = Wire(new_connection(plans=plans))
         wire.feed(0, client=request(ApiVersionsRequest(), 0))
         wire.to_broker.clear()
         wire.feed(0, broker=told(broker_of(release)))

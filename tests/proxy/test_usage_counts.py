@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.usage_books import UsageBooks
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, cut, exchanges
@@ -20,7 +20,7 @@ from tests.proxy.wire import BUFFER_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
     from tests.proxy.conversations import Exchange
 
 PROPERTY: Final = examples(100)
@@ -55,7 +55,7 @@ def draining(cuts: list[int], drains: list[str], taken: Taken) -> Iterator[int]:
 
 def talk(
     script: list[Exchange], cuts: Any, table: QuotaTable, taken: Taken | None = None, **kwargs: Any
-) -> tuple[dict[str, Any], Session]:
+) -> tuple[dict[str, Any], Connection]:
     """Have a conversation, whose usage is counted if it is to be taken."""
     session = timed(table, VARIOUS, **kwargs)
     if taken is not None:

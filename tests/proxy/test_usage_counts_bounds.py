@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.session.usage import FORMER_MAX
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.usage import FORMER_MAX
+from proxy.connection.usage_books import UsageBooks
 from tests.properties import examples
 from tests.proxy.request_costs import ping, pong
 from tests.proxy.usage_totals import Taken, recorded, total
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
-    from proxy.session.receipts import ClientUsage
-    from proxy.session.usage_book import UsageBook
+    from proxy.connection.receipts import ClientUsage
+    from proxy.connection.usage_book import UsageBook
 
 PROPERTY: Final = examples(150)
 
@@ -27,7 +27,7 @@ def book_of(books: UsageBooks) -> UsageBook:
 
 
 def wire_of(books: UsageBooks) -> Wire:
-    return Wire(recorded(new_session(), books))
+    return Wire(recorded(new_connection(), books))
 
 
 def say(wire: Wire, name: bytes, now_ms: int = 1) -> None:

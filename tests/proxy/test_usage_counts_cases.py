@@ -16,22 +16,23 @@ from protocol.messages import (
 )
 from proxy.reasons import CloseReason
 from proxy.rules.deferred import Deferred
-from proxy.rules.plan import Admission
+from proxy.rules.decisions import Defer
+
 from proxy.rules.usage_groups import APIS, group_index
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.broker_query import answer, asked, delete, deleted, questions, session_of
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request, unknown_response
 from tests.proxy.request_costs import EACH_US, ping, pong, time_table, timed
 from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
 from tests.proxy.usage_totals import START_MS, Taken, recorded, total, total_traced
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 from usage.groups import GROUPS, Group
 
 
 def wire_of(taken: Taken, **kwargs: object) -> Wire:
     """A session without quotas, whose usage is counted."""
-    return Wire(recorded(new_session(**kwargs), taken.books))  # type: ignore[arg-type]  # as `new_session`
+    return Wire(recorded(new_connection(**kwargs), taken.books))  # type: ignore[arg-type]  # as `new_connection`
 
 
 def traced() -> Taken:
@@ -296,9 +297,9 @@ def test_an_informative_broker_query_is_counted_for_its_request() -> None:
 
 def test_a_deferred_response_after_the_sessions_end_is_not_counted() -> None:
     taken, deferred = traced(), Deferred()
-    session = recorded(new_session(), taken.books)
+    session = recorded(new_connection(), taken.books)
     plan = session.plans.make(ApiKey.HEARTBEAT, 4)
-    plan.admit = lambda *_frame: Admission(deferred=deferred)
+    plan.admit = lambda *_frame: Defer(deferred)
     wire = Wire(session)
     wire.feed(1, client=ping())
     session.end(2)
@@ -311,9 +312,9 @@ def test_a_deferred_response_after_the_sessions_end_is_not_counted() -> None:
 
 def test_a_deferred_response_is_counted_when_it_is_sent() -> None:
     taken, deferred = traced(), Deferred()
-    session = recorded(new_session(), taken.books)
+    session = recorded(new_connection(), taken.books)
     plan = session.plans.make(ApiKey.HEARTBEAT, 4)
-    plan.admit = lambda *_frame: Admission(deferred=deferred)
+    plan.admit = lambda *_frame: Defer(deferred)
     wire = Wire(session)
     wire.feed(1, client=ping())
     taken.drain()
@@ -390,7 +391,7 @@ def test_counted_request_time_is_scaled_as_charges(leaves: bool) -> None:
 def test_throttle_times_of_topic_rates_are_counted() -> None:
     taken = traced()
     table = QuotaTable({(Entity(topic="t"), QuotaKey.CONSUMER_BYTE_RATE): 100.0})
-    session = recorded(new_session(table, buffer_bytes=400), taken.books)
+    session = recorded(new_connection(table, buffer_bytes=400), taken.books)
     wire = Wire(session)
     partition = FetchResponse.PartitionData(records=b"r" * 3000)
     topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])

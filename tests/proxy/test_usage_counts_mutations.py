@@ -15,7 +15,7 @@ from proxy.counters import Counters
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.plans import Plans
 from proxy.rules.uplift_rule import offered
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
@@ -28,7 +28,7 @@ from tests.proxy.fuzzed_requests import asked as any_request
 from tests.proxy.fuzzed_requests import closed, damaged
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
-from tests.proxy.wire import Wire, new_session
+from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from protocol.versions import VersionRange
@@ -55,7 +55,7 @@ class Side:
 
     def ask(self, now_ms: int, frame: bytes) -> tuple[list[bytes], int]:
         """What a request on a connection of its own is told, and until when its client is muted."""
-        session = new_session(quotas=self.quotas, plans=self.plans, node_id=NODE)
+        session = new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE)
         if self.taken is not None:
             recorded(session, self.taken.books)
         told = Connection(session, self.controller).send(now_ms, frame)
@@ -134,7 +134,7 @@ def test_unreadable_or_large_mutations_pass_uncounted() -> None:
     large = padded(request(CreateTopicsRequest(), 5), 1024 * 1024 + 1)
     for frame in (unread, large):
         taken = Taken(UsageBooks())
-        wire = Wire(recorded(new_session(), taken.books))
+        wire = Wire(recorded(new_connection(), taken.books))
         wire.feed(1, client=frame)
         taken.drain()
         assert bytes(wire.to_broker) == frame
@@ -144,7 +144,7 @@ def test_unreadable_or_large_mutations_pass_uncounted() -> None:
 def test_a_mutation_request_in_pieces_is_counted_once() -> None:
     side = Side(recorded=True)
     assert side.taken is not None
-    session = recorded(new_session(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
+    session = recorded(new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
     connection = Connection(session, side.controller)
     frame = Create(tuple(Topic(f"t{number}", 2) for number in range(9000))).frame("app")
     assert len(frame) > session.limits.stream_above_bytes / 2
@@ -161,7 +161,7 @@ def test_mutations_forwarded_before_their_client_left_are_counted() -> None:
     for rate in (None, 1e12, 0.1):
         side = Side(rate, recorded=True)
         assert side.taken is not None
-        session = recorded(new_session(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
+        session = recorded(new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
         wire = Wire(session)
         wire.feed(1, client=frame)
         assert bytes(wire.to_broker) == frame
@@ -179,7 +179,7 @@ def test_mutations_not_forwarded_before_their_client_left_are_not_counted() -> N
     for rate in (None, 1e12):
         side = Side(rate, recorded=True)
         assert side.taken is not None
-        session = recorded(new_session(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
+        session = recorded(new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
         wire = Wire(session)
         wire.feed(1, client=Delete(("t",)).frame("app"))
         assert head_of(bytes(wire.to_broker)).api_key == ApiKey.API_VERSIONS
@@ -209,7 +209,7 @@ def test_usage_totals_are_right_for_any_bytes(
     """
     plans = Plans(Counters(), uplift=release is not None, cluster=ClusterState(data.draw(st.booleans())))
     taken = Taken(UsageBooks(trace_share=1.0))
-    session = recorded(new_session(plans=plans, node_id=NODE), taken.books)
+    session = recorded(new_connection(plans=plans, node_id=NODE), taken.books)
     wire = Wire(session)
     sent = [damaged(data, request(message, version, n)) for n, (message, version) in enumerate(requests)]  # type: ignore[arg-type]  # messages
     wire.feed(1, client=b"".join(sent))

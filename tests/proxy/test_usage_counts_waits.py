@@ -14,8 +14,8 @@ from protocol.messages import MetadataRequest, ProduceRequest, ProduceResponse
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.plans import Plans
-from proxy.session.requests import LOOK_BYTES
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.inbound import LOOK_BYTES
+from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.properties import examples
@@ -28,19 +28,19 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import ping, pong
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.usage_totals import START_MS, Taken, recorded, total
-from tests.proxy.wire import APP, Wire, new_session, quota_table
+from tests.proxy.wire import APP, Wire, new_connection, quota_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.messages import Message
     from protocol.versions import VersionRange
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 MUTATIONS: Final = frozenset({19, 20, 37})
 
 
-def counted(session: Session) -> Session:
+def counted(session: Connection) -> Connection:
     return recorded(session, UsageBooks(trace_share=1.0))
 
 
@@ -57,7 +57,7 @@ def produced(number: int = 1, throttle_ms: int = 0) -> bytes:
 
 def test_a_counted_produce_request_is_forwarded_once_64_kb_arrived() -> None:
     frame = produce(length=200_000)
-    with Playbook(session=counted(new_session())) as play:
+    with Playbook(session=counted(new_connection())) as play:
         play.client(frame[: LOOK_BYTES - 1])
         play.silent()
         play.client(frame[LOOK_BYTES - 1 : LOOK_BYTES])
@@ -69,7 +69,7 @@ def test_a_counted_produce_request_is_forwarded_once_64_kb_arrived() -> None:
 
 
 def test_requests_before_a_buffered_one_are_forwarded() -> None:
-    with Playbook(session=counted(new_session())) as play:
+    with Playbook(session=counted(new_connection())) as play:
         play.client(ping(1) + produce(2)[:100])
         play.to_broker(ping(1))
         play.broker(pong(1))
@@ -84,7 +84,7 @@ def test_a_client_that_leaves_during_a_buffered_request_is_closed(
 ) -> None:
     """As without usage, but that its broker has not seen the beginning."""
     for usage in (False, True):
-        session = new_session()
+        session = new_connection()
         rig = new_rig(session=counted(session) if usage else session, pair=tcp_pair)
         before = ping(1) if unanswered else b""
         rig.send(rig.client, before + produce(2)[:100])
@@ -99,7 +99,7 @@ def test_a_client_that_leaves_during_a_buffered_request_is_closed(
 def test_a_half_closed_client_gets_the_response_to_a_complete_buffered_request(
     new_rig: Callable[..., Rig],
 ) -> None:
-    rig = new_rig(session=counted(new_session()), pair=tcp_pair)
+    rig = new_rig(session=counted(new_connection()), pair=tcp_pair)
     rig.send(rig.client, produce()[:100])
     rig.turn(3)
     rig.send(rig.client, produce()[100:])
@@ -111,7 +111,7 @@ def test_a_half_closed_client_gets_the_response_to_a_complete_buffered_request(
 
 
 def test_draining_does_not_wait_for_an_incomplete_buffered_request(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(session=counted(new_session()), pair=tcp_pair)
+    rig = new_rig(session=counted(new_connection()), pair=tcp_pair)
     rig.send(rig.client, produce()[:100])
     rig.turn(3)
     rig.relay.drain()
@@ -127,7 +127,7 @@ def test_a_connections_first_request_waits_equally_with_usage_counted(acks: int)
     outcomes = []
     for usage in (False, True):
         quotas = BrokerQuotas.create(table)
-        first, second = (new_session(quotas=quotas) for _ in range(2))
+        first, second = (new_connection(quotas=quotas) for _ in range(2))
         wire = Wire(counted(first) if usage else first)
         wire.feed(1, client=produce(1, 1, 12_306))
         other = Wire(counted(second) if usage else second)
@@ -152,7 +152,7 @@ def test_uplifted_requests_are_answered_equally_with_usage_counted(
     outcomes = []
     for usage in (False, True):
         plans = Plans(Counters(), uplift=spoken is not None)
-        session = new_session(plans=plans, node_id=NODE)
+        session = new_connection(plans=plans, node_id=NODE)
         wire = Wire(counted(session) if usage else session)
         stream = b"".join(sent)
         for start in range(0, len(stream), cut):
@@ -184,7 +184,7 @@ def drawn(data: st.DataObject, question: bytes, spoken: dict[int, VersionRange] 
 
 def test_request_traces_have_the_times_of_request_and_response() -> None:
     taken = Taken(UsageBooks(trace_share=1.0))
-    wire = Wire(recorded(new_session(quota_table(produce=1000)), taken.books))
+    wire = Wire(recorded(new_connection(quota_table(produce=1000)), taken.books))
     wire.feed(5, client=produce(1, length=12_306) + produce(2, length=100))
     wire.feed(9, broker=produced(1))
     until_ms = wire.session.muted_until_ms
@@ -204,7 +204,7 @@ def test_request_traces_have_the_times_of_request_and_response() -> None:
 
 def test_the_last_request_trace_is_taken_without_further_traffic() -> None:
     taken = Taken(UsageBooks(trace_share=1.0))
-    wire = Wire(recorded(new_session(), taken.books))
+    wire = Wire(recorded(new_connection(), taken.books))
     wire.feed(1, client=ping())
     for _interval in range(5):
         taken.drain()
@@ -223,7 +223,7 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
         taken, controller, plans = Taken(UsageBooks()), Controller(), Plans(Counters())
         frame = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")]), 12)
         for now_ms in (1, 2):
-            session = recorded(new_session(quotas=quotas, plans=plans, node_id=NODE), taken.books)
+            session = recorded(new_connection(quotas=quotas, plans=plans, node_id=NODE), taken.books)
             Connection(session, controller).send(now_ms, frame)
         taken.drain()
         assert controller.sizes() == {"new": 3}
@@ -233,7 +233,7 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
 def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
     taken = Taken(UsageBooks(trace_share=1.0))
     table = QuotaTable({(Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
-    session = recorded(new_session(table, buffer_bytes=400), taken.books)
+    session = recorded(new_connection(table, buffer_bytes=400), taken.books)
     wire = Wire(session)
     partition = ProduceRequest.PartitionProduceData(records=b"r" * 3000)
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
@@ -249,7 +249,7 @@ def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
 def test_usage_counts_frame_bytes_on_every_transport(new_rig: Callable[..., Rig]) -> None:
     """TLS too."""
     taken = Taken(UsageBooks())
-    rig = new_rig(session=recorded(new_session(), taken.books), pair=tcp_pair)
+    rig = new_rig(session=recorded(new_connection(), taken.books), pair=tcp_pair)
     asked_, answered = produce(length=50_000), produced()
     assert rig.pass_on(asked_, rig.client, rig.broker) == asked_
     assert rig.pass_on(answered, rig.broker, rig.client) == answered

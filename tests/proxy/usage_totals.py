@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.session.usage_books import UsageBooks
+from proxy.connection.usage_books import UsageBooks
 from usage.records import ByQuota, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
 START_MS: Final = 1_700_000_000_000
 """When the first interval began, as records tell it."""
@@ -30,7 +30,7 @@ TRACED: Final = ("bytes_in", "bytes_out", "charged_bytes", "request_time_us", "m
 QUOTAS: Final = tuple(field.name for field in msgspec.structs.fields(ByQuota))
 
 
-def recorded(session: Session, books: UsageBooks) -> Session:
+def recorded(session: Connection, books: UsageBooks) -> Connection:
     """The same session, which nothing has come to yet, its usage counted in these books."""
     session.usage = books.of(session.node_id)
     return session

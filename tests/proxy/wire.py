@@ -12,9 +12,9 @@ from typing import TypeAlias
 from proxy.addresses import AddressBook, AdvertisedAddresses, PortRange
 from proxy.counters import Counters
 from proxy.rules.plans import Plans
-from proxy.session.requests import Requests
-from proxy.session.responses import Responses
-from proxy.session.session import Session, SessionLimits
+from proxy.connection.inbound import Inbound
+from proxy.connection.outbound import Outbound
+from proxy.connection.connection import Connection, ConnectionLimits
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
 Feed: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
@@ -34,7 +34,7 @@ def quota_table(produce: float | None = None, fetch: float | None = None, entity
     return QuotaTable({key: value for key, value in values.items() if value is not None})
 
 
-def new_session(
+def new_connection(
     table: QuotaTable | None = None,
     *,
     buffer_bytes: int = BUFFER_BYTES,
@@ -47,15 +47,15 @@ def new_session(
     plans: Plans | None = None,
     node_id: int | None = None,
     held_bytes_max: int = 1024 * 1024,
-) -> Session:
+) -> Connection:
     """A session with everything of its own, but for `quotas` and `plans` if given."""
     counters = Counters()
-    return Session(
+    return Connection(
         plans=Plans(counters) if plans is None else plans,
         quotas=quotas or BrokerQuotas.create(table or QuotaTable()),
         addresses=AdvertisedAddresses("weir", AddressBook(ports, no_listener)),
         counters=counters,
-        limits=SessionLimits(
+        limits=ConnectionLimits(
             frame_bytes_max=frame_bytes_max,
             response_bytes_max=response_bytes_max,
             in_flight_max=in_flight_max,
@@ -77,12 +77,12 @@ class _Side:
 class Wire:
     """Moves bytes through a session; `to_broker` and `to_client` hold what came out of it so far."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Connection) -> None:
         self.session = session
         self.to_broker = bytearray()
         self.to_client = bytearray()
-        self._client = _Side(Requests(session).judge)
-        self._broker = _Side(Responses(session).judge)
+        self._client = _Side(Inbound(session).judge)
+        self._broker = _Side(Outbound(session).judge)
 
     def feed(self, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:
         """More bytes from either side, or none: then only the time is new."""

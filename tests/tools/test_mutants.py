@@ -231,7 +231,7 @@ def test_if_no_test_passes_without_a_mutant_the_status_is_1(
 def test_an_unknown_module_is_refused() -> None:
     done = run("quotas/nothing.py")
     assert done.exit_code == 2
-    assert "quotas/nothing.py is none of the modules in quotas, proxy/session, proxy/rules" in done.output
+    assert "quotas/nothing.py is none of the modules in quotas, proxy/connection, proxy/rules" in done.output
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.session.usage import SessionUsage
-from proxy.session.usage_book import UsageBook
+from proxy.connection.usage import SessionUsage
+from proxy.connection.usage_book import UsageBook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,5 +1,5 @@
 """One client's session, sans-IO: bytes and the time in; what to send, and until when to be silent, out.
 
-`Session` is what both halves share; `Requests` judges what comes from the client, `Responses` what comes from
+`Connection` is what both halves share; `Requests` judges what comes from the client, `Responses` what comes from
 the broker.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from proxy.session.receipts import ClientUsage, Receipt, Slate, Traced
+from proxy.connection.receipts import ClientUsage, Receipt, Slate, Traced
 from quotas.remembered import OTHERS, shortened
 
 if TYPE_CHECKING:

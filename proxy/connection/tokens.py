@@ -20,14 +20,11 @@ from protocol.api import ApiKey
 from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
 from proxy.reasons import CloseReason
 from proxy.rules.authentication import SASL_APIS, settle, succeeded
-from proxy.rules.plan import Plan
 
 if TYPE_CHECKING:
     from proxy.rules.exchange import Exchange
-    from proxy.session.session import Session
+    from proxy.connection.connection import Connection
 
-TOKEN: Final = Plan(api_key=-1, version=-1)
-"""The plan of an in-flight entry that is a bare token."""
 TOKEN_BYTES_MAX: Final = 512 * 1024
 """Kafka's sasl.server.max.receive.size."""
 _LENGTH_AND_KEY: Final = Struct(">ih")
@@ -35,47 +32,47 @@ _HEAD_BYTES: Final = 4
 """API key and version: what tells a request from a token."""
 
 
-def from_client(session: Session, data: bytearray, position: int, end: int) -> int:
+def from_client(connection: Connection, data: bytearray, position: int, end: int) -> int:
     """Follow `data[position:end]` from the client; return where the first byte is that is no token's.
 
     From there on requests are to be judged, unless the session is `raw` still: then more bytes are needed.
     """
-    exchange = session.exchange
+    exchange = connection.exchange
     assert exchange is not None
-    while session.raw and not session.blocked(session.now_ms):
-        stop = _token(session, exchange, data, position, end)
+    while connection.raw and connection.may_take(connection.now_ms):
+        stop = _token(connection, exchange, data, position, end)
         if stop == position:
             break
         position = stop
-    if session.following and not (session.raw or session.blocked(session.now_ms)):
-        _look_for_end(session, exchange, data, position, end)
+    if connection.following and not connection.raw and connection.may_take(connection.now_ms):
+        _look_for_end(connection, exchange, data, position, end)
     return position
 
 
-def from_broker(session: Session, data: bytearray, end: int) -> int:
+def from_broker(connection: Connection, data: bytearray, end: int) -> int:
     """Follow bare tokens in `data[:end]` from the broker; return where they end, or one does that is cut."""
-    exchange, position = session.exchange, 0
+    exchange, position = connection.exchange, 0
     assert exchange is not None
-    while session.raw and end - position >= LENGTH_BYTES:
+    while connection.raw and end - position >= LENGTH_BYTES:
         (length,) = LENGTH.unpack_from(data, position)
-        if not session.in_flight:
-            session.violate(CloseReason.RESPONSE_UNEXPECTED, f"{length} bytes that answer no SASL token")
+        if not connection.in_flight:
+            connection.violate(CloseReason.RESPONSE_UNEXPECTED, f"{length} bytes that answer no SASL token")
             break
         if not 0 <= length <= TOKEN_BYTES_MAX:
-            session.violate(CloseReason.RESPONSE_LENGTH_WRONG, f"a SASL token of {length} bytes")
+            connection.violate(CloseReason.RESPONSE_LENGTH_WRONG, f"a SASL token of {length} bytes")
             break
         start, stop = position + LENGTH_BYTES, position + LENGTH_BYTES + length
         if stop > end:
             break
-        session.in_flight.popleft()
-        if session.usage is not None:
-            session.usage.token(session.user, answer=stop - position)
-        settle(session, exchange, exchange.answer(0, bytes(data[start:stop])))
+        connection.in_flight.popleft()
+        if connection.usage is not None:
+            connection.usage.token(connection.user, answer=stop - position)
+        settle(connection, exchange, exchange.answer(0, bytes(data[start:stop])))
         position = stop
     return position
 
 
-def _token(session: Session, exchange: Exchange, data: bytearray, position: int, end: int) -> int:
+def _token(connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int) -> int:
     """Take one token from the client; return where it ends: where it began if it is cut, or none."""
     if end - position < LENGTH_BYTES:
         return position
@@ -86,18 +83,17 @@ def _token(session: Session, exchange: Exchange, data: bytearray, position: int,
         if end - start < _HEAD_BYTES:
             return position
         if _is_request(data, start):
-            _leave_raw(session, exchange)
+            _leave_raw(connection, exchange)
             return position
     if not 0 <= length <= TOKEN_BYTES_MAX:
-        _refuse(session, length)
+        _refuse(connection, length)
         return position
     if stop > end:
         return position
     exchange.token(bytes(data[start:stop]))
-    if session.usage is not None:
-        session.usage.token(session.user, request=stop - position)
-    session.in_flight.append((0, TOKEN, None, 0, None))
-    session.alone = not (exchange.hidden and exchange.answers)
+    if connection.usage is not None:
+        connection.usage.token(connection.user, request=stop - position)
+    connection.send_token(serial=not (exchange.hidden and exchange.answers))
     return stop
 
 
@@ -106,17 +102,17 @@ def _is_request(data: bytearray, start: int) -> bool:
     return data[start] == 0 and data[start + 2] == 0
 
 
-def _leave_raw(session: Session, exchange: Exchange) -> None:
+def _leave_raw(connection: Connection, exchange: Exchange) -> None:
     """The client goes on with requests: no token is answered any more.
 
     Of an exchange whose end can be seen, and was not, nothing is believed.
     """
-    session.in_flight.clear()
+    connection.in_flight.clear()
     exchange.raw = False
-    session.follow(exchange if exchange.hidden else None)
+    connection.follow(exchange if exchange.hidden else None)
 
 
-def _look_for_end(session: Session, exchange: Exchange, data: bytearray, position: int, end: int) -> None:
+def _look_for_end(connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int) -> None:
     """Believe in a hidden exchange's success at the first request that a broker takes only after it.
 
     It may come right behind ApiVersions, for which it does not matter who asks.
@@ -126,14 +122,14 @@ def _look_for_end(session: Session, exchange: Exchange, data: bytearray, positio
         if length < REQUEST_LENGTH_MIN or api_key in SASL_APIS:
             return
         if api_key != ApiKey.API_VERSIONS:
-            succeeded(session, exchange)
+            succeeded(connection, exchange)
             return
         position += LENGTH_BYTES + length
 
 
-def _refuse(session: Session, length: int) -> None:
+def _refuse(connection: Connection, length: int) -> None:
     if length < 0:
-        session.violate(CloseReason.REQUEST_MALFORMED, f"a SASL token of {length} bytes")
+        connection.violate(CloseReason.REQUEST_MALFORMED, f"a SASL token of {length} bytes")
     else:
         detail = f"a SASL token of {length} bytes, limit {TOKEN_BYTES_MAX} (sasl.server.max.receive.size)"
-        session.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+        connection.violate(CloseReason.REQUEST_TOO_LARGE, detail)

@@ -1,11 +1,11 @@
-"""What one session's client uses, counted as it happens, if anybody wants to know (`Session.usage`)."""
+"""What one session's client uses, counted as it happens, if anybody wants to know (`Connection.usage`)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from proxy.session.receipts import ClientUsage, Receipt, Traced
-from proxy.session.usage_book import UsageBook
+from proxy.connection.receipts import ClientUsage, Receipt, Traced
+from proxy.connection.usage_book import UsageBook
 from usage.groups import GROUPS, Group
 
 _NEVER: Final = -1

@@ -1,0 +1,55 @@
+"""What a connection wants from its transport: one object, reused, which the transport obeys."""
+
+from __future__ import annotations
+
+from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
+
+
+class Effects:
+    """Written by the connection; the transport takes the bytes after each event, the rest when `changed`."""
+
+    __slots__ = (
+        "changed",
+        "close_detail",
+        "close_reason",
+        "deadline_ms",
+        "read_broker",
+        "read_client",
+        "to_broker",
+        "to_client",
+    )
+
+    def __init__(self) -> None:
+        """Begin with both sides being read."""
+        self.to_broker: list[memoryview | bytes] = []
+        """Bytes to send now, in order: views of the buffer that the connection was given last."""
+        self.to_client: list[memoryview | bytes] = []
+        self.changed = False
+        """True if the transport must call `Connection.settle`: the fields below may be out of date."""
+        self.read_client = True
+        """True if bytes from the client are of use now."""
+        self.read_broker = True
+        self.deadline_ms = 0
+        """Time (ms) at which the transport must call `Connection.settle`; 0 for none."""
+        self.close_reason: CloseReason | None = None
+        """Why both sides are to be closed now; None while they are not."""
+        self.close_detail = ""
+        """More about that, for the log."""
+
+
+class End:
+    """One end of a connection: what its transport holds of it. Written by the transport alone."""
+
+    __slots__ = ("eof", "kept", "unsent")
+
+    def __init__(self) -> None:
+        """Begin with nothing held."""
+        self.kept: bytes | memoryview = b""
+        """Bytes that were read from this end and that the connection has not consumed."""
+        self.unsent: memoryview = NOTHING
+        """Bytes for this end that its socket has not taken yet."""
+        self.eof = False
+        """True if this end has closed its half: it sends no more."""
+
+
+NOTHING = memoryview(b"")

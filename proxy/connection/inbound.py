@@ -1,0 +1,414 @@
+"""The client's half of a connection: which requests go to the broker, when, and at whose cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from protocol.api import ApiKey, versions
+from protocol.errors import ProtocolError
+from protocol.heads import (
+    INCOMPLETE,
+    LENGTH_BYTES,
+    REQUEST_HEAD,
+    REQUEST_HEAD_BYTES,
+    REQUEST_LENGTH_MIN,
+    request_body,
+)
+from protocol.messages import ProduceRequest
+from protocol.places import place
+from proxy.connection.charges import LocalResponse, count_request
+from proxy.connection.in_flight import Kind, RequestInFlight
+from proxy.connection.receipts import PRODUCER, TOPIC, Receipt
+from proxy.connection.state import Event, State
+from proxy.connection.tokens import from_client
+from proxy.reasons import CloseReason
+from proxy.rules.authentication import SASL_APIS
+from proxy.rules.decisions import PASS, SERIAL, Decision, Defer, Forward, Hold, Query, Reply, Wait
+from proxy.rules.errand import Run
+from proxy.rules.plan import Meter, Plan
+from proxy.rules.unread import count_unread
+from quotas import Payers
+
+if TYPE_CHECKING:
+    from proxy.connection.connection import Connection
+
+_unpack = REQUEST_HEAD.unpack_from
+
+LOOK_BYTES: Final = 64 * 1024
+"""Number of bytes of a request to wait for before its cost is estimated: small packets must not make a request
+cheaper. A broker can begin nothing with so few, either.
+"""
+_OPEN: Final = State.OPEN
+_CHARGED: Final = Kind.CHARGED.value
+
+
+class Inbound:
+    """Judges the bytes that come from the client."""
+
+    __slots__ = (
+        "_arriving",
+        "_arriving_bytes",
+        "_connection",
+        "_cost_us",
+        "_forward",
+        "_receipt",
+        "_time_payers",
+        "_timed",
+    )
+
+    def __init__(self, connection: Connection) -> None:
+        """Begin with nothing read."""
+        self._connection = connection
+        self._arriving: RequestInFlight | None = None
+        """A request that has begun to go on, and is still arriving."""
+        self._forward = PASS
+        """The decision about it."""
+        self._arriving_bytes = 0
+        """Its frame length."""
+        self._timed = False
+        """True if requests are charged with their time, or counted."""
+        self._cost_us = 0.0
+        """Request time (µs) that the request judged last has cost so far."""
+        self._time_payers: Payers | None = None
+        """The budgets that its request time is charged to; None if it is exempt."""
+        self._receipt: Receipt | None = None
+        """Where its usage is counted."""
+
+    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:
+        """Judge `data[:end]`, bytes from the client; return how many of them are consumed.
+
+        `view` is a memoryview of `data`; the effects get slices of it.
+        """
+        connection = self._connection
+        connection.now_ms = now_ms
+        plans, in_flight, limits, spare = (
+            connection.plans,
+            connection.in_flight,
+            connection.limits,
+            connection.spare,
+        )
+        longest = limits.frame_bytes_max
+        timed = self._timed = connection.quotas.timed or connection.usage is not None
+        position = self._finish_request(data, end) if connection.request_rest_bytes else 0
+        start = 0
+        may_go = connection.may_take(now_ms)
+        if connection.following:
+            position = from_client(connection, data, position, end)
+            may_go = not connection.raw and connection.may_take(now_ms)
+        while may_go and end - position >= REQUEST_HEAD_BYTES:
+            length, api_key, version, correlation_id = _unpack(data, position)
+            if not REQUEST_LENGTH_MIN <= length <= longest:
+                self._refuse_length(data, position, length)
+                break
+            plan = plans.get((api_key, version)) or plans.make(api_key, version)
+            stop = position + LENGTH_BYTES + length
+            decision: Decision | None = PASS
+            if timed or plan.admit is not None:
+                decision = self._decide(plan, data, position, min(stop, end), length)
+                if decision is None:
+                    break
+            if not isinstance(decision, Forward):
+                if position > start:
+                    connection.effects.to_broker.append(view[start:position])
+                start = stop = self._instead(plan, decision, data, position, min(stop, end))
+                may_go = connection.may_take(now_ms)
+                position = stop
+                continue
+            record = spare.pop() if spare else RequestInFlight(plan)
+            record.plan = plan
+            record.correlation_id = correlation_id
+            if timed:
+                record.kind = _CHARGED
+                record.cost_us, record.time_payers, record.receipt = (
+                    self._cost_us,
+                    self._time_payers,
+                    self._receipt,
+                )
+            if stop > end:
+                self._arriving, self._forward, self._arriving_bytes = record, decision, length
+                connection.request_rest_bytes = stop - end
+                position = end
+                break
+            if decision is PASS:
+                plan.requests += 1
+                in_flight.append(record)
+                may_go = len(in_flight) < connection.in_flight_max
+            else:
+                self._arrived(record, decision, length)
+                may_go = connection.may_take(now_ms)
+            position = stop
+        if not may_go and (position < end or connection.state <= State.THROTTLED):
+            connection.effects.changed = True
+        if position > start:
+            connection.effects.to_broker.append(view[start:position])
+        return position
+
+    # Deciding
+
+    def _decide(self, plan: Plan, data: bytearray, frame: int, end: int, length: int) -> Decision | None:
+        """Return the decision about the request at hand; None if it must wait. With it goes its cost."""
+        connection, timed, complete = self._connection, self._timed, frame + LENGTH_BYTES + length == end
+        quotas, cache = connection.quotas, connection.parse_cache
+        decision: Decision | None = None
+        if (
+            cache.plan is plan
+            and data.startswith(cache.head, frame + REQUEST_HEAD_BYTES)
+            and frame + REQUEST_HEAD_BYTES + len(cache.head) <= end
+            and cache.generation == quotas.generation
+            and (cache.budget is None or cache.budget.throttled_until_ms <= connection.now_ms)
+            and (connection.first_request_seen or not timed)
+        ):
+            decision = cache.forward
+        elif timed and not self._is_identified(plan, data, frame, end, complete):
+            return None
+        if timed and not complete and plan.extra_us is not None and self._look_later(end - frame):
+            return None
+        if decision is None:
+            decision = PASS if plan.admit is None else self._ask(plan, data, frame, end, complete)
+            if decision is None:
+                return None
+        if not timed:
+            return decision
+        self._cost_us, self._time_payers, self._receipt = 0.0, None, None
+        now_us, cost, payers = connection.clock.now_us, plan.cost, connection.time_payers
+        gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
+        exempt = payers is None or cost is None or (plan.between_brokers and connection.is_broker)
+        if not exempt and isinstance(decision, Forward):
+            exempt = decision is not PASS and (decision.exempt or not decision.answered)
+        if not exempt:
+            assert cost is not None
+            assert payers is not None
+            us = cost.us + cost.us_per_byte * length
+            if gap_us >= cost.cold_from_us:
+                us += cost.cold_us(gap_us)
+            if plan.extra_us is not None:
+                us += plan.extra_us(connection, data, frame, end)
+            self._cost_us, self._time_payers, budget = us, payers, payers.request
+            if budget is not None and budget.near and isinstance(decision, Forward) and not decision.serial:
+                decision = SERIAL if decision is PASS else decision._replace(serial=True)
+        if connection.usage is not None:
+            self._count(plan, decision, length, complete)
+        return decision
+
+    def _count(self, plan: Plan, decision: Decision, length: int, complete: bool) -> None:
+        """Find out where the request at hand is counted; count it, if all of it is here."""
+        usage = self._connection.usage
+        assert usage is not None
+        receipt = self._receipt = usage.receipt(plan.group, plan.api_key, plan.version)
+        if complete and isinstance(decision, Forward):
+            count_request(self._connection, plan, receipt, length, answered=decision.answered)
+
+    def _look_later(self, here_bytes: int) -> bool:
+        """Return whether a request of which so much is here is still to be looked into, for its cost."""
+        connection = self._connection
+        most = min(LOOK_BYTES, connection.limits.stream_above_bytes)
+        return connection.time_payers is not None and here_bytes < most
+
+    def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
+        """Find out who the client of the request at hand is. False if the request must wait: for more bytes, or
+        because it is the first of its connection and its client is told to wait.
+        """
+        connection = self._connection
+        if connection.first_request_seen and plan.has_client_id and connection.is_identified(data, frame, end):
+            return True
+        if not plan.has_client_id:
+            connection.identify_nameless()
+            return True
+        try:
+            payers = connection.identify(data, frame, end)
+            hold_ms = INCOMPLETE if payers is None else self._first_hold_ms(plan, data, frame, end)
+        except ProtocolError as error:
+            self._malformed(str(error))
+            return False
+        if hold_ms == INCOMPLETE:
+            self._check_cut(plan, data, frame, end, complete)
+        elif hold_ms > 0:
+            connection.mute(hold_ms)
+        return hold_ms == 0
+
+    def _first_hold_ms(self, plan: Plan, data: bytearray, frame: int, end: int) -> int:
+        """Return for how long (ms) the request at hand is held because it is the first of its connection, and
+        its client is told to wait for the request time it has used; INCOMPLETE if more bytes are needed.
+
+        A connection is held once only: others of the client may be told to wait again and again. Brokers are
+        not held, most of their requests are exempt, nor is acks=0: that is exempt too.
+        """
+        connection = self._connection
+        if connection.first_request_seen or plan.api_key in SASL_APIS:
+            return 0
+        payers = connection.time_payers
+        budget = None if payers is None else payers.request
+        hold_ms = 0 if budget is None else connection.first_hold_ms(budget.throttled_until_ms)
+        if hold_ms > 0 and not connection.is_broker:
+            acks = _acks(plan, data, frame, end)
+            if acks is None or acks == 0:
+                return INCOMPLETE if acks is None else 0
+        connection.first_request_seen = True
+        return 0 if connection.is_broker else max(hold_ms, 0)
+
+    def _ask(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Decision | None:
+        """Ask the plan; None if the request must wait. A head, or a field that decides what is forwarded, that
+        no broker reads either is the client's violation.
+        """
+        assert plan.admit is not None
+        connection = self._connection
+        try:
+            decision = plan.admit(connection, data, frame, end, complete)
+        except ProtocolError as error:
+            self._malformed(str(error))
+            return None
+        if isinstance(decision, Wait):
+            self._check_cut(plan, data, frame, end, complete)
+            return None
+        if isinstance(decision, Hold):
+            connection.mute(decision.hold_ms)
+            return None
+        if isinstance(decision, Forward) and decision.unread:
+            count_unread(connection.counters, plan.api_key, plan.version, connection.user, connection.peer)
+        return decision
+
+    # Taking
+
+    def _finish_request(self, data: bytearray, end: int) -> int:
+        """Take the rest, or more of it, of a request that goes on in parts; return where it stops in the buffer."""
+        connection = self._connection
+        taken = min(connection.request_rest_bytes, end)
+        connection.request_rest_bytes -= taken
+        record, forward = self._arriving, self._forward
+        if record is not None:
+            if forward.meter is not None and not self._measure(record.plan, forward.meter, data, taken):
+                forward = self._forward = forward._replace(meter=None)
+            if connection.request_rest_bytes == 0:
+                self._arriving = None
+                if record.receipt is not None:
+                    answered, length = forward.answered, self._arriving_bytes
+                    count_request(connection, record.plan, record.receipt, length, answered=answered)
+                self._arrived(record, forward, self._arriving_bytes)
+        return taken
+
+    def _measure(self, plan: Plan, meter: Meter, data: bytearray, stop: int) -> bool:
+        """Feed the meter; False if it cannot read the request: that goes on, for the broker to refuse."""
+        try:
+            meter.feed(data, 0, stop)
+        except ProtocolError:
+            connection = self._connection
+            count_unread(connection.counters, plan.api_key, plan.version, connection.user, connection.peer)
+            return False
+        return True
+
+    def _arrived(self, record: RequestInFlight, forward: Forward, length: int) -> None:
+        """Charge a request that is here to its last byte, and wait for its response."""
+        connection, plan = self._connection, record.plan
+        plan.requests += 1
+        payers = connection.payers
+        if forward.charged:
+            for charge in plan.on_arrival:
+                self._throttle(record, charge(payers, length, connection.now_ms), PRODUCER)
+        if forward.meter is not None:
+            self._throttle(record, forward.meter.charge(connection.now_ms), TOPIC)
+        if not forward.answered:
+            connection.release(record)
+            return
+        if forward.charged and plan.on_response:
+            record.payers = payers
+        if record.payers is not None or record.until_ms:
+            record.kind = _CHARGED
+        connection.in_flight.append(record)
+        if forward.serial:
+            sasl = plan.api_key in SASL_APIS
+            connection.happen(Event.SASL_REQUEST if sasl else Event.SERIAL_REQUEST)
+
+    def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: int) -> None:
+        if throttle_ms > 0:
+            record.until_ms = max(record.until_ms, self._connection.mute(throttle_ms))
+            if record.receipt is not None:
+                record.receipt.throttled(quota, throttle_ms)
+
+    def _instead(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
+        """Answer the request `data[frame:stop]` in the broker's place, now or later, or make a query; return how
+        far it is consumed.
+        """
+        connection = self._connection
+        local: LocalResponse | None = None
+        again = isinstance(decision, Query) and decision.again
+        if self._timed:
+            local = LocalResponse(connection, plan, self._cost_us, self._time_payers, self._receipt)
+            if self._receipt is not None:
+                self._count_instead(plan, data, frame, self._receipt, again=again)
+        (*_rest, correlation_id) = _unpack(data, frame)
+        if isinstance(decision, Query):
+            connection.begin(Run(decision.errand, data, frame, stop), local)
+        elif isinstance(decision, Reply):
+            connection.reply(correlation_id, decision.frame, local)
+        elif isinstance(decision, Defer):
+            connection.defer(correlation_id, decision.deferred, local)
+        if again:
+            connection.effects.changed = True
+            return frame
+        plan.requests += 1
+        return stop
+
+    def _count_instead(
+        self, plan: Plan, data: bytearray, frame: int, receipt: Receipt, *, again: bool
+    ) -> None:
+        """Count a request that is not simply forwarded, unless it is decided about again."""
+        usage = self._connection.usage
+        assert usage is not None
+        usage.errand = receipt
+        if again:
+            usage.again(receipt)
+        else:
+            count_request(self._connection, plan, receipt, _unpack(data, frame)[0], answered=True)
+
+    # Refusing
+
+    def _check_cut(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> None:
+        """More of a request is needed: a violation if that is all of it, or its head is larger than the
+        buffer.
+        """
+        if complete:
+            self._malformed("the request ends within its first fields")
+        elif end - frame >= self._connection.limits.stream_above_bytes:
+            self._check_held(plan, data, frame)
+
+    def _check_held(self, plan: Plan, data: bytearray, frame: int) -> None:
+        """A request that fills the buffer may be kept until it is whole, if its plan asks for that."""
+        length, most = _unpack(data, frame)[0], self._connection.limits.held_bytes_max
+        if not plan.whole:
+            self._malformed("the request's first fields fill the buffer")
+        elif length > most:
+            detail = f"a request of {length} bytes that must be judged as a whole, limit {most}: split it"
+            self._connection.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+
+    def _malformed(self, detail: str) -> None:
+        self._connection.violate(CloseReason.REQUEST_MALFORMED, detail)
+
+    def _refuse_length(self, data: bytearray, position: int, length: int) -> None:
+        """A request length out of bounds is most often not Kafka at all: say what it looks like."""
+        violate, longest = self._connection.violate, self._connection.limits.frame_bytes_max
+        if data[position] == 0x16 and data[position + 1] == 0x03:
+            detail = "the client speaks TLS, this port does not: set security.protocol=PLAINTEXT there"
+            violate(CloseReason.TLS_ON_PLAIN_PORT, detail)
+        elif length < REQUEST_LENGTH_MIN:
+            violate(CloseReason.REQUEST_TOO_SHORT, f"a request of {length} bytes")
+        else:
+            detail = f"a request of {length} bytes, limit {longest} (frame_bytes_max); is the client Kafka's?"
+            violate(CloseReason.REQUEST_TOO_LARGE, detail)
+
+
+def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:
+    """Return the number of replicas that a produce request waits for, None if that is not here yet; 1 for other
+    requests, and for a body that cannot be read.
+
+    Raises ProtocolError for its head.
+    """
+    known = versions(plan.api_key)
+    if plan.api_key != ApiKey.PRODUCE or known is None or plan.version not in known:
+        return 1
+    acks = place(ProduceRequest, plan.version, "acks")
+    body = request_body(data, frame, end, flexible=plan.flexible_request)
+    try:
+        position = INCOMPLETE if acks is None or body == INCOMPLETE else acks.locate(data, body, end, False)
+    except ProtocolError:
+        return 1
+    return None if acks is None or position == INCOMPLETE else acks.read(data, position)

@@ -1,0 +1,395 @@
+"""The broker's half of a connection: responses matched, charged, reported, rewritten, and in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from protocol.api import ApiKey
+from protocol.errors import ProtocolError
+from protocol.heads import (
+    INCOMPLETE,
+    LENGTH,
+    LENGTH_BYTES,
+    RESPONSE_HEAD,
+    RESPONSE_HEAD_BYTES,
+    RESPONSE_LENGTH_MIN,
+    response_body,
+)
+from proxy.connection.charges import begin_response
+from proxy.connection.emptied import EmptiedResponse
+from proxy.connection.in_flight import SPARE_MAX, Kind, RequestInFlight
+from proxy.connection.receipts import CONSUMER, TOPIC
+from proxy.connection.state import State
+from proxy.connection.tokens import from_broker
+from proxy.reasons import CloseReason
+from proxy.rules.api_versions import refused
+from proxy.rules.decisions import WAIT, Wait
+from proxy.rules.plan import Meter, Plan, Splice, StreamRewrite
+
+if TYPE_CHECKING:
+    from proxy.connection.connection import Connection
+
+_unpack = RESPONSE_HEAD.unpack_from
+_PLAIN: Final = Kind.PLAIN.value
+_CHARGED: Final = Kind.CHARGED.value
+_LOCAL: Final = Kind.LOCAL.value
+_DEFERRED: Final = Kind.DEFERRED.value
+_QUERY: Final = Kind.QUERY.value
+_OPEN: Final = State.OPEN
+
+
+class Outbound:
+    """Judges the bytes that come from the broker."""
+
+    __slots__ = ("_begun", "_connection", "_emptied", "_measured_until_ms", "_report_ms", "_stream_rewrite")
+
+    def __init__(self, connection: Connection) -> None:
+        """Begin with nothing read."""
+        self._connection = connection
+        self._begun = False
+        """True if the response at hand was counted, and its request's time charged."""
+        self._emptied: EmptiedResponse | None = None
+        """The response at hand, if its records are being taken out."""
+        self._stream_rewrite: StreamRewrite | None = None
+        """Changes the response at hand while it goes on in parts."""
+        self._measured_until_ms = 0
+        """Time (ms) until which the throttle lasts that was measured in the response at hand."""
+        self._report_ms = INCOMPLETE
+        """Throttle time (ms) of the response at hand, once it has been charged."""
+
+    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:
+        """Judge `data[:end]`, bytes from the broker; return how many of them are consumed.
+
+        Counterpart of `Inbound.judge`.
+        """
+        connection = self._connection
+        connection.now_ms = now_ms
+        if connection.raw:
+            return self._judge_tokens(view, data, end)
+        in_flight, longest, spare = (
+            connection.in_flight,
+            connection.limits.response_bytes_max,
+            connection.spare,
+        )
+        position = start = self._finish_response(data, view, end) if connection.response_rest_bytes else 0
+        while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
+            length, correlation_id = _unpack(data, position)
+            fits = RESPONSE_LENGTH_MIN <= length <= longest
+            if not (fits and in_flight and in_flight[0].correlation_id == correlation_id):
+                self._refuse_response(length, correlation_id, fits)
+                break
+            record = in_flight[0]
+            stop = position + LENGTH_BYTES + length
+            if record.kind != _PLAIN or record.plan.rewrite is not None:
+                if record.kind == _CHARGED and not self._begun:
+                    if self._is_over(record) and not self._empty(record, data, position, min(stop, end)):
+                        break
+                    if self._emptied is None:
+                        begin_response(connection, record, length)
+                        self._begun = True
+                if self._emptied is not None:
+                    if position > start:
+                        connection.effects.to_client.append(view[start:position])
+                    connection.response_rest_bytes = max(stop - end, 0)
+                    start = position = min(stop, end)
+                    if stop <= end:
+                        self._finish_emptied()
+                    continue
+                splice = self._treat(record, data, position, min(stop, end), stop <= end)
+                if isinstance(splice, Wait):
+                    break
+                self._begun = False
+                if splice is not None:
+                    LENGTH.pack_into(data, position, length + self._growth(record, splice))
+                    connection.effects.to_client += (view[start : splice.start], splice.replacement)
+                    start = splice.stop
+            in_flight.popleft()
+            if record.kind != _PLAIN:
+                connection.release(record)
+            elif len(spare) < SPARE_MAX:
+                spare.append(record)
+            if stop > end:
+                connection.response_rest_bytes = stop - end
+                position = end
+                break
+            position = stop
+            if in_flight and _LOCAL <= in_flight[0].kind <= _DEFERRED:
+                connection.effects.to_client.append(view[start:position])
+                start = position
+                connection.send_local()
+        if position > start:
+            connection.effects.to_client.append(view[start:position])
+        if not connection.response_rest_bytes and (connection.state is not _OPEN or in_flight):
+            connection.answered()
+        return position
+
+    def _judge_tokens(self, view: memoryview, data: bytearray, end: int) -> int:
+        """Judge bytes while the broker sends bare SASL tokens."""
+        connection = self._connection
+        position = from_broker(connection, data, end)
+        if position:
+            connection.effects.to_client.append(view[:position])
+            connection.answered()
+        if position < end and not connection.raw:
+            connection.effects.changed = True
+        return position
+
+    # Responses without records
+
+    def _is_over(self, record: RequestInFlight) -> bool:
+        """Return whether the client is to get no records: it is over its quota by other charges."""
+        over, payers = record.plan.over, record.payers
+        return over is not None and payers is not None and over(self._connection, payers) > self._connection.now_ms
+
+    def _empty(self, record: RequestInFlight, data: bytearray, frame: int, end: int) -> bool:
+        """Begin to take the records out of the response whose first bytes are `data[frame:end]`; False if more
+        bytes are needed.
+        """
+        plan, connection = record.plan, self._connection
+        try:
+            body = response_body(data, frame, end, flexible=plan.flexible_response)
+            if body == INCOMPLETE:
+                return False
+            assert plan.over is not None
+            assert record.payers is not None
+            until_ms = plan.over(connection, record.payers)
+            emptied = EmptiedResponse(plan.version, bytes(data[frame:body]), until_ms)
+            emptied.feed(data, body, end)
+        except ProtocolError as error:
+            connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+            return False
+        self._emptied = emptied
+        return True
+
+    def _finish_emptied(self) -> None:
+        """Send the response whose records were taken out: it tells the throttle time and is not charged in
+        bytes (a broker takes such a charge back).
+        """
+        connection, emptied = self._connection, self._emptied
+        assert emptied is not None
+        record, self._emptied = connection.in_flight[0], None
+        try:
+            frame = emptied.frame()
+        except ProtocolError as error:
+            connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+            return
+        end = len(frame)
+        record.payers = None
+        begin_response(connection, record, end - LENGTH_BYTES, charged=False)
+        throttle_ms = emptied.until_ms - connection.now_ms
+        if throttle_ms > 0:
+            record.until_ms = max(record.until_ms, connection.mute(throttle_ms))
+            if connection.usage is not None:
+                connection.usage.throttled(CONSUMER, throttle_ms)
+        if connection.fetch_session is not None:
+            connection.fetch_session.answered(frame, emptied.head_bytes, end)
+        splice = self._treat(record, frame, 0, end, True)
+        if isinstance(splice, Wait):
+            return  # the response was malformed
+        if splice is not None:
+            LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, splice))
+            frame[splice.start : splice.stop] = splice.replacement
+        connection.in_flight.popleft()
+        connection.release(record)
+        connection.effects.to_client.append(bytes(frame))
+        connection.send_local()
+
+    # Responses that go on in parts
+
+    def _finish_response(self, data: bytearray, view: memoryview, end: int) -> int:
+        """Pass on the rest, or more of it, of a response that goes on in parts, and own replies that waited for
+        its end; return where it stops in the buffer.
+        """
+        connection = self._connection
+        taken = min(connection.response_rest_bytes, end)
+        try:
+            if self._emptied is not None:
+                self._emptied.feed(data, 0, taken)
+            elif self._stream_rewrite is not None:
+                self._stream_rewrite.feed(data, 0, taken)
+        except ProtocolError as error:
+            connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+            return end
+        connection.response_rest_bytes -= taken
+        if self._emptied is not None:
+            if not connection.response_rest_bytes:
+                self._finish_emptied()
+            return taken
+        connection.effects.to_client.append(view[:taken])
+        if connection.meter is not None:
+            self._measure_more(connection.meter, data, taken)
+        if not connection.response_rest_bytes:
+            self._stream_rewrite = None
+            connection.send_local()
+        return taken
+
+    def _measure_more(self, meter: Meter, data: bytearray, stop: int) -> None:
+        """Measure more of a response that goes on in parts; at its end the client is muted, if need be. The next
+        response tells it.
+        """
+        connection = self._connection
+        try:
+            meter.feed(data, 0, stop)
+        except ProtocolError as error:
+            connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+        if not connection.response_rest_bytes:
+            connection.meter = None
+            until_ms = self._charge_measured(meter)
+            if until_ms:
+                connection.tell_next(until_ms)
+
+    # One response
+
+    def _treat(
+        self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
+    ) -> Splice | Wait | None:
+        """Charge, report and rewrite the response at hand, each once, however often its bytes are presented.
+
+        It is `data[frame:end]`, all of it if complete, and answers the oldest request in flight.
+        """
+        connection, plan, payers, until_ms = self._connection, record.plan, record.payers, record.until_ms
+        try:
+            if record.kind == _QUERY:
+                return self._go_on(record, data, frame, end, complete)
+            body = response_body(data, frame, end, flexible=plan.flexible_response)
+            if body == INCOMPLETE:
+                return self._wait(complete)
+            (length,) = LENGTH.unpack_from(data, frame)
+            if self._report_ms == INCOMPLETE and (until_ms or payers is not None):
+                measured = plan.meter is not None and payers is not None
+                if measured and not self._measured(plan, data, body, end, complete, length):
+                    return WAIT
+                self._report_ms = self._settle(record, length)
+            if self._report_ms > 0:
+                if not self._report(plan, data, body, end, complete):
+                    return self._wait(complete)
+                if connection.held_until_ms > connection.now_ms:
+                    return WAIT
+            splice: Splice | Wait | None = None
+            if plan.rewrite_stream is not None and LENGTH_BYTES + length > connection.limits.stream_above_bytes:
+                self._stream_rewrite = plan.rewrite_stream()
+                self._stream_rewrite.feed(data, body, end)
+            elif plan.rewrite is not None:
+                connection.report_ms = max(self._report_ms, 0)
+                splice = plan.rewrite(connection, data, body, end, complete)
+            if isinstance(splice, Wait):
+                return self._wait(complete)
+            self._measure_first(data, body, end, complete)
+        except ProtocolError as error:
+            connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+            return WAIT
+        self._report_ms = INCOMPLETE
+        return splice
+
+    def _go_on(
+        self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
+    ) -> Splice | Wait:
+        """Give a query its answer, once that is here as a whole; the client gets the query's reply, if it is
+        over.
+        """
+        run = record.query
+        assert run is not None
+        if not complete:
+            return WAIT
+        self._connection.go_on(run, data, frame, end)
+        return Splice(frame, end, run.reply or b"")
+
+    def _wait(self, complete: bool) -> Wait:
+        if complete:
+            self._connection.violate(CloseReason.RESPONSE_MALFORMED, "the response ends within a field")
+        return WAIT
+
+    def _settle(self, record: RequestInFlight, length: int) -> int:
+        """Charge the response in bytes; return the throttle time (ms) to report."""
+        connection, until_ms = self._connection, record.until_ms
+        if record.payers is not None:
+            for charge in record.plan.on_response:
+                throttle_ms = charge(record.payers, length, connection.now_ms)
+                if throttle_ms > 0:
+                    until_ms = max(until_ms, connection.mute(throttle_ms))
+                    if connection.usage is not None:
+                        connection.usage.throttled(CONSUMER, throttle_ms)
+        if self._measured_until_ms:
+            until_ms, self._measured_until_ms = max(until_ms, self._measured_until_ms), 0
+        report_ms = max(until_ms - connection.now_ms, 0)
+        if connection.hold and report_ms:
+            connection.held_until_ms = until_ms
+            connection.effects.changed = True
+        return report_ms
+
+    def _measured(
+        self, plan: Plan, data: bytearray, body: int, end: int, complete: bool, length: int
+    ) -> bool:
+        """Have the response at hand measured: now, if all of it is here at once, else as it goes by.
+
+        False if more bytes are needed.
+        """
+        connection = self._connection
+        meter = plan.meter(connection) if plan.meter is not None else None
+        if meter is None:
+            return True
+        if not complete and LENGTH_BYTES + length <= connection.limits.stream_above_bytes:
+            return False
+        if complete:
+            meter.feed(data, body, end)
+            self._measured_until_ms = self._charge_measured(meter)
+        else:
+            connection.meter = meter
+            if connection.usage is not None:
+                connection.usage.measured(under_way=True)
+        return True
+
+    def _measure_first(self, data: bytearray, body: int, end: int, complete: bool) -> None:
+        """Begin to measure a response that goes on in parts, once its first part does: not each time that is
+        presented. Raises ProtocolError.
+        """
+        meter = self._connection.meter
+        if meter is None:
+            return
+        meter.feed(data, body, end)
+        if complete:  # it was in parts before it waited
+            self._connection.meter = None
+            self._charge_measured(meter)
+
+    def _charge_measured(self, meter: Meter) -> int:
+        """Charge what was measured; return until when (ms) the throttle lasts, 0 if there is none."""
+        connection = self._connection
+        throttle_ms = meter.charge(connection.now_ms)
+        if connection.usage is not None:
+            if throttle_ms > 0:
+                connection.usage.throttled(TOPIC, throttle_ms)
+            connection.usage.measured(under_way=False)
+        return connection.mute(throttle_ms) if throttle_ms > 0 else 0
+
+    def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
+        """Write the throttle time, the larger of ours and the broker's, where the version has it.
+
+        False if more bytes are needed.
+        """
+        if plan.throttle is None or (plan.api_key == ApiKey.API_VERSIONS and refused(data, body, end)):
+            return True  # brokers refuse a version of ApiVersions in the layout of version 0
+        position = plan.throttle.locate(data, body, end, complete)
+        if position == INCOMPLETE:
+            return False
+        if plan.throttle.read(data, position) < self._report_ms:
+            plan.throttle.write(data, position, self._report_ms)
+        return True
+
+    def _growth(self, record: RequestInFlight, splice: Splice) -> int:
+        """Return by how much the response at hand becomes longer."""
+        growth = len(splice.replacement) - (splice.stop - splice.start)
+        usage = self._connection.usage
+        if usage is not None and growth and record.kind != _QUERY:  # a query's reply was counted
+            usage.grown(growth)
+        return growth
+
+    def _refuse_response(self, length: int, correlation_id: int, fits: bool) -> None:
+        connection = self._connection
+        if not fits:
+            connection.violate(CloseReason.RESPONSE_LENGTH_WRONG, f"a response of {length} bytes")
+            return
+        expected = connection.in_flight[0].correlation_id if connection.in_flight else "none"
+        connection.violate(
+            CloseReason.RESPONSE_UNEXPECTED,
+            f"a response with correlation id {correlation_id}, expected {expected}",
+        )
