@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ import structlog
 import trio
 
 from proxy.config import Config
+from proxy.config_error import ConfigError
 from proxy.quota_book import QuotaBook
 from proxy.server import Server
 from proxy.stores.choose import Chosen, choose
@@ -27,6 +29,7 @@ log = structlog.get_logger("weir")
 
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
+    _check_system()
     recorded = recording(config)
     chosen = choose(config)
     book = quota_book(config, chosen.table)
@@ -38,6 +41,14 @@ def run(config: Config) -> None:
         raise _single(group) from None
     finally:
         reactor.close()
+
+
+def _check_system() -> None:
+    """Raise ConfigError if this system has no epoll, with which the reactor waits."""
+    if not hasattr(select, "epoll"):
+        raise ConfigError(
+            "this system has no epoll, which Weir needs: run it on Linux, or in Docker (deploy/Dockerfile)"
+        )
 
 
 def quota_book(config: Config, table: QuotaTable) -> QuotaBook:

@@ -2,7 +2,7 @@
 
 Hosting is how `weir run` works: while Trio has nothing to do it costs nothing, and a ready socket costs one
 poll and one call. A Trio task per wake-up costs two to three times the CPU (docs/performance.md); the second
-driver serves tests under MockClock, programs that run Weir beside other things, and systems without epoll.
+driver serves tests under MockClock, and programs that run Weir beside other things.
 """
 
 from __future__ import annotations
@@ -62,5 +62,5 @@ async def run_in_trio(reactor: Reactor) -> None:
     while True:
         timeout_s = reactor.timeout_s()
         with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
-            await trio.lowlevel.wait_readable(reactor.poll_set.fileno())
+            await trio.lowlevel.wait_readable(reactor.epoll.fileno())
         reactor.turn(0)

@@ -1,8 +1,8 @@
 """The reactor: which sockets are ready, whose turn it is, what time it is. It knows no Kafka.
 
-Sockets are registered once, level-triggered; a ready one is handled by a plain method call. All of them share
-one receive buffer, so ten thousand idle connections hold no memory for reading. Timers are one heap, whose
-earliest deadline is the poll's timeout.
+Sockets are registered with epoll once, level-triggered; a ready one is handled by a plain method call.
+All share one receive buffer, so ten thousand idle connections hold no memory for reading. Timers are
+one heap: its earliest deadline is the timeout of epoll.
 
 The reactor does not wait by itself: `turn` handles what is ready now. Two thin drivers wait for it
 (`proxy.transport.drivers`): one hosts Trio as a guest, the other is a Trio task.
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
 from proxy.connection.clock import Clock
-from proxy.transport.poll import READ, PollSet, new_poll_set
+from proxy.transport.poll import READ
 
 BUFFER_BYTES: Final = 256 * 1024
 TIMERS_SWEPT_MIN: Final = 1024
@@ -44,7 +45,7 @@ class Timer:
 class Reactor:
     """Sockets, timers, one buffer; one instance per process, used on one thread."""
 
-    def __init__(self, clock_us: Callable[[], int], poll_set: PollSet | None = None) -> None:
+    def __init__(self, clock_us: Callable[[], int]) -> None:
         """`clock_us` returns monotonic microseconds: the time that sessions and quotas are given."""
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
@@ -52,7 +53,7 @@ class Reactor:
         """The time at which the present turn began."""
         self.now_ms = self.clock.now_us // 1000
         """The same in ms."""
-        self.poll_set = poll_set or new_poll_set()
+        self.epoll = select.epoll()
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
         self._timers: list[tuple[int, int, Timer]] = []
@@ -66,18 +67,18 @@ class Reactor:
     def register(self, fd: int, events: int, ready: Ready) -> None:
         """Call `ready(events)` whenever `fd` is ready for one of `events`."""
         self._ready[fd] = ready
-        self.poll_set.register(fd, events)
+        self.epoll.register(fd, events)
 
     def modify(self, fd: int, events: int) -> None:
         """Change the events that `fd` waits for; none at all mutes it (a broken connection is reported even
         so).
         """
-        self.poll_set.modify(fd, events)
+        self.epoll.modify(fd, events)
 
     def unregister(self, fd: int) -> None:
         """Forget `fd`; must come before it is closed."""
         del self._ready[fd]
-        self.poll_set.unregister(fd)
+        self.epoll.unregister(fd)
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> Timer:
         """Make `call` once the clock has reached `deadline_ms`."""
@@ -101,7 +102,7 @@ class Reactor:
 
     def turn(self, wait_s: float | None) -> None:
         """Wait at most `wait_s` (None: until something is ready), then handle all that is ready and due."""
-        events = self.poll_set.poll(wait_s)
+        events = self.epoll.poll(wait_s)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000
         ready = self._ready
@@ -122,7 +123,7 @@ class Reactor:
         self.unregister(self._wake_receiver.fileno())
         self._wake_receiver.close()
         self._wake_sender.close()
-        self.poll_set.close()
+        self.epoll.close()
 
     def _woken(self, _events: int) -> None:
         with suppress(BlockingIOError):

@@ -39,7 +39,7 @@ def allow_all_descriptors() -> None:
     `select`.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with suppress(OSError, ValueError):  # macOS has a lower limit in truth than it says
+    with suppress(OSError, ValueError):  # fs.nr_open may be below the hard limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

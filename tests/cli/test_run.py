@@ -481,6 +481,15 @@ def test_weir_run_reports_a_taken_port_in_one_line_with_exit_code_2(broker: int)
     assert "choose another --listen" in line
 
 
+def test_weir_run_on_a_system_without_epoll_names_docker_and_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("select.epoll")
+    line = refused("--upstream", f"{HOST}:1")
+    assert line.startswith("weir: this system has no epoll, which Weir needs: ")
+    assert line.endswith("run it on Linux, or in Docker (deploy/Dockerfile)")
+
+
 def test_weir_run_reports_an_upstream_that_is_not_kafka_in_one_line() -> None:
     with socket.create_server((HOST, 0)) as listening:
 

@@ -1,4 +1,4 @@
-"""Relays are made on either poll set."""
+"""Relays over plain TCP and over TLS; scripts under either driver."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 CLOSE_S: Final = 5.0
 
 
-@pytest.fixture(params=["best", "selectors", "tls"])
+@pytest.fixture(params=["plain", "tls"])
 def new_rig(request: pytest.FixtureRequest) -> Iterator[Callable[..., Rig]]:
-    """Makes rigs on either poll set, and with TLS on both sides; afterwards no descriptor may be left."""
+    """Makes rigs, plain or with TLS on both sides; afterwards no descriptor may be left."""
     before = open_descriptors()
     made: list[Rig] = []
     tls = ("client", "broker") if request.param == "tls" else ()
-    poll_set = "best" if tls else request.param
 
     def make(*args: object, **kwargs: object) -> Rig:
-        made.append(Rig(*args, poll_set=poll_set, tls=tls, **kwargs))  # type: ignore[arg-type]  # as given
+        made.append(Rig(*args, tls=tls, **kwargs))  # type: ignore[arg-type]  # as given
         return made[-1]
 
     yield make

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from proxy.reasons import CloseReason
-from proxy.transport.poll import PollSet, SelectorPollSet, new_poll_set
 from proxy.transport.reactor import Reactor
 from proxy.transport.tls_relay import new_relay
 from tests.proxy.tls_rigs import secured
@@ -28,8 +27,6 @@ PATIENCE = 20
 
 NewPair: TypeAlias = Callable[[], tuple[socket.socket, socket.socket]]
 
-POLL_SETS: dict[str, Callable[[], PollSet]] = {"best": new_poll_set, "selectors": SelectorPollSet}
-
 
 class Clock:
     """A time that only tests move."""
@@ -43,7 +40,7 @@ class Clock:
 
 
 def open_descriptors() -> set[str]:
-    """The sockets and poll sets that this process has open."""
+    """The sockets and epolls that this process has open."""
     found = set()
     for fd in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -91,13 +88,12 @@ class Rig:
         session: Connection | None = None,
         pair: NewPair = unix_pair,
         broker_pair: NewPair | None = None,
-        poll_set: str = "best",
         hold: bool = False,
         tls: tuple[str, ...] = (),
     ) -> None:
         """Connect it; `tls` names the sides that are: client, broker."""
         self.clock = Clock()
-        self.reactor = Reactor(self.clock, POLL_SETS[poll_set]())
+        self.reactor = Reactor(self.clock)
         self.session = session or new_connection(table, hold=hold)
         self.client, relay_client = _maybe_secured(pair(), tls="client" in tls, server=True)
         self.broker, relay_broker = _maybe_secured((broker_pair or pair)(), tls="broker" in tls, server=False)

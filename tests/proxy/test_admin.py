@@ -29,13 +29,13 @@ from proxy.quota_book import QuotaBook
 from proxy.server import Server
 from proxy.stores.store_state import StoreState
 from proxy.transport.drivers import monotonic_us, run_hosting_trio
-from proxy.transport.poll import SelectorPollSet
+from proxy.transport.poll import WRITE
 from proxy.transport.reactor import Reactor
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused as refused_start
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
-from tests.proxy.rigs import open_descriptors
+from tests.proxy.rigs import open_descriptors, unix_pair
 from tests.proxy.stage import LONG_S, PING, PONG, until
 from tests.proxy.wire import quota_table
 
@@ -471,11 +471,9 @@ def test_unknown_admin_paths_are_not_found(path: str) -> None:
 def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:
     turns = 0
 
-    class Counting(SelectorPollSet):
-        def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
-            nonlocal turns
-            turns += 1
-            return super().poll(timeout, maxevents)
+    def count(_events: int) -> None:
+        nonlocal turns
+        turns += 1
 
     async def main() -> int:
         limits = quota_table(produce=1.0, entity=Entity(client_id=DEFAULT))
@@ -490,11 +488,16 @@ def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:
         await render(families(sources, ready=True), "")
         return turns - before
 
-    reactor = Reactor(monotonic_us, Counting())
+    reactor = Reactor(monotonic_us)
+    writable, other_end = unix_pair()
+    reactor.register(writable.fileno(), WRITE, count)
     try:
         assert run_hosting_trio(reactor, main) >= (5 + 6) * ENTITIES_MAX / LINES, "metrics of each entity"
     finally:
+        reactor.unregister(writable.fileno())
         reactor.close()
+        writable.close()
+        other_end.close()
 
 
 # Configuration

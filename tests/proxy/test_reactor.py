@@ -13,7 +13,7 @@ import trio.testing
 from proxy.transport.drivers import monotonic_us, run_hosting_trio, run_in_trio, trio_us
 from proxy.transport.poll import READ, WRITE
 from proxy.transport.reactor import TIMERS_SWEPT_MIN, Reactor
-from tests.proxy.rigs import POLL_SETS, Clock, tcp_pair, unix_pair
+from tests.proxy.rigs import Clock, tcp_pair, unix_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +24,9 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=POLL_SETS)
-def reactor(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Reactor]:
-    made = Reactor(clock, POLL_SETS[request.param]())
+@pytest.fixture
+def reactor(clock: Clock) -> Iterator[Reactor]:
+    made = Reactor(clock)
     yield made
     made.close()
 
