@@ -57,7 +57,6 @@ Examples:
 
 \b
 Then, in weir.toml:
-  [quotas]
   request_costs = "costs.toml"
 
 \b

@@ -1,7 +1,7 @@
 """Configuration: a TOML file, options of the command line over it, defaults beneath.
 
-Every key here is an option of `weir run` of the same name. A few may also be written in tables (`IN_TABLES`).
-What is wrong with either is one line: `ConfigError`.
+Every key of the file is an option of `weir run` of the same name, and stands in no table. A mistake in either
+is one line: `ConfigError`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.credentials import Credentials, credentials_of
 from proxy.principals import broker_principals, parse_principals
 from proxy.request_costs import RequestTimeRules, request_time_rules
 from proxy.rules.identity import IdentityRules, identity_rules
-from proxy.settings import FILES, IN_TABLES
+from proxy.settings import FILES
 from proxy.settings import Settings as Settings
 from proxy.tls.rules import TlsRules, tls_rules
 from proxy.usage_rules import UsageRules, usage_rules
@@ -30,8 +30,19 @@ from proxy.usage_rules import UsageRules, usage_rules
 BROKER_PORTS = 100
 """How many ports brokers are given when --broker-ports does not say."""
 
-
-_TABLES: Final = frozenset(place.rpartition(".")[0] for place in IN_TABLES)
+_ONCE_IN_TABLES: Final = {
+    "quotas": "quota",
+    "quotas.file": "quotas",
+    "quotas.controller": "controller_quota",
+    "brokers": "upstream",
+    "connections.max_creation_rate": "max_connection_creation_rate",
+    "connections.listener_max_creation_rate": "listener_max_connection_creation_rate",
+    "connections.max_per_ip": "max_connections_per_ip",
+    "connections.max_per_ip_overrides": "max_connections_per_ip_overrides",
+}
+"""Keys could once stand in tables: how the keys of a table begin (if not as the table), and single keys.
+Only for the advice how to write them now.
+"""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,49 +86,41 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
 
 def _read_settings(path: Path) -> dict[str, object]:
     """Read the settings in a file, paths in it relative to it. Raises ConfigError."""
-    settings: dict[str, object] = {}
-    places: dict[str, str] = {}
-    for place, value in _places(_read(path)):
-        key = IN_TABLES.get(place, place)
-        _check_written(f"{path}: ", place, key, value)
-        if key in settings:
-            raise ConfigError(f"{path}: {place} is {places[key]} once more: leave out one of them")
-        settings[key], places[key] = value, place
+    settings = _read(path)
+    for key, value in settings.items():
+        _check_written(f"{path}: ", key, value)
     for key in FILES:
         if settings.get(key):
             settings[key] = str(path.parent / str(settings[key]))
     return settings
 
 
-def _places(written: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield what is written, and where; within tables that keys may stand in, as table.key."""
-    for place, value in written.items():
-        if place in _TABLES and isinstance(value, dict):
-            yield from _places({f"{place}.{key}": inner for key, inner in value.items()})
-        else:
-            yield place, value
-
-
-def _check_written(where: str, place: str, key: str, value: object) -> None:
+def _check_written(where: str, key: str, value: object) -> None:
     """Raises ConfigError if there is no such key, or if it cannot have this value."""
+    if isinstance(value, dict):
+        renamed = ", ".join(_outside(key, value))
+        advice = f"write {renamed}" if renamed else f"leave out [{key}]"
+        raise ConfigError(f"{where}keys must not stand in tables: {advice}")
     if key not in _FIELDS:
-        raise ConfigError(f"{where}unknown key {place}: {_advice(place, value)}")
+        close = get_close_matches(key, _FIELDS, n=1)
+        advice = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
+        raise ConfigError(f"{where}unknown key {key}: {advice}")
     try:
         msgspec.convert(value, _FIELDS[key].type)
     except msgspec.ValidationError:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        raise ConfigError(f"{where}{place} is {shown}, must be {_wanted(_FIELDS[key].type)}") from None
+        raise ConfigError(f"{where}{key} is {shown}, must be {_wanted(_FIELDS[key].type)}") from None
 
 
-def _advice(place: str, value: object) -> str:
-    """What may have been meant by an unknown key."""
-    table, _, name = place.rpartition(".")
-    if table and name in _FIELDS:
-        inside = [other for other, key in IN_TABLES.items() if key == name]
-        return f"did you mean {inside[0]}?" if inside else f"{name} stands above the tables"
-    tables = _TABLES if isinstance(value, dict) else ()
-    close = get_close_matches(place, [*_FIELDS, *IN_TABLES, *tables], n=1)
-    return f"did you mean {close[0]}?" if close else "docs/configuration.md lists the keys"
+def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
+    """Yield "table.name as key" for all that stands in a table, or in tables within it, and is a key."""
+    for name, value in inside.items():
+        place = f"{table}.{name}"
+        if isinstance(value, dict):
+            yield from _outside(place, value)
+        else:
+            spellings = (_ONCE_IN_TABLES.get(place), f"{_ONCE_IN_TABLES.get(table, table)}_{name}", name)
+            yield from [f"{place} as {key}" for key in spellings if key in _FIELDS][:1]
 
 
 def _wanted(kind: object) -> str:
@@ -132,21 +135,12 @@ _FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings
 
 
 def _read(path: Path) -> dict[str, object]:
-    text = ""
     try:
-        text = path.read_text("utf-8")
-        return tomllib.loads(text)
+        return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        advice = "; if `quotas` is a table, the file is `file` in it" if _quotas_is_both(text) else ""
-        raise ConfigError(f"{path}: not TOML: {error}{advice}") from None
-
-
-def _quotas_is_both(text: str) -> bool:
-    """Whether a file that is not TOML says quotas = "..." and has the table, too."""
-    is_file = re.search(r"^\s*quotas\s*=\s*[\"']", text, re.MULTILINE)
-    return bool(is_file and re.search(r"^\s*(\[\s*quotas\b|quotas\s*\.)", text, re.MULTILINE))
+        raise ConfigError(f"{path}: not TOML: {error}") from None
 
 
 def _check(settings: Settings) -> Config:

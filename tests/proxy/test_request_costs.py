@@ -95,11 +95,10 @@ def test_a_configured_request_cost_file_is_read(tmp_path: Path) -> None:
     assert rules(costs=str(path)).costs.apis == {"Produce": ApiCost(us=20.5)}
 
 
-@pytest.mark.parametrize("place", ["request_costs", "[quotas]\nrequest_costs"])
-def test_the_request_cost_files_path_is_relative_to_the_configuration(tmp_path: Path, place: str) -> None:
+def test_the_request_cost_files_path_is_relative_to_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "costs.toml").write_text(COSTS)
     (tmp_path / "weir.toml").write_text(
-        f'upstream = "a:1"\n{place} = "costs.toml"\nrequest_time_scale = "2"\n'
+        'upstream = "a:1"\nrequest_costs = "costs.toml"\nrequest_time_scale = "2"\n'
     )
     loaded = config.load(tmp_path / "weir.toml", {})
     assert loaded.request_time.costs.apis == {"Produce": ApiCost(us=20.5)}

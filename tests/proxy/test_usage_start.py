@@ -45,9 +45,10 @@ def test_usage_is_not_recorded_by_default() -> None:
     assert recording(config) is None
 
 
-def test_the_usage_table_of_a_configuration_has_a_relative_directory(tmp_path: Path) -> None:
+def test_a_configured_usage_directory_is_relative_to_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "weir.toml"
-    file.write_text('upstream = "a:1"\n[usage]\ndir = "usage"\ninterval_ms = 10000\ntrace_share = 0.01\n')
+    usage = 'usage_dir = "usage"\nusage_interval_ms = 10000\nusage_trace_share = 0.01\n'
+    file.write_text(f'upstream = "a:1"\n{usage}')
     rules = load(file, {}).usage
     assert rules is not None
     assert (rules.directory, rules.interval_ms, rules.trace_share) == (tmp_path / "usage", 10_000, 0.01)
