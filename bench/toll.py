@@ -26,9 +26,9 @@ from bench.frames import CLIENT_ID
 from bench.rows import ROWS, Row
 from protocol import heads
 from protocol.api import ApiKey
+from proxy.connection.connection import ANONYMOUS
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
-from proxy.connection.connection import ANONYMOUS
 from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.table import Quota
@@ -84,12 +84,12 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     for _number in range(REQUESTS):
         session.clock.now_us += GAP_US
         now_ms = session.clock.now_us // 1000
-        session.muted_until_ms = 0  # as if the client had waited
+        session.throttled_until_ms = 0  # as if the client had waited
         requests.judge(request, request_view, request_end, now_ms)
-        session.to_broker.clear()
+        session.effects.to_broker.clear()
         response[:] = answer  # which was rewritten
         responses.judge(response, response_view, response_end, now_ms)
-        session.to_client.clear()
+        session.effects.to_client.clear()
     if books is not None:
         list(books.take_traces(0, ""))
         list(books.drain(0, 1000, ""))

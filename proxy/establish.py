@@ -17,12 +17,12 @@ import trio
 
 from proxy.addresses import Address, AddressBook
 from proxy.config import Config
+from proxy.connection.connection import ANONYMOUS
 from proxy.connection_gate import ConnectionGate
 from proxy.counters import Counters
 from proxy.listeners import OVERLOAD
 from proxy.reasons import BY_PEERS, CloseReason
 from proxy.repeats import Repeats
-from proxy.connection.connection import ANONYMOUS
 from proxy.tls.entrance import Entrance, RefusedError
 from proxy.tls.handshakes import BrokerTlsError
 from proxy.tls.upstream import Upstream

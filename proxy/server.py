@@ -12,6 +12,7 @@ import trio
 
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.config import Config, ConfigError
+from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.connection_gate import ConnectionGate
 from proxy.counters import Counters
 from proxy.establish import Client, Establisher
@@ -24,7 +25,6 @@ from proxy.rules.cluster_state import ClusterState
 from proxy.rules.identity import Identities
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plans import Plans
-from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.shadow_log import log_shadow_forever
 from proxy.tls.files import look_forever
 from proxy.transport.reactor import BUFFER_BYTES, Reactor

@@ -80,7 +80,9 @@ def count_request(connection: Charged, plan: Plan, receipt: Receipt, length: int
         receipt.over()
 
 
-def begin_response(connection: Charged, record: RequestInFlight, length: int, *, charged: bool = True) -> None:
+def begin_response(
+    connection: Charged, record: RequestInFlight, length: int, *, charged: bool = True
+) -> None:
     """Count a response, of this frame length, that begins, and charge its request's time; each once."""
     receipt, record.receipt = record.receipt, None
     if receipt is not None and connection.usage is not None:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.counters import Counters
-    from proxy.rules.decisions import Forward
     from proxy.rules.cluster_state import ClusterState
+    from proxy.rules.decisions import Forward
     from proxy.rules.identity import Identities
     from proxy.rules.plans import Plans
     from quotas import BrokerQuotas, Budget
@@ -658,7 +658,14 @@ class Connection:
             receipt.throttled(MUTATION, throttle_ms, refused or 1)
 
     def cache_parse(
-        self, plan: Plan, data: bytearray, frame: int, stop: int, forward: Forward, *, budget: Budget | None = None
+        self,
+        plan: Plan,
+        data: bytearray,
+        frame: int,
+        stop: int,
+        forward: Forward,
+        *,
+        budget: Budget | None = None,
     ) -> None:
         """Take requests that begin with the same `data[frame:stop]` for the same."""
         if self.is_broker or self.quotas.topics is not None:

@@ -102,11 +102,12 @@ class Inbound:
                 break
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
-            decision: Decision | None = PASS
+            decision: Decision = PASS
             if timed or plan.admit is not None:
-                decision = self._decide(plan, data, position, min(stop, end), length)
-                if decision is None:
+                decided = self._decide(plan, data, position, min(stop, end), length)
+                if decided is None:
                     break
+                decision = decided
             if not isinstance(decision, Forward):
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
@@ -209,7 +210,11 @@ class Inbound:
         because it is the first of its connection and its client is told to wait.
         """
         connection = self._connection
-        if connection.first_request_seen and plan.has_client_id and connection.is_identified(data, frame, end):
+        if (
+            connection.first_request_seen
+            and plan.has_client_id
+            and connection.is_identified(data, frame, end)
+        ):
             return True
         if not plan.has_client_id:
             connection.identify_nameless()

@@ -139,7 +139,11 @@ class Outbound:
     def _is_over(self, record: RequestInFlight) -> bool:
         """Return whether the client is to get no records: it is over its quota by other charges."""
         over, payers = record.plan.over, record.payers
-        return over is not None and payers is not None and over(self._connection, payers) > self._connection.now_ms
+        return (
+            over is not None
+            and payers is not None
+            and over(self._connection, payers) > self._connection.now_ms
+        )
 
     def _empty(self, record: RequestInFlight, data: bytearray, frame: int, end: int) -> bool:
         """Begin to take the records out of the response whose first bytes are `data[frame:end]`; False if more
@@ -266,7 +270,10 @@ class Outbound:
                 if connection.held_until_ms > connection.now_ms:
                     return WAIT
             splice: Splice | Wait | None = None
-            if plan.rewrite_stream is not None and LENGTH_BYTES + length > connection.limits.stream_above_bytes:
+            if (
+                plan.rewrite_stream is not None
+                and LENGTH_BYTES + length > connection.limits.stream_above_bytes
+            ):
                 self._stream_rewrite = plan.rewrite_stream()
                 self._stream_rewrite.feed(data, body, end)
             elif plan.rewrite is not None:

@@ -34,9 +34,7 @@ class ParseCache:
         self.budget: Budget | None = None
         """The budget that must not be throttled; None if none matters."""
 
-    def fill(
-        self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None
-    ) -> None:
+    def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:
         """Keep the answer for requests of the plan that begin with `head`."""
         if len(head) <= HEAD_BYTES_MAX:
             self.plan, self.head, self.forward = plan, head, forward

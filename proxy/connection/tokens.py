@@ -22,8 +22,8 @@ from proxy.reasons import CloseReason
 from proxy.rules.authentication import SASL_APIS, settle, succeeded
 
 if TYPE_CHECKING:
-    from proxy.rules.exchange import Exchange
     from proxy.connection.connection import Connection
+    from proxy.rules.exchange import Exchange
 
 TOKEN_BYTES_MAX: Final = 512 * 1024
 """Kafka's sasl.server.max.receive.size."""
@@ -112,7 +112,9 @@ def _leave_raw(connection: Connection, exchange: Exchange) -> None:
     connection.follow(exchange if exchange.hidden else None)
 
 
-def _look_for_end(connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int) -> None:
+def _look_for_end(
+    connection: Connection, exchange: Exchange, data: bytearray, position: int, end: int
+) -> None:
     """Believe in a hidden exchange's success at the first request that a broker takes only after it.
 
     It may come right behind ApiVersions, for which it does not matter who asks.

@@ -18,7 +18,7 @@ from protocol.error_codes import ErrorCode
 from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
-from proxy.rules.decisions import Decision, Reply, WAIT, Wait
+from proxy.rules.decisions import WAIT, Decision, Reply, Wait
 from proxy.rules.plan import Caller, Plan, Splice
 from proxy.rules.topic_rates import capped
 

@@ -25,9 +25,9 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from proxy.rules.decisions import WAIT, Decision, Forward, Wait
 from proxy.rules.exchange import Exchange, Step
 from proxy.rules.identity import ANONYMOUS
-from proxy.rules.decisions import Decision, Forward, WAIT, Wait
 from proxy.rules.plan import Caller, Plan
 
 log = structlog.get_logger("weir.authentication")

@@ -22,10 +22,10 @@ from protocol.error_codes import ErrorCode
 from protocol.heads import CLIENT_ID_OFFSET, client_id_end
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.rules import inquiries
+from proxy.rules.decisions import PASS, WAIT, Decision, Forward, Query, Wait
 from proxy.rules.errand import Errand
 from proxy.rules.harmless_requests import Asked
 from proxy.rules.inquiries import NAMES_WITHOUT_CREATION, Asking, Topics, broker_versions, found_in
-from proxy.rules.decisions import Decision, Forward, PASS, Query, WAIT, Wait
 from proxy.rules.plan import Admit, Caller, Plan
 from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.rewrite import edit_metadata

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
 from protocol.heads import INCOMPLETE, client_id_end, request_body
+from protocol.least_fetch import AskLeast, ask_least
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from protocol.places import Place, place
-from protocol.least_fetch import AskLeast, ask_least
 from proxy.rules.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
 from proxy.rules.followers import Claims, claims
 from proxy.rules.plan import Caller, Plan

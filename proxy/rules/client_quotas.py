@@ -27,9 +27,9 @@ from proxy.reasons import CloseReason
 from proxy.rules.client_quotas_alterations import read_alterations, refused_all
 from proxy.rules.client_quotas_entities import Refused
 from proxy.rules.client_quotas_filters import Filter, described, read_filter
+from proxy.rules.decisions import WAIT, Decision, Defer, Query, Reply, Wait
 from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Errand, ask, response_frame, whole_request
-from proxy.rules.decisions import Decision, Defer, Query, Reply, WAIT, Wait
 from proxy.rules.plan import Caller, Plan, Splice
 from quotas import QuotaTable
 

@@ -24,10 +24,10 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
 from proxy.rules.auto_creation import look_for_missed
+from proxy.rules.decisions import PASS, WAIT, Decision, Query, Wait
 from proxy.rules.inquiries import Asking
 from proxy.rules.mutated_topics import REFUSED, Answer, Creation, Deletion, Growth, Mutation, Result, Topic
 from proxy.rules.paid_mutation import PaidMutation
-from proxy.rules.decisions import Decision, PASS, Query, WAIT, Wait
 from proxy.rules.plan import Caller, Plan
 from proxy.rules.requests_paid_for import request_paid_for
 from proxy.rules.shadow_mutations import CountedMutation

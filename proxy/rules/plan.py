@@ -147,7 +147,14 @@ class Caller(Protocol):
         """The time."""
 
     def cache_parse(
-        self, plan: Plan, data: bytearray, frame: int, stop: int, forward: Forward, *, budget: Budget | None = None
+        self,
+        plan: Plan,
+        data: bytearray,
+        frame: int,
+        stop: int,
+        forward: Forward,
+        *,
+        budget: Budget | None = None,
     ) -> None:
         """Take requests that begin with the same `data[frame:stop]` for the same, while `budget` is not throttled.
 

@@ -35,8 +35,8 @@ from proxy.rules import (
     uplift_rule,
 )
 from proxy.rules.cluster_state import ClusterState
-from proxy.rules.identity import Identities
 from proxy.rules.decisions import WAIT, Wait
+from proxy.rules.identity import Identities
 from proxy.rules.plan import Caller, Plan
 from proxy.rules.usage_groups import group_index
 from quotas.request_costs import CostTable, Overrides, shipped

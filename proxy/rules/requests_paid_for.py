@@ -15,7 +15,6 @@ from protocol.errors import ProtocolError, UnencodableError
 from protocol.heads import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
 from proxy.rules.decisions import WAIT, Wait
-
 from quotas import MutationPayers
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024

@@ -28,11 +28,12 @@ from protocol.topic_bytes import TopicBytes, names_topics
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.reasons import CloseReason
-from proxy.rules.fetch_sessions import About, FetchSession, about
 from proxy.rules.bandwidth import asked_least
-from proxy.rules.decisions import Decision, Forward, WAIT, Wait
+from proxy.rules.decisions import WAIT, Decision, Forward, Hold, Wait
+from proxy.rules.fetch_sessions import About, FetchSession, about
 from proxy.rules.plan import Caller, Meter, Plan
 from proxy.rules.unread import passed_unread
+from quotas import Payers
 from quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from protocol import schema
-from proxy.rules.decisions import Decision, Wait
-
+from proxy.rules.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
     from proxy.counters import Counters

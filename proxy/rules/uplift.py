@@ -34,8 +34,8 @@ from protocol.messages import (
 from protocol.places import Place
 from protocol.steps import Position
 from proxy.rules.api_versions import ranges
-from proxy.rules.errand import Ask, Errand, ask, whole_request
 from proxy.rules.decisions import PASS, WAIT, Decision, Forward, Query, Wait
+from proxy.rules.errand import Ask, Errand, ask, whole_request
 from proxy.rules.plan import Admit, Caller, Plan, Rewrite, Splice
 from proxy.rules.uplift_rule import Kind, Route, beyond
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from proxy.reasons import CloseReason
 from proxy.connection.connection import ANONYMOUS
+from proxy.reasons import CloseReason
 from proxy.tls.distinguished_name import subject_of
 from proxy.tls.handshakes import HandshakeError, Handshakes
 from proxy.tls.principal_mapping import UnmappedError

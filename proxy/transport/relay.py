@@ -133,7 +133,9 @@ class Relay:
     def _failed(self, error: Exception) -> None:
         """Close because of a bug of ours."""
         log.exception("internal error, the connection is closed; please report this", exc_info=error)
-        detail = f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's has all that was decoded
+        detail = (
+            f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's has all that was decoded
+        )
         self.close(CloseReason.INTERNAL_ERROR, detail)
 
     def _pass_on(self, side: Side) -> None:
@@ -281,7 +283,6 @@ class Relay:
             return
         if effects.close_reason is not None:
             self.close(effects.close_reason, effects.close_detail)
-        if self._closed:
             return
         # A client that may not go on is muted only when it has sent something, which one that waits for its
         # responses, or obeys its throttle, has not: that spares two calls per fetch.

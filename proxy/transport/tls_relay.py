@@ -82,7 +82,9 @@ class TlsRelay(Relay):
         return events
 
 
-def new_relay(reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd) -> Relay:
+def new_relay(
+    reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd
+) -> Relay:
     """Start the relay that these sockets need."""
     if isinstance(client, TlsSocket) or isinstance(broker, TlsSocket):
         return TlsRelay(reactor, client, broker, connection, on_end)

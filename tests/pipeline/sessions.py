@@ -21,9 +21,9 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from proxy.connection.usage_books import UsageBooks
 from proxy.counters import Counters
 from proxy.rules.plans import Plans
-from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, QuotaTable
 from tests.proxy.frames import padded, request, response, split
 from tests.proxy.request_costs import costs
@@ -87,7 +87,9 @@ class World:
     def join(self, habits: Habits) -> World:
         """Have clients of this kind connect."""
         for _ in range(habits.connections):
-            session = new_connection(quotas=self._quotas, plans=self._plans, node_id=0, buffer_bytes=16 * 1024)
+            session = new_connection(
+                quotas=self._quotas, plans=self._plans, node_id=0, buffer_bytes=16 * 1024
+            )
             session.usage = self._books.of(0)
             self._connections.append(Connected(habits, Wire(session)))
             for _ in range(habits.under_way):
@@ -126,8 +128,8 @@ class World:
             if now_ms < until_ms:
                 self._ask(one, now_ms + self._draw(one.habits.think_ms))
         one.to_broker, one.to_client = len(wire.to_broker), len(wire.to_client)
-        if session.muted_until_ms > now_ms and wire.waiting_bytes:
-            self._plan(session.muted_until_ms, one)
+        if session.throttled_until_ms > now_ms and wire.waiting_bytes:
+            self._plan(session.throttled_until_ms, one)
 
     def _ask(self, one: Connected, when_ms: int) -> None:
         one.number += 1

@@ -11,9 +11,8 @@ from protocol.messages import (
     MetadataResponse,
 )
 from proxy.counters import Counters
+from proxy.rules.decisions import PASS, WAIT, Decision, Query, Wait
 from proxy.rules.errand import ask
-from proxy.rules.decisions import Decision, PASS, Query, WAIT, Wait
-
 from proxy.rules.plans import Plans
 from tests.proxy.frames import request, response
 from tests.proxy.wire import new_connection
@@ -21,10 +20,10 @@ from tests.proxy.wire import new_connection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.connection.connection import Connection
+    from proxy.rules.decisions import Wait
     from proxy.rules.errand import Errand
     from proxy.rules.plan import Caller
-    from proxy.rules.decisions import Wait
-    from proxy.connection.connection import Connection
 
 VERSION: Final = 5
 """Of DeleteTopics, the request that errands are run for here."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from protocol.messages import Message
-    from proxy.rules.management import Changes
     from proxy.connection.connection import Connection
+    from proxy.rules.management import Changes
     from quotas.table import Quota
 
 T = TypeVar("T")

@@ -397,7 +397,7 @@ class Controller:
         return OK if name in self.topics else UNKNOWN_TOPIC
 
 
-class Connection:
+class ControllerClient:
     """A client's connection through Weir to a controller, which answers at once."""
 
     def __init__(self, session: Connection, controller: Controller) -> None:

@@ -166,7 +166,7 @@ class Conversation:
                 wire.feed(self.now_ms, sent[:client], answers[:broker])
                 sent, answers = sent[client:], answers[broker:]
                 continue
-            deadlines = [t for t in (session.muted_until_ms, session.held_until_ms) if t > self.now_ms]
+            deadlines = [t for t in (session.throttled_until_ms, session.held_until_ms) if t > self.now_ms]
             if not deadlines:
                 break
             self.now_ms = min(deadlines)

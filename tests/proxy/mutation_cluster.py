@@ -18,8 +18,8 @@ from tests.mutations.requests import Answer, Create, Topic
 from tests.proxy.controller import (
     NODE,
     OK,
-    Connection,
     Controller,
+    ControllerClient,
     everything,
 )
 from tests.proxy.wire import new_connection
@@ -65,9 +65,11 @@ class Cluster:
         self.quotas = quotas_of(limited() if table is None else table, samples)
         self.plans = Plans(Counters(), uplift=uplift)
 
-    def connect(self, node_id: int | None = NODE) -> Connection:
+    def connect(self, node_id: int | None = NODE) -> ControllerClient:
         """A new connection."""
-        return Connection(new_connection(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller)
+        return ControllerClient(
+            new_connection(quotas=self.quotas, plans=self.plans, node_id=node_id), self.controller
+        )
 
     def ask(self, now_ms: int, mutation: Mutation, client_id: str = "app") -> Answer:
         """One request on a connection of its own."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from proxy.reasons import CloseReason
     from proxy.connection.connection import Connection
+    from proxy.reasons import CloseReason
     from quotas import QuotaTable
 
 
@@ -72,7 +72,7 @@ class Playbook:
     def drain(self) -> None:
         """The proxy is being stopped."""
         self._begin()
-        self.session.draining = True
+        self.session.drain()
 
     # What comes of them
 
@@ -86,7 +86,7 @@ class Playbook:
 
     def muted_until(self, until_ms: int) -> None:
         """No request is taken before this time."""
-        assert self.session.muted_until_ms == until_ms
+        assert self.session.throttled_until_ms == until_ms
         self._muted_until_ms = until_ms
 
     def violation(self, reason: CloseReason, *, saying: str = "") -> None:
@@ -115,8 +115,8 @@ class Playbook:
         wire, session = self.wire, self.session
         assert not wire.to_broker, f"not asserted: to the broker went {told(bytes(wire.to_broker))}"
         assert not wire.to_client, f"not asserted: to the client went {told(bytes(wire.to_client))}"
-        assert session.muted_until_ms == self._muted_until_ms, (
-            f"not asserted: muted until {session.muted_until_ms}"
+        assert session.throttled_until_ms == self._muted_until_ms, (
+            f"not asserted: muted until {session.throttled_until_ms}"
         )
         assert self._violation_said or session.violation is None, f"not asserted: {session.violation}"
 

@@ -87,7 +87,9 @@ def charged_us(session: Connection) -> float:
     return round(10_000 * sum(budget.charged for budget in budgets(session)), 3)
 
 
-def spend(session: Connection, us: float = LIMIT_US, *, client_id: str = "app", user: str = "ANONYMOUS") -> None:
+def spend(
+    session: Connection, us: float = LIMIT_US, *, client_id: str = "app", user: str = "ANONYMOUS"
+) -> None:
     """Have somebody use so much time now: by default all that there is."""
     quotas, now_ms = session.quotas, session.now_ms
     quotas.charge_request(quotas.payers(user, client_id, now_ms), 3, us, now_ms)

@@ -27,11 +27,11 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.identity import Identities, IdentityRules
 from proxy.rules.plans import Plans
-from proxy.connection.connection import ANONYMOUS
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.frames import framed, padded, request, response, unknown_request
@@ -415,7 +415,7 @@ def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) 
     for part in [stream[at : at + 1] for at in range(len(stream))] if byte_by_byte else [stream]:
         wire.feed(0, client=part)
     assert wire.session.user == "kerberos"
-    assert wire.session.muted_until_ms > 0
+    assert wire.session.throttled_until_ms > 0
 
 
 def test_an_authenticated_client_with_an_unreadable_name_is_anonymous_and_logged_once() -> None:

@@ -18,7 +18,7 @@ from proxy.rules.recent_topics import KEPT_MS
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
-from tests.proxy.controller import NODE, OK, UNKNOWN_TOPIC, Connection, Controller, everything
+from tests.proxy.controller import NODE, OK, UNKNOWN_TOPIC, Controller, ControllerClient, everything
 from tests.proxy.frames import body_of, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
@@ -44,9 +44,11 @@ class Cluster:
         self.quotas = BrokerQuotas.create(table, mutations=mutation_rates(BURST, 1))
         self.plans = Plans(Counters(), cluster=ClusterState(strict))
 
-    def connect(self) -> Connection:
+    def connect(self) -> ControllerClient:
         """A new connection."""
-        return Connection(new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller)
+        return ControllerClient(
+            new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller
+        )
 
     def ask(
         self, now_ms: int, *names: str, version: int = 12, client_id: bytes = b"app", creating: bool = True
@@ -104,7 +106,7 @@ def test_a_client_over_its_quota_waits_the_throttle_time_of_auto_creation() -> N
     topic = MetadataRequest.MetadataRequestTopic(name="topic-0")
     (frame,) = connection.send(0, request(MetadataRequest(topics=[topic]), 12))
     assert body_of(frame, MetadataResponse, 12).throttle_time_ms == 2000
-    assert connection.session.muted_until_ms == 2000
+    assert connection.session.throttled_until_ms == 2000
 
 
 def test_a_topic_made_by_createtopics_is_not_charged_again_as_auto_created() -> None:

@@ -19,8 +19,8 @@ from protocol.messages import (
     ShareFetchResponse,
 )
 from protocol.values import schema_of
-from proxy.reasons import CloseReason
 from proxy.connection.inbound import Inbound
+from proxy.reasons import CloseReason
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
@@ -387,7 +387,7 @@ def test_the_parse_cache_gives_the_results_of_a_fresh_parse(
         if acks:
             answered.append(number)
     assert {name: spent for name, spent in charged(session).items() if spent} == expected
-    assert [entry[0] for entry in session.in_flight] == answered
+    assert [request.correlation_id for request in session.in_flight] == answered
 
 
 def test_the_parse_cache_ignores_bytes_of_an_older_frame() -> None:
@@ -402,7 +402,7 @@ def test_the_parse_cache_ignores_bytes_of_an_older_frame() -> None:
         assert requests.judge(data, memoryview(data), end, 0) == 0
     data[:] = second
     assert requests.judge(data, memoryview(data), len(data), 0) == len(data)
-    assert [entry[0] for entry in session.in_flight] == [1]
+    assert [request.correlation_id for request in session.in_flight] == [1]
 
 
 def test_the_parse_cache_ignores_bytes_behind_a_frame() -> None:
@@ -422,7 +422,7 @@ def test_a_cached_fetch_is_capped_by_a_lowered_quota() -> None:
         play.to_broker(fetch(1, max_bytes=10_000))
         play.broker(fetched(1, 10))
         play.to_client(fetched(1, 10))
-        assert play.session.precedent is not None
+        assert play.session.parse_cache.plan is not None
         play.session.quotas.update(quota_table(fetch=100))
         play.client(fetch(2, max_bytes=10_000))
         play.to_broker(fetch(2, max_bytes=1000))
@@ -434,7 +434,7 @@ def test_a_cached_fetch_waits_for_throttles_of_other_connections() -> None:
         play.to_broker(fetch(1))
         play.broker(fetched(1, 10))
         play.to_client(fetched(1, 10))
-        assert play.session.precedent is not None
+        assert play.session.parse_cache.plan is not None
         the_budget(play.session, "fetch").charge(11_000, 0)
         until_ms = the_budget(play.session, "fetch").throttled_until_ms
         play.client(fetch(2))
@@ -452,7 +452,7 @@ def test_a_long_client_id_is_charged_and_not_cached() -> None:
             play.client(asked)
             play.to_broker(asked)
         assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
-        assert len(play.session.named) < 1000
+        assert len(play.session._named) < 1000
 
 
 def test_a_long_client_id_is_not_kept_in_memory() -> None:
@@ -463,7 +463,7 @@ def test_a_long_client_id_is_not_kept_in_memory() -> None:
         for _ in range(2):
             play.client(asked)
             play.to_broker(asked)
-        assert play.session.precedent is None
+        assert play.session.parse_cache.plan is None
         assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
 
 

@@ -27,7 +27,9 @@ def test_streams_cut_anywhere_give_equal_bytes_and_charges(
             yield from cuts
 
     at_once = Conversation(script, whole(), new_connection(TABLE, hold=hold)).run()
-    in_pieces = Conversation(script, chunks(), new_connection(TABLE, hold=hold, buffer_bytes=SMALL_BYTES)).run()
+    in_pieces = Conversation(
+        script, chunks(), new_connection(TABLE, hold=hold, buffer_bytes=SMALL_BYTES)
+    ).run()
     assert at_once["violation"] is None
     assert at_once["left"] == 0
     assert at_once["idle"]

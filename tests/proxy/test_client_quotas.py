@@ -248,7 +248,7 @@ def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
     vouch(wire)
     management.waiting.pop()("the disk is full")
     wire.feed(1)
-    answer = body_of(b"".join(map(bytes, wire.session.to_client)), AlterClientQuotasResponse, 1)
+    answer = body_of(b"".join(map(bytes, wire.session.effects.to_client)), AlterClientQuotasResponse, 1)
     assert results(answer) == [
         ({"user": "alice"}, FAILED, "the disk is full"),
         ({}, INVALID, "Invalid empty client quota entity"),

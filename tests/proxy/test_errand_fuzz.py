@@ -53,9 +53,9 @@ def test_broker_queries_end_in_responses_or_a_violation_for_any_bytes(
         if closed(session):
             return
         if not questions:
-            if session.muted_until_ms <= now_ms:
+            if session.throttled_until_ms <= now_ms:
                 break
-            now_ms = session.muted_until_ms
+            now_ms = session.throttled_until_ms
             wire.feed(now_ms)
         for question in questions:
             head = head_of(question)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from proxy.counters import Counters
-from proxy.rules.plans import Plans
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
+from proxy.counters import Counters
+from proxy.rules.plans import Plans
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.remembered import EMPTY
 from tests.proxy.frames import padded, request, response
@@ -90,14 +90,14 @@ def test_a_borrowed_client_id_is_charged_to_the_authenticated_user(user: str, fo
     shared = quotas(Entity(user=user), Entity(user="bob", client_id="bobs-app"), Entity(user="bob"))
     session = visit(shared, produce(40_000, forged), user=user)
     assert charged(shared) == {(user, ""): 40_000}
-    assert session.muted_until_ms == 30_000  # 40,000 bytes are worth 40 s, of which 10 have passed
+    assert session.throttled_until_ms == 30_000  # 40,000 bytes are worth 40 s, of which 10 have passed
 
 
 def test_requests_with_changing_client_ids_share_the_users_budget() -> None:
     shared = quotas(Entity(user="alice"))
     names = [os.urandom(20) if number % 2 else b"app-%d" % number for number in range(50)]
     session = visit(shared, *(produce(200, name) for name in names))
-    assert (charged(shared), session.muted_until_ms) == ({("alice", ""): 10_000}, 0)
+    assert (charged(shared), session.throttled_until_ms) == ({("alice", ""): 10_000}, 0)
     visit(shared, produce(1000, b"one-more"))
     assert charged(shared) == {("alice", ""): 11_000}
 
@@ -123,7 +123,7 @@ def test_an_empty_client_id_escapes_default_quotas_only_as_in_kafka(
     shared = quotas(Entity(client_id=DEFAULT), unnamed=unnamed)
     session = visit(shared, produce(40_000, name))
     assert charged(shared) == expected
-    assert session.muted_until_ms == (30_000 if unnamed else 0)
+    assert session.throttled_until_ms == (30_000 if unnamed else 0)
 
 
 def test_a_name_spelled_in_broken_utf_8_has_no_budget_of_another_name() -> None:
@@ -142,7 +142,7 @@ def test_a_claimed_replica_id_is_charged() -> None:
     wire = Wire(session)
     wire.feed(0, client=fetch(replica_id=1))
     wire.feed(0, broker=fetched(40_000))
-    assert session.muted_until_ms == 30_000
+    assert session.throttled_until_ms == 30_000
 
 
 # Connections
@@ -153,7 +153,7 @@ def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
     sessions = [visit(shared, produce(100, b"%d" % number)) for number in range(1000)]
     (budget,) = shared.produce
     assert budget.charged == 10_100  # the burst is 100 of them, one more was not known to be too much
-    assert sum(session.muted_until_ms == 100 for session in sessions) == 900
+    assert sum(session.throttled_until_ms == 100 for session in sessions) == 900
 
 
 def test_a_fetch_throttle_holds_on_every_new_connection() -> None:
@@ -163,13 +163,13 @@ def test_a_fetch_throttle_holds_on_every_new_connection() -> None:
     wire = Wire(session)
     wire.feed(0, client=fetch())
     wire.feed(0, broker=fetched(BURST + TEN_MINUTES_MS))
-    assert session.muted_until_ms == TEN_MINUTES_MS
+    assert session.throttled_until_ms == TEN_MINUTES_MS
     for now_ms in (1, 11_000, 300_000, TEN_MINUTES_MS - 1):
         again = new_connection(quotas=shared)
         again.become("alice")
         wire = Wire(again)
         wire.feed(now_ms, client=fetch(b"%d" % now_ms))
-        assert (bytes(wire.to_broker), again.muted_until_ms) == (b"", TEN_MINUTES_MS)
+        assert (bytes(wire.to_broker), again.throttled_until_ms) == (b"", TEN_MINUTES_MS)
     wire.feed(TEN_MINUTES_MS)
     assert wire.to_broker
 
@@ -197,12 +197,12 @@ def test_a_producers_throttle_holds_on_its_next_connection() -> None:
     """Ten minutes for 610,000 bytes: a broker would take the next connection's first request at once."""
     shared = quotas(Entity(user="alice"))
     first = visit(shared, produce(BURST + TEN_MINUTES_MS))
-    assert first.muted_until_ms == TEN_MINUTES_MS
+    assert first.throttled_until_ms == TEN_MINUTES_MS
     again = new_connection(quotas=shared)
     again.become("alice")
     wire = Wire(again)
     wire.feed(1000, client=produce(1000))
-    assert (bytes(wire.to_broker), again.muted_until_ms) == (b"", TEN_MINUTES_MS)
+    assert (bytes(wire.to_broker), again.throttled_until_ms) == (b"", TEN_MINUTES_MS)
     wire.feed(TEN_MINUTES_MS)
     assert bytes(wire.to_broker) == produce(1000)
     other = new_connection(quotas=shared)
@@ -222,7 +222,7 @@ def test_open_connections_of_a_producer_wait_only_for_their_throttles() -> None:
     visit(shared, produce(BURST + TEN_MINUTES_MS))
     wire.feed(1000, client=produce(1000))
     assert bytes(wire.to_broker) == produce(1000) * 2
-    assert calm.muted_until_ms > TEN_MINUTES_MS
+    assert calm.throttled_until_ms > TEN_MINUTES_MS
 
 
 def test_a_connection_per_produce_request_gets_only_its_byte_rate() -> None:
@@ -268,11 +268,11 @@ def test_no_long_lived_object_holds_a_credential(mechanism: str, raw: bool, erro
     session = new_connection(plans=Plans(Counters()))
     requests, responses = Inbound(session), Outbound(session)
 
-    def feed(judge: Requests | Responses, sent: bytes) -> None:
+    def feed(judge: Inbound | Outbound, sent: bytes) -> None:
         data = bytearray(sent)
         assert judge.judge(data, memoryview(data), len(data), 0) == len(data)
-        session.to_broker.clear()
-        session.to_client.clear()
+        session.effects.to_broker.clear()
+        session.effects.to_client.clear()
 
     feed(requests, handshake(mechanism, 0 if raw else 1))
     feed(responses, shaken(0, 0 if raw else 1))

@@ -59,11 +59,11 @@ def test_a_fetch_session_of_another_connection_does_not_escape_a_topics_rate(ver
     quotas = BrokerQuotas.create(RATES)
     first = connection(quotas)
     assert passes(first, fetch("a", version=version), 0, fetched(OURS, version, a=70_000))
-    assert first.session.muted_until_ms == 60_000
+    assert first.session.throttled_until_ms == 60_000
     for epoch in range(1, 5):
         other = connection(quotas)
         assert not passes(other, fetch(session_id=OURS, epoch=epoch, version=version), 1000 * epoch)
-        assert other.session.muted_until_ms == 60_000
+        assert other.session.throttled_until_ms == 60_000
 
 
 def test_a_fetch_session_waits_while_another_connection_exceeds_its_topics_rate() -> None:
@@ -128,12 +128,12 @@ def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics(
     wire = Wire(session)
     wire.feed(0, client=fetch("a", epoch=-1))
     wire.feed(0, broker=fetched(0, a=70_000)[:-1])
-    assert session.muted_until_ms == 0
+    assert session.throttled_until_ms == 0
     session.end(5)
     session.end(6)
     other = connection(quotas)
     assert not passes(other, fetch("a", epoch=-1), 10)
-    assert other.session.muted_until_ms == 60_005
+    assert other.session.throttled_until_ms == 60_005
 
 
 def test_a_client_that_leaves_a_relay_during_a_fetch_response_is_charged() -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import pytest
 
 from protocol.messages import ProduceRequest
+from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
 from proxy.rules.identity import Identities, IdentityRules
 from proxy.rules.plans import Plans
-from proxy.connection.connection import ANONYMOUS
 from tests.proxy.frames import request
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (

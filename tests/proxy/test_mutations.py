@@ -42,8 +42,8 @@ from tests.proxy.controller import (
     TIMED_OUT,
     UNKNOWN_TOPIC,
     UNKNOWN_TOPIC_ID,
-    Connection,
     Controller,
+    ControllerClient,
     everything,
     names_of,
 )
@@ -394,7 +394,7 @@ def test_the_longer_mutation_throttle_time_is_reported_and_weirs_is_enforced(
     asked = Create((Topic("n/w", 1), Topic("d", 1)), 7)
     (frame,) = connection.send(0, asked.frame("app"))
     assert asked.answer(frame).throttle_ms == max(brokers_ms, 5000)
-    assert connection.session.muted_until_ms == 5000
+    assert connection.session.throttled_until_ms == 5000
     assert connection.send(4999, asked.frame("app")) == []
     assert len(connection.send(5000)) == 1
 
@@ -463,7 +463,7 @@ def test_an_entitys_clients_at_all_brokers_share_one_token_bucket() -> None:
     for number, node_id in enumerate((1, 2, None, 1)):
         session = new_connection(quotas=book.of(node_id), plans=plans, node_id=NODE)
         asked = Create((Topic(f"t{number}", 4),))
-        (frame,) = Connection(session, controller).send(0, asked.frame(f"client-{number}"))
+        (frame,) = ControllerClient(session, controller).send(0, asked.frame(f"client-{number}"))
         codes += asked.answer(frame).error_codes
     assert codes == [OK, OK, OK, THROTTLED]
 

@@ -23,8 +23,8 @@ from tests.properties import examples
 from tests.proxy.controller import (
     NODE,
     Bucket,
-    Connection,
     Controller,
+    ControllerClient,
 )
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.wire import new_connection
@@ -71,13 +71,13 @@ def test_weir_answers_mutations_as_a_controller_with_the_quota_would(steps: list
             continue
         model.now_ms = now_ms
         expected = mutation.answer(model.answer(frame))
-        weir = Connection(new_connection(quotas=quotas, plans=plans, node_id=NODE), behind)
+        weir = ControllerClient(new_connection(quotas=quotas, plans=plans, node_id=NODE), behind)
         (told,) = weir.send(now_ms, frame)
         found = mutation.answer(told)
         assert outcome(found) == outcome(expected), mutation
         assert abs(found.throttle_ms - expected.throttle_ms) <= 1, mutation
         if found.throttle_ms:
-            assert weir.session.muted_until_ms == now_ms + found.throttle_ms
+            assert weir.session.throttled_until_ms == now_ms + found.throttle_ms
         assert behind.sizes() == model.sizes()
         budget = quotas.mutations.budget("ANONYMOUS", "app", now_ms)
         assert budget is not None

@@ -12,8 +12,8 @@ from protocol.messages import (
     FetchRequest,
     FetchResponse,
 )
+from proxy.connection.connection import LINGER_MS
 from proxy.reasons import CloseReason
-from proxy.transport.relay import LINGER_MS
 from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.rigs import Rig, reset, tcp_pair, unix_pair
 from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced
@@ -244,15 +244,15 @@ def test_requests_behind_a_held_fetch_arrive_after_the_client_closed(
     last = produce(3, 50, acks=0)
     rig.send(rig.client, second + last)
     rig.turn(4)
-    assert session.muted_until_ms == budget.throttled_until_ms
-    rig.until(session.muted_until_ms)
+    assert session.throttled_until_ms == budget.throttled_until_ms
+    rig.until(session.throttled_until_ms)
     rig.expect(rig.broker, second)
     rig.client.shutdown(socket.SHUT_WR)
     assert len(rig.pass_on(padded(response(FetchResponse(), 11, 2), 5000), rig.broker, rig.client)) == 5004
-    assert session.muted_until_ms > rig.clock.now_ms
+    assert session.throttled_until_ms > rig.clock.now_ms
     rig.turn(4)
     assert rig.reason is None
-    rig.until(session.muted_until_ms)
+    rig.until(session.throttled_until_ms)
     rig.expect(rig.broker, last)
 
 
@@ -267,6 +267,6 @@ def test_a_fetch_held_for_other_connections_throttle_ends_with_its_client(
     rig = new_rig(session=session, pair=tcp_pair)
     rig.send(rig.client, request(FetchRequest(max_bytes=100), 11, 1))
     rig.expect(rig.broker, b"")
-    assert session.muted_until_ms == 1000
+    assert session.throttled_until_ms == 1000
     rig.client.close()
     assert rig.end() is CloseReason.CLIENT_CLOSED

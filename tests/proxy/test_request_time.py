@@ -24,11 +24,11 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
 from proxy.rules.identity import Identities
 from proxy.rules.plans import Plans
 from proxy.rules.request_time import CLASSES, Charged
-from proxy.connection.connection import ANONYMOUS
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.entities import Prefix
 from quotas.request_costs import ApiCost, ColdCost
@@ -143,7 +143,7 @@ def test_every_request_is_charged_request_time_and_its_response_has_the_throttle
     wire.feed(0, broker=answered(key, version, broker_ms))
     assert session.violation is None
     assert charged_us(session) == LIMIT_US + EACH_US
-    assert session.muted_until_ms == 500
+    assert session.throttled_until_ms == 500
     told = throttle_ms_of(bytes(wire.to_client), key, version)
     assert told == (max(500, broker_ms) if HAS_THROTTLE[key, version] else None)
     wire.feed(499, client=ping(2))
@@ -206,7 +206,7 @@ def test_a_too_new_apiversions_request_is_charged_request_time() -> None:
     wire.feed(0, client=too_new)
     assert bytes(wire.to_client) == plain
     assert charged_us(session) == LIMIT_US + 2 * EACH_US
-    assert session.muted_until_ms == 1000
+    assert session.throttled_until_ms == 1000
 
 
 @pytest.mark.parametrize("cut", [6, 8, 9, 10, 13])
@@ -221,7 +221,7 @@ def test_an_unsupported_apiversions_response_has_the_layout_of_version_0(cut: in
     wire.feed(0, broker=refusal[cut:])
     assert session.violation is None
     assert bytes(wire.to_client) == refusal
-    assert session.muted_until_ms > 0
+    assert session.throttled_until_ms > 0
 
 
 # Exempt
@@ -501,7 +501,7 @@ def test_produce_is_throttled_by_the_longer_of_byte_rate_and_request_time(length
         wire = Wire(session)
         wire.feed(0, client=produce(1, length))
         wire.feed(0, broker=response(ProduceResponse(), 7))
-        assert session.muted_until_ms == until_ms
+        assert session.throttled_until_ms == until_ms
         if hold:
             assert not wire.to_client
             wire.feed(until_ms)
@@ -519,7 +519,7 @@ def test_fetch_is_throttled_by_the_longer_of_byte_rate_and_request_time(size: in
     wire = Wire(session)
     wire.feed(0, client=request(FetchRequest(max_bytes=1000), 11))
     wire.feed(0, broker=padded_fetch(size))
-    assert session.muted_until_ms == until_ms
+    assert session.throttled_until_ms == until_ms
     told = body_of(bytes(wire.to_client), FetchResponse, 11)
     assert told.throttle_time_ms == until_ms
 
@@ -544,7 +544,7 @@ def test_a_request_time_throttle_lasts_at_most_one_window() -> None:
     session = timed()
     spend(session, 1000 * LIMIT_US)
     with Playbook(session=session) as play:
-        play.session.greeted = True
+        play.session.first_request_seen = True
         play.client(ping())
         play.to_broker(ping())
         play.broker(pong())
@@ -560,11 +560,11 @@ def test_a_request_time_window_may_be_longer_than_a_second() -> None:
     spend(session, 400)  # 0.01 % in two windows of 2 s
     wire.feed(0, client=ping(1))
     wire.feed(0, broker=pong(1))
-    assert session.muted_until_ms == 500
+    assert session.throttled_until_ms == 500
     spend(session, 10_000)
     wire.feed(500, client=ping(2))
     wire.feed(500, broker=pong(2))
-    assert session.muted_until_ms == 500 + 2000
+    assert session.throttled_until_ms == 500 + 2000
 
 
 def test_request_time_scale_multiplies_the_charges_of_a_broker() -> None:

@@ -19,9 +19,8 @@ from protocol.messages import (
 )
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
+from proxy.rules.decisions import PASS, WAIT, Decision, Query, Wait
 from proxy.rules.errand import ask
-from proxy.rules.decisions import Decision, PASS, Query, WAIT, Wait
-
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.request_costs import ApiCost
@@ -51,10 +50,10 @@ from tests.proxy.uplifted import told as versions_of
 from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
+    from proxy.connection.connection import Connection
+    from proxy.rules.decisions import Wait
     from proxy.rules.errand import Errand
     from proxy.rules.plan import Caller
-    from proxy.rules.decisions import Wait
-    from proxy.connection.connection import Connection
 
 COSTS: Final = costs(
     {"Metadata": ApiCost(us=100.0, us_per_response_kb=1000.0), "DeleteTopics": ApiCost(us=7.0)}
@@ -237,7 +236,7 @@ def test_describeclientquotas_costs_as_much_as_at_a_broker(version: int) -> None
     assert charged_us(session) == LIMIT_US + EACH_US
     answer = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
     assert (answer.error_code, answer.throttle_time_ms) == (0, 500)
-    assert session.muted_until_ms == 500
+    assert session.throttled_until_ms == 500
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -275,12 +274,12 @@ def test_a_deferred_response_has_the_remaining_throttle_time() -> None:
     wire = Wire(session)
     wire.feed(0, client=request(alter(entry({"client-id": "x"}, {"producer_byte_rate": 1.0})), 1) + ping(2))
     wire.feed(0, broker=response(MetadataResponse(), 1))
-    assert session.muted_until_ms == 500
+    assert session.throttled_until_ms == 500
     wire.feed(300)
     (done,) = management.waiting
     session.clock.now_us = 300_000
     done(None)
-    (answer,) = session.to_client
+    (answer,) = session.effects.to_client
     assert body_of(bytes(answer), AlterClientQuotasResponse, 1).throttle_time_ms == 200
     assert charged_us(session) == LIMIT_US + EACH_US
 
@@ -303,7 +302,7 @@ def test_uplifted_requests_are_charged_once_and_have_the_throttle_time(
     assert head.version == broker[key].max
     wire.feed(0, broker=response(response_type(key)(), head.version))
     assert charged_us(session) == LIMIT_US + EACH_US
-    assert session.muted_until_ms == 500
+    assert session.throttled_until_ms == 500
     answer: Any = body_of(bytes(wire.to_client), response_type(key), version)
     assert answer.throttle_time_ms == 500
 
@@ -337,7 +336,7 @@ def test_the_throttle_of_a_broker_query_delays_the_response() -> None:
     wire = Wire(session)
     wire.feed(0, client=request(describe(), 1))
     wire.feed(0, broker=response(MetadataResponse(), 1))
-    assert session.muted_until_ms == 500
+    assert session.throttled_until_ms == 500
     wire.feed(499)
     assert not wire.to_client
     wire.feed(500)

@@ -16,8 +16,9 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy.reasons import CloseReason
 from proxy.connection.inbound import LOOK_BYTES
+from proxy.connection.state import State
+from proxy.reasons import CloseReason
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost
 from tests.proxy.frames import padded, request, response, split, unknown_request
@@ -148,8 +149,8 @@ def test_a_connection_per_request_is_throttled_as_long_as_one_connection() -> No
         wire = Wire(session)
         wire.feed(now_ms, client=ping(seen))
         if not wire.to_broker:
-            assert now_ms < session.muted_until_ms <= now_ms + 1000
-            now_ms = session.muted_until_ms
+            assert now_ms < session.throttled_until_ms <= now_ms + 1000
+            now_ms = session.throttled_until_ms
             wire.feed(now_ms)
         assert wire.to_broker
         seen += 1
@@ -171,7 +172,7 @@ def test_a_connection_waits_for_throttles_of_others_only_before_its_first_reques
         spend(session, 10 * LIMIT_US)  # until 1400
         play.at(500)
         play.to_broker(ping(1))
-        assert not session.postponed
+        assert session.state is State.OPEN
         play.broker(pong(1))
         play.to_client(pong(1, 1000))
         play.muted_until(1500)
@@ -183,11 +184,11 @@ def test_an_admitted_connection_is_no_longer_held() -> None:
     spend(session, LIMIT_US + EACH_US)
     with Playbook(session=session) as play:
         play.client(ping(1), ping(2))
-        assert session.postponed
+        assert session.state is State.THROTTLED
         play.muted_until(500)
         play.at(500)
         play.to_broker(ping(1))
-        assert not session.postponed
+        assert session.waits_because == ""
 
 
 @pytest.mark.parametrize("asked", [1, 5])
@@ -221,7 +222,7 @@ def test_a_throttle_of_a_closed_connection_holds_the_next_one() -> None:
     wire = Wire(again)
     wire.feed(0, client=ping(2))
     assert not wire.to_broker
-    assert again.muted_until_ms == 500
+    assert again.throttled_until_ms == 500
 
 
 def test_a_partial_request_costs_no_request_time() -> None:
@@ -253,7 +254,7 @@ def test_client_ids_of_a_user_share_its_request_budget() -> None:
     wire = Wire(session)
     wire.feed(0, client=ping(1, b"one"))
     wire.feed(0, broker=pong(1))
-    assert session.muted_until_ms == 500
+    assert session.throttled_until_ms == 500
     wire.feed(500, client=ping(2, b"other"))
     wire.feed(500, broker=pong(2))
     assert charged_us(session) == LIMIT_US + 2 * EACH_US
@@ -368,8 +369,8 @@ def test_a_draining_session_of_a_client_near_its_limit_ends() -> None:
         play.broker(pong(1))
         play.to_client(pong(1))
         assert session.idle
-        assert session.attention
-        assert not session.alone
+        assert session.effects.changed
+        assert session.settle(0).close_reason is CloseReason.DRAINED
 
 
 def test_replica_fetches_of_a_broker_near_its_limit_are_pipelined() -> None:

@@ -155,7 +155,7 @@ def test_request_time_charges_and_throttles_equal_a_model(steps: list[Step], lim
         feed(client=asked)
         if muted_until_ms > now_us // 1000:
             assert not wire.to_broker
-            assert session.muted_until_ms == muted_until_ms
+            assert session.throttled_until_ms == muted_until_ms
             now_us = muted_until_ms * 1000
             feed()
         assert bytes(wire.to_broker) == asked
@@ -167,8 +167,8 @@ def test_request_time_charges_and_throttles_equal_a_model(steps: list[Step], lim
             throttle_ms = model.charge(cost_us(step.kind, asked, answered, gap_us), now_us // 1000)
             if throttle_ms:
                 muted_until_ms = max(muted_until_ms, now_us // 1000 + throttle_ms)
-                assert session.muted_until_ms == muted_until_ms
-        assert session.muted_until_ms <= max(muted_until_ms, 0)
+                assert session.throttled_until_ms == muted_until_ms
+        assert session.throttled_until_ms <= max(muted_until_ms, 0)
         assert session.idle
     assert abs(charged_us(session) - model.total_us) < 0.001
     if model.total_us:

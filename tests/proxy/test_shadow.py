@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from protocol.messages import CreateTopicsRequest, MetadataRequest
 from proxy import config, run
+from proxy.connection.state import State
 from proxy.counters import Counters
 from proxy.quota_book import QuotaBook
 from proxy.rules import requests_paid_for
@@ -22,7 +23,7 @@ from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
 from tests.proxy import request_costs
 from tests.proxy.bandwidth_frames import fetch, fetched, length_of, ping, produce, produced
-from tests.proxy.controller import NODE, Connection, Controller
+from tests.proxy.controller import NODE, Controller, ControllerClient
 from tests.proxy.frames import framed, head_of, header, request, split
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook
@@ -262,7 +263,7 @@ def test_shadow_quotas_leave_the_wire_unchanged_and_count_as_enforced_ones(
         assert shadow.to_broker == plain.to_broker
         assert shadow.wire.to_client == plain.wire.to_client
         session = shadow.session
-        assert (session.muted_until_ms, session.held_until_ms, session.alone) == (0, 0, False)
+        assert (session.throttled_until_ms, session.held_until_ms, session.state) == (0, 0, State.OPEN)
         assert (session.violation, session.counters.throttles) == (None, 0)
         throttled = throttled or enforced.session.counters.throttles > 0
         for key in () if throttled else ("produce", "fetch", "request"):
@@ -291,11 +292,11 @@ class Cluster(NamedTuple):
 
     def send(self, now_ms: int, frame: bytes) -> tuple[bytes, int]:
         """One request on a connection of its own: the response, and until when the session is mute."""
-        connection = Connection(
+        connection = ControllerClient(
             new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller
         )
         (told,) = connection.send(now_ms, frame)
-        return told, connection.session.muted_until_ms
+        return told, connection.session.throttled_until_ms
 
     @property
     def shadow(self) -> MutationBudget:
@@ -437,4 +438,4 @@ def test_default_quotas_can_be_configured_for_clients_without_a_client_id(client
         frame = framed(frame[4:] + bytes(11_000 - len(frame) + 4))
         wire.feed(0, client=frame)
         assert wire.to_broker == frame
-        assert wire.session.muted_until_ms == muted_until_ms
+        assert wire.session.throttled_until_ms == muted_until_ms

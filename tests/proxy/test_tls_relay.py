@@ -152,7 +152,7 @@ def test_decrypted_bytes_are_read_without_another_poll() -> None:
     rig.client.tls.send(produce(1)[:-50])
     rig.turn(2)
     rig.session.mute(5000)
-    rig.relay._settle()
+    rig.relay._obey()
     rig.client.tls.send(produce(1)[-50:] + ping(2))
     rig.turn(5)
     assert rig.take(rig.broker) == produce(1)

@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 from protocol.messages import MetadataResponse
 from proxy.addresses import Address
 from proxy.config import ConfigError
-from proxy.reasons import CloseReason
 from proxy.connection.connection import ANONYMOUS
+from proxy.reasons import CloseReason
 from proxy.tls import files, handshakes
 from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
@@ -48,7 +48,7 @@ def mutual(listener: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 
 
 def users(stage: Stage) -> list[str]:
-    return [relay.session.user for relay in stage.server._relays]
+    return [relay.connection.user for relay in stage.server._relays]
 
 
 # Getting in

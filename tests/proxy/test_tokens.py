@@ -21,12 +21,12 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from proxy.connection.connection import ANONYMOUS, Connection
+from proxy.connection.tokens import TOKEN_BYTES_MAX
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.identity import Identities, IdentityRules
 from proxy.rules.plans import Plans
-from proxy.connection.connection import ANONYMOUS, Connection
-from proxy.connection.tokens import TOKEN_BYTES_MAX
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.playbook import Playbook
@@ -216,7 +216,7 @@ def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> 
     for at in range(0, len(stream), cut):
         wire.feed(0, client=stream[at : at + cut])
     assert session.user == "kerberos"
-    assert session.muted_until_ms == 2106
+    assert session.throttled_until_ms == 2106
     wire.to_client.clear()
     wire.feed(0, broker=response(ApiVersionsResponse(), 0, 5))
     assert wire.to_client == response(ApiVersionsResponse(), 0, 5)
@@ -271,7 +271,9 @@ def test_requests_behind_an_unanswered_sasl_v0_token_wait() -> None:
 
 def test_uplift_queries_versions_after_the_sasl_exchange() -> None:
     identities = Identities(IdentityRules(hidden="kerberos"))
-    with Playbook(session=new_connection(plans=Plans(Counters(), uplift=True, identities=identities))) as play:
+    with Playbook(
+        session=new_connection(plans=Plans(Counters(), uplift=True, identities=identities))
+    ) as play:
         kerberos(play)
         play.client(request(HeartbeatRequest(), 2, 7))
         play.to_broker(request(ApiVersionsRequest(), 0, 7))
@@ -317,7 +319,7 @@ def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
     large = padded(HEAVY, 3_000_000)
     wire.feed(0, client=bare(WRAPPED) + large)
     assert wire.to_broker == bare(WRAPPED) + large
-    assert wire.session.muted_until_ms > 0
+    assert wire.session.throttled_until_ms > 0
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def exceeded(until_ms: int) -> BrokerQuotas:
     quotas = BrokerQuotas.create(RATES)
     wire = Wire(new_connection(quotas=quotas))
     wire.feed(0, client=produce(a=10_000 + until_ms))
-    assert wire.session.muted_until_ms == until_ms
+    assert wire.session.throttled_until_ms == until_ms
     return quotas
 
 
@@ -40,7 +40,7 @@ def test_a_new_connection_waits_for_its_topics_throttle_for_any_cut(cut: int, ac
     asked = produce(acks, a=5000)
     wire.feed(1000, client=asked[:cut])
     wire.feed(2000, client=asked[cut:])
-    assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (b"", 60_000)
+    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 60_000)
     wire.feed(60_000)
     assert bytes(wire.to_broker) == asked
     assert wire.session.violation is None
@@ -50,7 +50,7 @@ def test_a_request_larger_than_the_buffer_waits_for_its_topics_throttle() -> Non
     wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     asked = produce(a=20_000)
     wire.feed(1000, client=asked)
-    assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (b"", 60_000)
+    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 60_000)
     wire.feed(60_000)
     assert bytes(wire.to_broker) == asked
     assert wire.session.violation is None
@@ -61,7 +61,7 @@ def test_requests_for_unthrottled_topics_do_not_wait(size: int) -> None:
     wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     for start in range(0, len(asked := produce(b=size)), 1000):
         wire.feed(1000, client=asked[start : start + 1000])
-    assert (bytes(wire.to_broker), wire.session.muted_until_ms) == (asked, 0)
+    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (asked, 0)
 
 
 def test_a_connection_per_request_gets_only_the_topics_rate() -> None:

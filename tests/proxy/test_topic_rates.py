@@ -114,7 +114,7 @@ def test_an_acks_0_producer_over_a_topics_rate_is_muted() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 100}))
     wire = Wire(session)
     wire.feed(0, client=produce(1, acks=0, a=2000))
-    assert session.muted_until_ms == 10_000
+    assert session.throttled_until_ms == 10_000
 
 
 def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
@@ -132,10 +132,10 @@ def test_a_streamed_fetch_response_mutes_its_client_at_its_end() -> None:
     wire = Wire(session)
     answer = fetched(1, a=30_000, b=50_000)
     exchange(wire, 0, fetch(1, "a"), answer[:-1])
-    assert session.muted_until_ms == 0
+    assert session.throttled_until_ms == 0
     wire.feed(0, broker=answer[-1:])
     assert bytes(wire.to_client) == answer
-    assert session.muted_until_ms == 20_000
+    assert session.throttled_until_ms == 20_000
 
 
 @pytest.mark.parametrize("first", range(1, 24))

@@ -23,7 +23,7 @@ from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.cluster_state import ClusterState
-from proxy.rules.plan import ERRAND, LOCAL
+from proxy.rules.plan import LOCAL, QUERY
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
@@ -31,7 +31,7 @@ from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.properties import examples
 from tests.protocol.generate import sample
 from tests.proxy.client_quotas import Managed
-from tests.proxy.controller import NODE, Connection, Controller, everything
+from tests.proxy.controller import NODE, Controller, ControllerClient, everything
 from tests.proxy.frames import framed, header, request
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import APP, Wire, new_connection
@@ -122,18 +122,19 @@ def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = Fal
     wire = Wire(session)
     wire.feed(0, client=frame)
     sent, in_flight = bytes(wire.to_broker), session.in_flight
-    if tail and in_flight and in_flight[0][1] not in (ERRAND, LOCAL):
+    if tail and in_flight and in_flight[0].plan not in (QUERY, LOCAL):
         assert len(sent) == len(frame)
         assert sent.endswith(tail)
         sent = framed(sent[4 : -len(tail)])
     waiting = [
-        (plan.api_key, plan.version, payers is not None) for _id, plan, payers, _until, _toll in in_flight
+        (under_way.plan.api_key, under_way.plan.version, under_way.payers is not None)
+        for under_way in in_flight
     ]
     topics = session.quotas.topics
     charged = 0.0 if topics is None else sum(budget.charged for budget in topics.produce.budgets())
     assert (charged > 0) == (api_key == ApiKey.PRODUCE and topics is not None)
     assert not session.counters.requests_unread
-    return sent, bytes(wire.to_client), waiting, session.alone, session.violation, charged
+    return sent, bytes(wire.to_client), waiting, session.state, session.violation, charged
 
 
 def test_librdkafka_asks_for_all_topics_under_a_mutation_quota() -> None:
@@ -174,7 +175,7 @@ def test_junk_behind_a_mutation_buys_no_partitions(mutation: Create | Grow | Del
             QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}), mutations=mutation_rates(10, 1)
         )
         session = new_connection(quotas=quotas, plans=Plans(Counters(), cluster=ClusterState()), node_id=NODE)
-        (frame,) = Connection(session, controller).send(0, framed(mutation.frame("app")[4:] + tail))
+        (frame,) = ControllerClient(session, controller).send(0, framed(mutation.frame("app")[4:] + tail))
         budget = quotas.mutations.budget("ANONYMOUS", "app", 0)
         assert budget is not None
         left.append((frame, controller.sizes(), budget.tokens(0)))
@@ -202,7 +203,7 @@ def test_garbage_never_closes_the_connection(api_key: ApiKey, version: int, garb
     with capture_logs():
         wire.feed(0, client=frame)
     assert session.violation is None
-    if session.in_flight[0][1] in (ERRAND, LOCAL):
+    if session.in_flight[0].plan in (QUERY, LOCAL):
         return  # it happens to be a request
     assert len(wire.to_broker) == len(frame)
     if api_key not in (ApiKey.FETCH, ApiKey.SHARE_FETCH):  # of these max_bytes may have been patched

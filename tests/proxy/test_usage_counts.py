@@ -108,7 +108,7 @@ def test_counting_usage_changes_no_bytes_charges_or_mutes(
         counted, one = talk(script, draining(cuts, drains, taken), TABLES[name], taken, **kwargs)
         plain, other = talk(script, cut(cuts), TABLES[name], **kwargs)
         assert counted == plain
-        assert one.muted_until_ms == other.muted_until_ms
+        assert one.throttled_until_ms == other.throttled_until_ms
         assert one.now_ms == other.now_ms
 
 
@@ -175,7 +175,7 @@ def test_usage_is_counted_if_a_session_ends_anywhere(
     def some() -> Iterator[int]:
         for number, size in enumerate(draining(cuts, drains, taken)):
             if number == 2 * stop:
-                session.draining = True  # no more is taken from the client
+                session.drain()  # no more is taken from the client
             yield size if number < 2 * stop else 1 << 30
 
     session = recorded(timed(TIGHT, VARIOUS), taken.books)

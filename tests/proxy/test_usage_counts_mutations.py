@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey
 from protocol.codec import response_type
 from protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
+from proxy.connection.usage_books import UsageBooks
 from proxy.counters import Counters
 from proxy.rules.cluster_state import ClusterState
 from proxy.rules.plans import Plans
 from proxy.rules.uplift_rule import offered
-from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
-from tests.proxy.controller import NODE, Connection, Controller
+from tests.proxy.controller import NODE, Controller, ControllerClient
 from tests.proxy.frames import framed, head_of, padded, request, response, split
 from tests.proxy.fuzzed_requests import asked as any_request
 from tests.proxy.fuzzed_requests import closed, damaged
@@ -58,9 +58,9 @@ class Side:
         session = new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE)
         if self.taken is not None:
             recorded(session, self.taken.books)
-        told = Connection(session, self.controller).send(now_ms, frame)
+        told = ControllerClient(session, self.controller).send(now_ms, frame)
         session.end(now_ms)
-        return told, session.muted_until_ms
+        return told, session.throttled_until_ms
 
     @property
     def sums(self) -> dict[str, float]:
@@ -145,7 +145,7 @@ def test_a_mutation_request_in_pieces_is_counted_once() -> None:
     side = Side(recorded=True)
     assert side.taken is not None
     session = recorded(new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
-    connection = Connection(session, side.controller)
+    connection = ControllerClient(session, side.controller)
     frame = Create(tuple(Topic(f"t{number}", 2) for number in range(9000))).frame("app")
     assert len(frame) > session.limits.stream_above_bytes / 2
     for start in range(0, len(frame), 10_000):
@@ -161,7 +161,9 @@ def test_mutations_forwarded_before_their_client_left_are_counted() -> None:
     for rate in (None, 1e12, 0.1):
         side = Side(rate, recorded=True)
         assert side.taken is not None
-        session = recorded(new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
+        session = recorded(
+            new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books
+        )
         wire = Wire(session)
         wire.feed(1, client=frame)
         assert bytes(wire.to_broker) == frame
@@ -179,7 +181,9 @@ def test_mutations_not_forwarded_before_their_client_left_are_not_counted() -> N
     for rate in (None, 1e12):
         side = Side(rate, recorded=True)
         assert side.taken is not None
-        session = recorded(new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
+        session = recorded(
+            new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books
+        )
         wire = Wire(session)
         wire.feed(1, client=Delete(("t",)).frame("app"))
         assert head_of(bytes(wire.to_broker)).api_key == ApiKey.API_VERSIONS

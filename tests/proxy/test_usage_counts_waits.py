@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from protocol.codec import request_type, response_type
 from protocol.messages import MetadataRequest, ProduceRequest, ProduceResponse
+from proxy.connection.inbound import LOOK_BYTES
+from proxy.connection.usage_books import UsageBooks
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.plans import Plans
-from proxy.connection.inbound import LOOK_BYTES
-from proxy.connection.usage_books import UsageBooks
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
-from tests.proxy.controller import NODE, Connection, Controller
+from tests.proxy.controller import NODE, Controller, ControllerClient
 from tests.proxy.frames import head_of, padded, request, response, split
 from tests.proxy.fuzzed_requests import asked
 from tests.proxy.playbook import Playbook
@@ -132,9 +132,9 @@ def test_a_connections_first_request_waits_equally_with_usage_counted(acks: int)
         wire.feed(1, client=produce(1, 1, 12_306))
         other = Wire(counted(second) if usage else second)
         other.feed(2, client=produce(1, acks) + ping(2))
-        told = bytes(other.to_broker), second.muted_until_ms, second.postponed
-        other.feed(second.muted_until_ms)
-        outcomes.append((told, bytes(other.to_broker), second.muted_until_ms))
+        told = bytes(other.to_broker), second.throttled_until_ms, second.state
+        other.feed(second.throttled_until_ms)
+        outcomes.append((told, bytes(other.to_broker), second.throttled_until_ms))
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][0][1] > 2, "it does wait"
 
@@ -187,7 +187,7 @@ def test_request_traces_have_the_times_of_request_and_response() -> None:
     wire = Wire(recorded(new_connection(quota_table(produce=1000)), taken.books))
     wire.feed(5, client=produce(1, length=12_306) + produce(2, length=100))
     wire.feed(9, broker=produced(1))
-    until_ms = wire.session.muted_until_ms
+    until_ms = wire.session.throttled_until_ms
     assert until_ms > 9
     taken.drain()
     wire.feed(until_ms)
@@ -224,7 +224,7 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
         frame = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")]), 12)
         for now_ms in (1, 2):
             session = recorded(new_connection(quotas=quotas, plans=plans, node_id=NODE), taken.books)
-            Connection(session, controller).send(now_ms, frame)
+            ControllerClient(session, controller).send(now_ms, frame)
         taken.drain()
         assert controller.sizes() == {"new": 3}
         assert total(taken.records).get("mutations", 0) == partitions

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from proxy.addresses import AddressBook, AdvertisedAddresses, PortRange
-from proxy.counters import Counters
-from proxy.rules.plans import Plans
+from proxy.connection.connection import Connection, ConnectionLimits
+from proxy.connection.effects import End
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
-from proxy.connection.connection import Connection, ConnectionLimits
+from proxy.counters import Counters
+from proxy.reasons import CloseReason
+from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 
-Feed: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
+Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 
 APP = Entity(client_id="app")
 BUFFER_BYTES = 256 * 1024
@@ -67,22 +69,22 @@ def new_connection(
     )
 
 
-class _Side:
-    def __init__(self, feed: Feed) -> None:
-        self.feed = feed
+class _Side(End):
+    def __init__(self, judge: Judge) -> None:
+        super().__init__()
+        self.judge = judge
         self.unread = b""
-        self.kept = b""
 
 
 class Wire:
-    """Moves bytes through a session; `to_broker` and `to_client` hold what came out of it so far."""
+    """Moves bytes through a connection; `to_broker` and `to_client` hold what came out of it so far."""
 
     def __init__(self, session: Connection) -> None:
         self.session = session
         self.to_broker = bytearray()
         self.to_client = bytearray()
-        self._client = _Side(Inbound(session).judge)
-        self._broker = _Side(Outbound(session).judge)
+        self._client = session.client = _Side(Inbound(session).judge)
+        self._broker = session.broker = _Side(Outbound(session).judge)
 
     def feed(self, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:
         """More bytes from either side, or none: then only the time is new."""
@@ -91,25 +93,37 @@ class Wire:
         while self.session.violation is None and (self._step_broker(now_ms) or self._step_client(now_ms)):
             pass
 
+    def client_ends(self, now_ms: int) -> None:
+        """The client closes its half."""
+        self._client.eof = True
+        self.session.client_ended(now_ms)
+
+    def broker_ends(self) -> None:
+        """The broker closes its half."""
+        self._broker.eof = True
+
+    def closed(self, now_ms: int) -> CloseReason | None:
+        """Why the connection is to be closed now; None while it is not."""
+        return self.session.settle(now_ms).close_reason
+
     @property
     def waiting_bytes(self) -> int:
-        """How much of what the client sent the session has not taken."""
+        """How much of what the client sent the connection has not taken."""
         return len(self._client.unread) + len(self._client.kept)
 
     def _step_broker(self, now_ms: int) -> bool:
-        if self.session.held_until_ms > now_ms:
-            return False
-        return self._step(self._broker, now_ms, len(self._broker.unread))
+        takes = self.session.takes_broker(now_ms)
+        return takes and self._step(self._broker, now_ms, len(self._broker.unread))
 
     def _step_client(self, now_ms: int) -> bool:
-        if self.session.blocked(now_ms):
-            rest = self.session.request_rest_bytes
-            return rest > 0 and self._step(self._client, now_ms, rest)
-        return self._step(self._client, now_ms, len(self._client.unread))
+        if not self.session.takes_client(now_ms):
+            return False
+        room = self.session.client_room_bytes(now_ms)
+        return self._step(self._client, now_ms, room or len(self._client.unread))
 
     def _step(self, side: _Side, now_ms: int, most: int) -> bool:
-        """Read at most this much and judge it; whether anything has come of it."""
-        size = self.session.limits.stream_above_bytes
+        """Read at most this much and have it judged; whether anything has come of it."""
+        effects, size = self.session.effects, self.session.limits.stream_above_bytes
         if len(side.kept) >= size:
             size = 2 * len(side.kept)
         read = side.unread[: min(most, size - len(side.kept))]
@@ -118,14 +132,12 @@ class Wire:
         if not end:
             return False
         data = bytearray(b"\xa5" * size)
-        data[:end] = side.kept + read
-        consumed = side.feed(data, memoryview(data), end, now_ms)
+        data[:end] = bytes(side.kept) + read
+        consumed = side.judge(data, memoryview(data), end, now_ms)
         assert 0 <= consumed <= end
         side.kept = bytes(data[consumed:end])
-        progress = bool(read or consumed or self.session.to_broker or self.session.to_client)
-        for part in self.session.to_broker:
-            self.to_broker += part
-        for part in self.session.to_client:
-            self.to_client += part
-        self.session.to_broker, self.session.to_client = [], []
+        progress = bool(read or consumed or effects.to_broker or effects.to_client)
+        self.to_broker += b"".join(effects.to_broker)
+        self.to_client += b"".join(effects.to_client)
+        effects.to_broker, effects.to_client = [], []
         return progress
