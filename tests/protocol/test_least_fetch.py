@@ -1,0 +1,164 @@
+"""Fetch requests that ask for as little as can be, as kio, kafka-python and Kafka's own bytes tell."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.codec import codec
+from protocol.errors import ProtocolError
+from protocol.least_fetch import ask_least
+from protocol.messages import FetchRequest
+from protocol.values import schema_of
+from tests.matrix import in_one_test
+from tests.properties import examples
+from tests.protocol import kio_side
+from tests.protocol.generate import each_version, messages
+from tests.protocol.mutate import mutate
+from tests.protocol.plain import plain
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas as it was done once
+    from kafka.protocol.consumer.fetch import FetchRequest as KafkaPythonFetchRequest
+
+if TYPE_CHECKING:
+    from protocol.values import Message
+
+FETCH_KEY: Final = 1
+BEFORE: Final = b"header"
+BEHIND: Final = b"next frame"
+VERSIONS: Final = list(schema_of(FetchRequest).versions)
+EVERY: Final[list[tuple[type[Message], int]]] = [(FetchRequest, version) for version in VERSIONS]
+IN_KIO: Final = [pair for pair in EVERY if kio_side.kio_class(FETCH_KEY, "request", pair[1]) is not None]
+KAFKA_SAMPLES: Final[dict[str, str]] = json.loads(
+    (Path(__file__).parent / "data" / "kafka_encodings.json").read_text()
+)["messages"]["FetchRequest"]["sample"]
+"""By version: what Kafka's own classes write for a request with something in every field (77 in numbers)."""
+
+
+def patched(version: int, body: bytes) -> bytes:
+    """Return the body after it was patched among other bytes."""
+    data = bytearray(BEFORE + body + BEHIND)
+    stop = len(BEFORE) + len(body)
+    assert ask_least(version)(data, len(BEFORE), stop, True) is True
+    assert data.startswith(BEFORE)
+    assert data[stop:] == BEHIND
+    return bytes(data[len(BEFORE) : stop])
+
+
+def least(value: FetchRequest, version: int) -> FetchRequest:
+    """Return the request with the fields that `ask_least` is to change."""
+    least_bytes = {"max_bytes": 1} if version >= 3 else {}
+    return msgspec.structs.replace(value, max_wait_ms=0, min_bytes=0, **least_bytes)
+
+
+def kio_bytes(value: FetchRequest, version: int) -> bytes:
+    """Return kio's bytes of a request."""
+    written = kio_side.encode((FETCH_KEY, "request", version, plain(value)))
+    assert isinstance(written, bytes), written
+    return written
+
+
+def as_kafka_python_reads(body: bytes, version: int) -> dict[str, Any]:
+    """Return the fields that kafka-python finds. It reads no unknown tags within structs that are tagged."""
+    fields: dict[str, Any] = KafkaPythonFetchRequest.decode(body, version=version).to_dict(json=False)
+    return fields
+
+
+def fields_end(version: int) -> int:
+    """Return the bytes up to the last field that is patched, by Kafka's documentation of the API."""
+    replica_id_bytes = 4 if version < 15 else 0
+    return replica_id_bytes + (12 if version >= 3 else 8)
+
+
+@each_version(IN_KIO)
+@examples(8)
+@given(data=st.data())
+def test_a_fetch_that_asks_for_the_least_is_as_kio_writes_it(
+    message: type[Message], version: int, data: st.DataObject
+) -> None:
+    value = data.draw(messages(FetchRequest, version, tame=True))
+    assert patched(version, kio_bytes(value, version)) == kio_bytes(least(value, version), version)
+
+
+@each_version(EVERY)
+@examples(8)
+@given(data=st.data())
+def test_a_fetch_that_asks_for_the_least_has_its_other_fields_as_kafka_python_reads_them(
+    message: type[Message], version: int, data: st.DataObject
+) -> None:
+    value = data.draw(messages(FetchRequest, version, tame=True))
+    body = codec(FetchRequest, version).encode(value)
+    expected = as_kafka_python_reads(body, version)
+    assert ("max_bytes" in expected) == (version >= 3)
+    expected |= {"max_wait_ms": 0, "min_bytes": 0} | ({"max_bytes": 1} if version >= 3 else {})
+    assert as_kafka_python_reads(patched(version, body), version) == expected
+
+
+@each_version(EVERY)
+@examples(8)
+@given(data=st.data())
+def test_a_fetch_that_asks_for_the_least_keeps_unknown_tagged_fields(
+    message: type[Message], version: int, data: st.DataObject
+) -> None:
+    value, subject = data.draw(messages(FetchRequest, version)), codec(FetchRequest, version)
+    assert patched(version, subject.encode(value)) == subject.encode(least(value, version))
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_fetch_of_kafkas_own_classes_is_patched_in_three_neighbouring_fields(version: int) -> None:
+    body = bytes.fromhex(KAFKA_SAMPLES[str(version)])
+    end = fields_end(version)
+    start = 4 if version < 15 else 0
+    assert body[start:end] == bytes([0, 0, 0, 77]) * ((end - start) // 4)
+    now = bytes(8) if version < 3 else bytes(11) + b"\1"
+    assert patched(version, body) == body[:start] + now + body[end:]
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_truncated_fetch_is_patched_as_a_whole_or_not_at_all(version: int) -> None:
+    body = bytes.fromhex(KAFKA_SAMPLES[str(version)])
+    whole = patched(version, body)
+    for end in range(len(body)):
+        data = bytearray(BEFORE + body[:end] + BEHIND * 3)
+        done = ask_least(version)(data, len(BEFORE), len(BEFORE) + end, False)
+        assert done is (end >= fields_end(version))
+        assert data == BEFORE + (whole if done else body)[:end] + BEHIND * 3
+        if not done:
+            with pytest.raises(ProtocolError, match=f"FetchRequest v{version} .* ends too early"):
+                ask_least(version)(data, len(BEFORE), len(BEFORE) + end, True)
+            assert data == BEFORE + body[:end] + BEHIND * 3
+
+
+@in_one_test
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_mutated_fetch_is_patched_or_refused(version: int) -> None:
+    source, body = random.Random(f"ask least {version}"), bytes.fromhex(KAFKA_SAMPLES[str(version)])
+    for _ in range(300):
+        mutant = mutate(body, source)[: source.choice((None, 10, 20))]
+        data = bytearray(mutant)
+        complete = source.random() < 0.5
+        try:
+            done = ask_least(version)(data, 0, len(data), complete)
+        except ProtocolError:
+            assert complete
+            done = False
+        assert done is (len(mutant) >= fields_end(version))
+        assert len(data) == len(mutant)
+        assert data[fields_end(version) :] == mutant[fields_end(version) :]
+
+
+def test_how_to_ask_for_the_least_is_made_once_for_each_version() -> None:
+    assert ask_least(12) is ask_least(12)
+    with pytest.raises(ValueError, match="99"):
+        ask_least(99)
