@@ -47,3 +47,7 @@ class UnknownVersionError(ProtocolError):
 
 class TokenError(ProtocolError):
     """A SASL token in which no name can be read; the text has nothing of the token."""
+
+
+class TooLargeError(ProtocolError):
+    """A message of which more would have to be kept in memory than the reader allows."""
