@@ -24,7 +24,7 @@ from protocol.heads import INCOMPLETE, LENGTH_BYTES, REQUEST_HEAD_BYTES, client_
 from proxy.connection.charges import LocalResponse, charge_request_time, leave, sent
 from proxy.connection.clock import Clock
 from proxy.connection.effects import Effects, End
-from proxy.connection.in_flight import SPARE_MAX, Kind, RequestInFlight
+from proxy.connection.in_flight import Kind, RequestInFlight
 from proxy.connection.parse_cache import ParseCache
 from proxy.connection.receipts import MUTATION
 from proxy.connection.state import NEXT, WHY, Event, State
@@ -63,11 +63,12 @@ LINGER_MS: Final = 30_000
 """How long a client that has closed its half is kept for the responses to its requests: a broker that hangs
 gives none.
 """
-_OPEN: Final = State.OPEN
-_THROTTLED: Final = State.THROTTLED
-_DRAINING: Final = State.DRAINING
-_ANSWERED: Final = Event.ANSWERED
-_PLAIN: Final = Kind.PLAIN.value
+_OPEN: Final = State.OPEN.value
+_THROTTLED: Final = State.THROTTLED.value
+_DRAINING: Final = State.DRAINING.value
+_ANSWERED: Final = Event.ANSWERED.value
+_RELEASE: Final = Event.RELEASE.value
+_THROTTLE: Final = Event.THROTTLE.value
 _LOCAL: Final = Kind.LOCAL.value
 _DEFERRED: Final = Kind.DEFERRED.value
 
@@ -190,7 +191,7 @@ class Connection:
         self.on_wake: Callable[[], None] | None = None
         """Called when there is something to send though nothing was read."""
         # The state
-        self.state = State.OPEN
+        self.state = State.OPEN.value
         self.throttled_until_ms = 0
         """Time (ms) before which no request is taken from the client (KIP-219)."""
         self.held_until_ms = 0
@@ -270,15 +271,11 @@ class Connection:
 
     def may_take(self, now_ms: int) -> bool:
         """Return whether the client's next request may be taken now."""
-        if self.state is not _OPEN and not self._released(now_ms):
-            return False
+        if self.state != _OPEN:
+            if self.state != _THROTTLED or self.throttled_until_ms > now_ms:
+                return False
+            self.state = NEXT[_THROTTLED][_RELEASE]
         return len(self.in_flight) < self.in_flight_max
-
-    def _released(self, now_ms: int) -> bool:
-        if self.state is not _THROTTLED or self.throttled_until_ms > now_ms:
-            return False
-        self.happen(Event.RELEASE)
-        return True
 
     def takes_client(self, now_ms: int) -> bool:
         """Return whether bytes from the client are of use now. Those of a request that has begun always are,
@@ -329,7 +326,7 @@ class Connection:
         elif client.eof and self._nothing_left(now_ms):
             unanswered = len(self.in_flight)
             self._over(CloseReason.CLIENT_CLOSED, f"{unanswered} requests unanswered" if unanswered else "")
-        elif self.state is _DRAINING and self.idle:
+        elif self.state == _DRAINING and self.idle:
             self._over(CloseReason.DRAINED)
 
     def _over(self, reason: CloseReason, detail: str = "") -> None:
@@ -370,7 +367,7 @@ class Connection:
         until_ms = self.now_ms + throttle_ms
         self.counters.throttles += 1
         self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
-        self.state = NEXT[self.state][Event.THROTTLE]
+        self.state = NEXT[self.state][_THROTTLE]
         self.effects.changed = True
         return until_ms
 
@@ -392,11 +389,11 @@ class Connection:
         in_flight = self.in_flight
         if in_flight and _LOCAL <= in_flight[0].kind <= _DEFERRED:
             self.send_local()
-        if not in_flight and self.state is not _OPEN:
+        if not in_flight and self.state != _OPEN:
             self.state = NEXT[self.state][_ANSWERED]
-            if self.state is _THROTTLED:
-                self._released(self.now_ms)
-            elif self.state is _DRAINING:
+            if self.state == _THROTTLED and self.throttled_until_ms <= self.now_ms:
+                self.state = NEXT[_THROTTLED][_RELEASE]
+            elif self.state == _DRAINING:
                 self.effects.changed = True
 
     def violate(self, reason: CloseReason, detail: str) -> None:
@@ -516,13 +513,6 @@ class Connection:
         self.effects.changed = True
         if self.on_wake is not None:
             self.on_wake()
-
-    def release(self, record: RequestInFlight) -> None:
-        """Keep the record of an answered request for another one."""
-        if len(self.spare) < SPARE_MAX and record.query is None and record.deferred is None:
-            record.kind, record.until_ms, record.reply = _PLAIN, 0, b""
-            record.payers = record.time_payers = record.receipt = None
-            self.spare.append(record)
 
     # Who the client is
 

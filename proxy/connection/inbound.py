@@ -19,11 +19,11 @@ from protocol.places import place
 from proxy.connection.charges import LocalResponse, count_request
 from proxy.connection.in_flight import Kind, RequestInFlight
 from proxy.connection.receipts import PRODUCER, TOPIC, Receipt
-from proxy.connection.state import Event, State
+from proxy.connection.state import NEXT, Event, State
 from proxy.connection.tokens import from_client
 from proxy.reasons import CloseReason
 from proxy.rules.authentication import SASL_APIS
-from proxy.rules.decisions import PASS, SERIAL, Decision, Defer, Forward, Hold, Query, Reply, Wait
+from proxy.rules.decisions import PASS, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from proxy.rules.errand import Run
 from proxy.rules.plan import Meter, Plan
 from proxy.rules.unread import count_unread
@@ -38,7 +38,10 @@ LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request to wait for before its cost is estimated: small packets must not make a request
 cheaper. A broker can begin nothing with so few, either.
 """
-_OPEN: Final = State.OPEN
+_OPEN: Final = State.OPEN.value
+_THROTTLED: Final = State.THROTTLED.value
+_SASL_REQUEST: Final = Event.SASL_REQUEST.value
+_SERIAL_REQUEST: Final = Event.SERIAL_REQUEST.value
 _CHARGED: Final = Kind.CHARGED.value
 
 
@@ -51,6 +54,8 @@ class Inbound:
         "_connection",
         "_cost_us",
         "_forward",
+        "_is_near",
+        "_is_near_arriving",
         "_receipt",
         "_time_payers",
         "_timed",
@@ -69,6 +74,10 @@ class Inbound:
         """True if requests are charged with their time, or counted."""
         self._cost_us = 0.0
         """Request time (µs) that the request judged last has cost so far."""
+        self._is_near = False
+        """True if its client is near the limit of its request time: it may have one request under way."""
+        self._is_near_arriving = False
+        """The same of the request that is still arriving."""
         self._time_payers: Payers | None = None
         """The budgets that its request time is charged to; None if it is exempt."""
         self._receipt: Receipt | None = None
@@ -81,14 +90,10 @@ class Inbound:
         """
         connection = self._connection
         connection.now_ms = now_ms
-        plans, in_flight, limits, spare = (
-            connection.plans,
-            connection.in_flight,
-            connection.limits,
-            connection.spare,
-        )
-        longest = limits.frame_bytes_max
+        plans, in_flight, spare = connection.plans, connection.in_flight, connection.spare
+        longest = connection.limits.frame_bytes_max
         timed = self._timed = connection.quotas.timed or connection.usage is not None
+        self._is_near = False
         position = self._finish_request(data, end) if connection.request_rest_bytes else 0
         start = 0
         may_go = connection.may_take(now_ms)
@@ -108,7 +113,7 @@ class Inbound:
                 if decided is None:
                     break
                 decision = decided
-            if not isinstance(decision, Forward):
+            if decision is not PASS and not isinstance(decision, Forward):
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
                 start = stop = self._instead(plan, decision, data, position, min(stop, end))
@@ -127,18 +132,19 @@ class Inbound:
                 )
             if stop > end:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
+                self._is_near_arriving = self._is_near
                 connection.request_rest_bytes = stop - end
                 position = end
                 break
-            if decision is PASS:
+            if decision is PASS and not self._is_near:
                 plan.requests += 1
                 in_flight.append(record)
                 may_go = len(in_flight) < connection.in_flight_max
             else:
-                self._arrived(record, decision, length)
+                self._arrived(record, decision, length, serial=decision.serial or self._is_near)
                 may_go = connection.may_take(now_ms)
             position = stop
-        if not may_go and (position < end or connection.state <= State.THROTTLED):
+        if not may_go and (position < end or connection.state == _OPEN or connection.state == _THROTTLED):
             connection.effects.changed = True
         if position > start:
             connection.effects.to_broker.append(view[start:position])
@@ -170,7 +176,7 @@ class Inbound:
                 return None
         if not timed:
             return decision
-        self._cost_us, self._time_payers, self._receipt = 0.0, None, None
+        self._cost_us, self._time_payers, self._receipt, self._is_near = 0.0, None, None, False
         now_us, cost, payers = connection.clock.now_us, plan.cost, connection.time_payers
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
         exempt = payers is None or cost is None or (plan.between_brokers and connection.is_broker)
@@ -185,8 +191,7 @@ class Inbound:
             if plan.extra_us is not None:
                 us += plan.extra_us(connection, data, frame, end)
             self._cost_us, self._time_payers, budget = us, payers, payers.request
-            if budget is not None and budget.near and isinstance(decision, Forward) and not decision.serial:
-                decision = SERIAL if decision is PASS else decision._replace(serial=True)
+            self._is_near = budget is not None and budget.near
         if connection.usage is not None:
             self._count(plan, decision, length, complete)
         return decision
@@ -288,7 +293,8 @@ class Inbound:
                 if record.receipt is not None:
                     answered, length = forward.answered, self._arriving_bytes
                     count_request(connection, record.plan, record.receipt, length, answered=answered)
-                self._arrived(record, forward, self._arriving_bytes)
+                serial = forward.serial or self._is_near_arriving
+                self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return taken
 
     def _measure(self, plan: Plan, meter: Meter, data: bytearray, stop: int) -> bool:
@@ -301,7 +307,7 @@ class Inbound:
             return False
         return True
 
-    def _arrived(self, record: RequestInFlight, forward: Forward, length: int) -> None:
+    def _arrived(self, record: RequestInFlight, forward: Forward, length: int, *, serial: bool) -> None:
         """Charge a request that is here to its last byte, and wait for its response."""
         connection, plan = self._connection, record.plan
         plan.requests += 1
@@ -312,16 +318,15 @@ class Inbound:
         if forward.meter is not None:
             self._throttle(record, forward.meter.charge(connection.now_ms), TOPIC)
         if not forward.answered:
-            connection.release(record)
             return
         if forward.charged and plan.on_response:
             record.payers = payers
         if record.payers is not None or record.until_ms:
             record.kind = _CHARGED
         connection.in_flight.append(record)
-        if forward.serial:
-            sasl = plan.api_key in SASL_APIS
-            connection.happen(Event.SASL_REQUEST if sasl else Event.SERIAL_REQUEST)
+        if serial:
+            event = _SASL_REQUEST if plan.api_key in SASL_APIS else _SERIAL_REQUEST
+            connection.state = NEXT[connection.state][event]
 
     def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: int) -> None:
         if throttle_ms > 0:

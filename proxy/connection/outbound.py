@@ -35,7 +35,7 @@ _CHARGED: Final = Kind.CHARGED.value
 _LOCAL: Final = Kind.LOCAL.value
 _DEFERRED: Final = Kind.DEFERRED.value
 _QUERY: Final = Kind.QUERY.value
-_OPEN: Final = State.OPEN
+_OPEN: Final = State.OPEN.value
 
 
 class Outbound:
@@ -66,11 +66,8 @@ class Outbound:
         connection.now_ms = now_ms
         if connection.raw:
             return self._judge_tokens(view, data, end)
-        in_flight, longest, spare = (
-            connection.in_flight,
-            connection.limits.response_bytes_max,
-            connection.spare,
-        )
+        in_flight, spare = connection.in_flight, connection.spare
+        longest = connection.limits.response_bytes_max
         position = start = self._finish_response(data, view, end) if connection.response_rest_bytes else 0
         while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
             length, correlation_id = _unpack(data, position)
@@ -82,11 +79,14 @@ class Outbound:
             stop = position + LENGTH_BYTES + length
             if record.kind != _PLAIN or record.plan.rewrite is not None:
                 if record.kind == _CHARGED and not self._begun:
-                    if self._is_over(record) and not self._empty(record, data, position, min(stop, end)):
-                        break
-                    if self._emptied is None:
-                        begin_response(connection, record, length)
+                    over, payers = record.plan.over, record.payers
+                    if over is not None and payers is not None and over(connection, payers) > now_ms:
+                        if not self._empty(record, data, position, min(stop, end)):
+                            break
+                    else:
                         self._begun = True
+                        if record.time_payers is not None or record.receipt is not None:
+                            begin_response(connection, record, length)
                 if self._emptied is not None:
                     if position > start:
                         connection.effects.to_client.append(view[start:position])
@@ -104,10 +104,12 @@ class Outbound:
                     connection.effects.to_client += (view[start : splice.start], splice.replacement)
                     start = splice.stop
             in_flight.popleft()
-            if record.kind != _PLAIN:
-                connection.release(record)
-            elif len(spare) < SPARE_MAX:
-                spare.append(record)
+            if len(spare) < SPARE_MAX:
+                if record.kind == _CHARGED:
+                    record.kind, record.until_ms, record.payers = _PLAIN, 0, None
+                    spare.append(record)
+                elif record.kind == _PLAIN:
+                    spare.append(record)
             if stop > end:
                 connection.response_rest_bytes = stop - end
                 position = end
@@ -119,7 +121,7 @@ class Outbound:
                 connection.send_local()
         if position > start:
             connection.effects.to_client.append(view[start:position])
-        if not connection.response_rest_bytes and (connection.state is not _OPEN or in_flight):
+        if not connection.response_rest_bytes and (connection.state != _OPEN or in_flight):
             connection.answered()
         return position
 
@@ -135,15 +137,6 @@ class Outbound:
         return position
 
     # Responses without records
-
-    def _is_over(self, record: RequestInFlight) -> bool:
-        """Return whether the client is to get no records: it is over its quota by other charges."""
-        over, payers = record.plan.over, record.payers
-        return (
-            over is not None
-            and payers is not None
-            and over(self._connection, payers) > self._connection.now_ms
-        )
 
     def _empty(self, record: RequestInFlight, data: bytearray, frame: int, end: int) -> bool:
         """Begin to take the records out of the response whose first bytes are `data[frame:end]`; False if more
@@ -194,7 +187,6 @@ class Outbound:
             LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, splice))
             frame[splice.start : splice.stop] = splice.replacement
         connection.in_flight.popleft()
-        connection.release(record)
         connection.effects.to_client.append(bytes(frame))
         connection.send_local()
 

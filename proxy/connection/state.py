@@ -55,9 +55,9 @@ class Event(IntEnum):
 
 def _row(
     throttle: State, release: State, serial: State, sasl: State, query: State, answered: State, state: State
-) -> tuple[State, ...]:
+) -> tuple[int, ...]:
     drained = state if state is State.CLOSED else State.DRAINING
-    return (throttle, release, serial, sasl, query, answered, drained, State.CLOSED)
+    return tuple(map(int, (throttle, release, serial, sasl, query, answered, drained, State.CLOSED)))
 
 
 _O, _T, _S, _A, _Q, _D, _C = State
@@ -71,7 +71,7 @@ NEXT: Final = (
     _row(_D, _D, _D, _D, _D, _D, _D),
     _row(_C, _C, _C, _C, _C, _C, _C),
 )
-"""The next state, by state and event. A connection that was answered is THROTTLED until its throttle time is
+"""The next state, by state and event: plain integers, for they are looked up per request. A connection that was answered is THROTTLED until its throttle time is
 over, which it may be already: RELEASE follows at once.
 """
 WHY: Final = (
@@ -93,8 +93,8 @@ def table() -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
-def _cell(state: State, found: State) -> str:
-    return "·" if found is state else found.name
+def _cell(state: State, found: int) -> str:
+    return "·" if found == state else State(found).name
 
 
 def diagram() -> str:
@@ -103,7 +103,7 @@ def diagram() -> str:
     for state in State:
         targets: dict[State, list[str]] = {}
         for event in Event:
-            if NEXT[state][event] is not state:
-                targets.setdefault(NEXT[state][event], []).append(event.name)
+            if NEXT[state][event] != state:
+                targets.setdefault(State(NEXT[state][event]), []).append(event.name)
         lines += [f"    {state.name} --> {target.name}: {', '.join(why)}" for target, why in targets.items()]
     return "\n".join([*lines, "    CLOSED --> [*]"])

@@ -69,4 +69,3 @@ Decision: TypeAlias = Forward | Hold | Reply | Defer | Query
 
 WAIT: Final = Wait()
 PASS: Final = Forward()
-SERIAL: Final = Forward(serial=True)

@@ -32,7 +32,7 @@ OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the most segments that one sendmsg takes."""
-_OPEN: Final = State.OPEN
+_OPEN: Final = State.OPEN.value
 
 
 class Relay:
@@ -99,7 +99,7 @@ class Relay:
 
     def _client_ready(self, events: int) -> None:
         client = self._client
-        if events == READ and self._calm and not client.kept and self.connection.state is _OPEN:
+        if events == READ and self._calm and not client.kept and self.connection.state == _OPEN:
             self._pass_on(client)
         else:
             self._guarded(self._side_ready, client, events)

@@ -172,7 +172,7 @@ def test_a_connection_waits_for_throttles_of_others_only_before_its_first_reques
         spend(session, 10 * LIMIT_US)  # until 1400
         play.at(500)
         play.to_broker(ping(1))
-        assert session.state is State.OPEN
+        assert session.state == State.OPEN
         play.broker(pong(1))
         play.to_client(pong(1, 1000))
         play.muted_until(1500)
@@ -184,7 +184,7 @@ def test_an_admitted_connection_is_no_longer_held() -> None:
     spend(session, LIMIT_US + EACH_US)
     with Playbook(session=session) as play:
         play.client(ping(1), ping(2))
-        assert session.state is State.THROTTLED
+        assert session.state == State.THROTTLED
         play.muted_until(500)
         play.at(500)
         play.to_broker(ping(1))
