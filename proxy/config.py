@@ -147,6 +147,9 @@ def _check(settings: Settings) -> Config:
     for name in ("connections_max", "frame_bytes_max", "in_flight_max", "connect_timeout_s", "refresh_s"):
         if not getattr(settings, name) > 0:  # NaN is not
             raise ConfigError(f"{name} is {getattr(settings, name)}, must be greater than 0")
+    for name in ("throttle_ms_max", "first_request_hold_ms_max"):
+        if not 0 <= getattr(settings, name) < 2**31:
+            raise ConfigError(f"{name} is {getattr(settings, name)}, must be from 0 to 2147483647 ms")
     if not (settings.drain_timeout_s >= 0 and settings.first_node_id >= 0):
         raise ConfigError("drain_timeout_s and first_node_id must not be negative")
     if not (settings.quota_window_num >= 2 and settings.quota_window_size_seconds >= 1):

@@ -31,6 +31,7 @@ from proxy.transport.reactor import BUFFER_BYTES, Reactor
 from proxy.transport.relay import Relay
 from proxy.transport.side import Socket
 from proxy.transport.tls_relay import new_relay
+from quotas.throttle import INT32_MAX
 
 log = structlog.get_logger("weir")
 
@@ -60,6 +61,8 @@ class Server:
         self._limits = ConnectionLimits(
             frame_bytes_max=config.settings.frame_bytes_max,
             in_flight_max=config.settings.in_flight_max,
+            first_hold_ms_max=config.settings.first_request_hold_ms_max,
+            throttle_ms_max=config.settings.throttle_ms_max or INT32_MAX,
             stream_above_bytes=BUFFER_BYTES,
         )
         self._repeats = Repeats(reactor)

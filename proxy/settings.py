@@ -180,6 +180,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         100 * 1024 * 1024
     )
     in_flight_max: Annotated[int, _key("Unanswered requests per connection; more wait in its socket.")] = 1000
+    throttle_ms_max: Annotated[
+        int, _key("Longest throttle time in ms that a client is told; the rest stays charged. 0: no limit.")
+    ] = 0
+    first_request_hold_ms_max: Annotated[
+        int,
+        _key("Longest time in ms that a new connection's first request waits for what others have caused."),
+    ] = 5000
     connect_timeout_s: Annotated[float, _key("Seconds to connect to a broker.")] = 10.0
     drain_timeout_s: Annotated[float, _key("Seconds that requests under way have left at SIGTERM.")] = 10.0
     refresh_s: Annotated[float, _key("Seconds between questions for the cluster's brokers.")] = 30.0

@@ -38,6 +38,7 @@ from proxy.rules.identity import ANONYMOUS as ANONYMOUS
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plan import LOCAL, QUERY, TOKEN, Meter, Plan
 from quotas import Payers
+from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -90,6 +91,8 @@ class ConnectionLimits:
     """The longest time that a new connection's first request is held for throttles that other connections of
     its client have caused; 0: it is not held, as at a broker.
     """
+    throttle_ms_max: int = INT32_MAX
+    """The longest throttle time that a client is told; the rest stays charged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,8 +366,8 @@ class Connection:
         self.state = NEXT[self.state][event]
 
     def mute(self, throttle_ms: int) -> int:
-        """Take no request for this long; return when that ends (KIP-219)."""
-        until_ms = self.now_ms + throttle_ms
+        """Take no request for this long, or the longest time that is told; return when that ends (KIP-219)."""
+        until_ms = self.now_ms + min(throttle_ms, self.limits.throttle_ms_max)
         self.counters.throttles += 1
         self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
         self.state = NEXT[self.state][_THROTTLE]

@@ -330,9 +330,11 @@ class Inbound:
 
     def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: int) -> None:
         if throttle_ms > 0:
-            record.until_ms = max(record.until_ms, self._connection.mute(throttle_ms))
+            connection = self._connection
+            until_ms = connection.mute(throttle_ms)
+            record.until_ms = max(record.until_ms, until_ms)
             if record.receipt is not None:
-                record.receipt.throttled(quota, throttle_ms)
+                record.receipt.throttled(quota, until_ms - connection.now_ms)
 
     def _instead(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
         """Answer the request `data[frame:stop]` in the broker's place, now or later, or make a query; return how

@@ -118,7 +118,7 @@ def _watched(
         cluster.harmless_requests.add(asked, now_ms)
     throttle_ms = charge.finish(caller.now_ms)
     if throttle_ms:
-        caller.mute(throttle_ms)
+        throttle_ms = caller.mute(throttle_ms) - caller.now_ms
     caller.note_mutations(int(charge.taken), 0, throttle_ms)
     answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
     edit_metadata(answer, caller.addresses)

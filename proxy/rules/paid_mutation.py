@@ -82,7 +82,7 @@ class PaidMutation(ABC, Generic[M]):
             raise
         throttle_ms = self.finish()
         if throttle_ms:
-            self.caller.mute(throttle_ms)
+            throttle_ms = self.caller.mute(throttle_ms) - self.caller.now_ms
         answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
         results = self.mutation.results(answer)
         refused = sum(result.error_code == _QUOTA for result in results)

@@ -23,7 +23,7 @@ from proxy.connection.state import State
 from proxy.reasons import CloseReason
 from proxy.transport.poll import BROKEN, READ, WRITE
 from proxy.transport.reactor import BUFFER_BYTES, Reactor, Timer
-from proxy.transport.side import Side, Socket
+from proxy.transport.side import Side, Socket, unconnected
 
 log = structlog.get_logger("weir")
 
@@ -92,6 +92,7 @@ class Relay:
             self._reactor.unregister(side.fd)
             side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
+            side.judge = unconnected  # else the connection and its sides would keep each other
         self.connection.end(self._reactor.now_ms)
         self._on_end(self, reason, detail)
 

@@ -49,7 +49,7 @@ class Side(End):
         self.fd = sock.fileno()
         self.recv_into = sock.recv_into
         self.send = sock.send
-        self.judge: Judge = _unconnected
+        self.judge: Judge = unconnected
         self.reset = reset
         self.own: bytearray | None = None
         """The buffer of `kept`, if it has outgrown the shared one."""
@@ -58,5 +58,6 @@ class Side(End):
         self.interest = READ
 
 
-def _unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:
-    raise AssertionError("a side has no connection yet")
+def unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:
+    """Stand for the connection that a side does not have yet, or no more."""
+    raise AssertionError("a side without a connection")
