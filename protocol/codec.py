@@ -8,7 +8,7 @@ message or raises ProtocolError, and makes nothing larger than the bytes can acc
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from protocol.decoding import fields_reader, struct_reader
 from protocol.encoding import fields_writer, struct_writer
@@ -52,8 +52,9 @@ class Codec(Generic[M]):
             message, position = self._read(data, start, limit)
         except ProtocolError as error:
             self._blame(error)
+            raise
         if position != limit:
-            self._blame(ProtocolError(f"{limit - position} bytes left over", offset=position))
+            raise self._blame(ProtocolError(f"{limit - position} bytes left over", offset=position))
         return cast("M", message)
 
     def decode_request(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
@@ -69,6 +70,7 @@ class Codec(Generic[M]):
             message, _position = self._read_leniently(data, start, limit)
         except ProtocolError as error:
             self._blame(error)
+            raise
         return cast("M", message)
 
     def decode_prefix(self, data: Buffer, start: int, end: int, through: str) -> tuple[M, int]:
@@ -83,6 +85,7 @@ class Codec(Generic[M]):
             values, position = read(data, start, limit)
         except ProtocolError as error:
             self._blame(error)
+            raise
         return self.message(**values), position  # type: ignore[arg-type]  # the layout says what goes where
 
     def encode(self, message: M) -> bytes:
@@ -95,6 +98,7 @@ class Codec(Generic[M]):
             self._write(out, message)
         except EncodeError as error:
             self._blame(error)
+            raise
         return bytes(out)
 
     def encode_prefix(self, message: M, through: str) -> bytes:
@@ -105,6 +109,7 @@ class Codec(Generic[M]):
             write(out, message)
         except EncodeError as error:
             self._blame(error)
+            raise
         return bytes(out)
 
     def _limit(self, data: Buffer, start: int, end: int | None) -> int:
@@ -113,10 +118,12 @@ class Codec(Generic[M]):
             raise ValueError(f"[{start}:{limit}] is not within a buffer of {len(data)} bytes")
         return limit
 
-    def _blame(self, error: ProtocolError) -> NoReturn:
-        """Say of an error from below which message it was."""
+    def _blame(self, error: ProtocolError) -> ProtocolError:
+        """Say of an error from below which message it was; return it, for a frame that raises it from an argument
+        would be in a cycle with it.
+        """
         error.api, error.version = self.layout.name, self.version
-        raise error
+        return error
 
     def _struct_type(self, name: str) -> type[Value]:
         return cast("type[Value]", getattr(self.message, name))

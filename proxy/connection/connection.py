@@ -296,7 +296,7 @@ class Connection:
         """Return how many bytes may be read from the client; 0 for any number."""
         return 0 if self.may_take(now_ms) else self.request_rest_bytes
 
-    def client_ended(self, now_ms: int) -> None:
+    def client_left(self, now_ms: int) -> None:
         """The client has closed its half: it still gets its responses, for a while."""
         self._linger_until_ms = now_ms + LINGER_MS
         self.effects.changed = True
@@ -313,7 +313,7 @@ class Connection:
         self._find_end(now_ms)
         effects.read_client = self.takes_client(now_ms)
         effects.read_broker = self.takes_broker(now_ms)
-        times = (self.throttled_until_ms, self.held_until_ms, self._linger_until_ms if client.eof else 0)
+        times = (self.throttled_until_ms, self.held_until_ms, self._linger_until_ms)
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
         return effects
 
@@ -326,7 +326,7 @@ class Connection:
             return
         elif broker.eof and not (broker.kept and not self.takes_broker(now_ms)):
             self._over(CloseReason.BROKER_CLOSED)
-        elif client.eof and self._nothing_left(now_ms):
+        elif (client.eof or client.left) and self._nothing_left(now_ms):
             unanswered = len(self.in_flight)
             self._over(CloseReason.CLIENT_CLOSED, f"{unanswered} requests unanswered" if unanswered else "")
         elif self.state == _DRAINING and self.idle:
@@ -345,9 +345,11 @@ class Connection:
         if self.response_rest_bytes:
             self._linger_until_ms = now_ms + LINGER_MS
             return False
+        if self.throttled_until_ms > now_ms and (self.client.kept or not self.client.eof):
+            self._linger_until_ms = self.throttled_until_ms + LINGER_MS
         if self.in_flight:
-            return self._linger_until_ms <= now_ms and self.throttled_until_ms <= now_ms
-        return not self.client.kept or self.takes_client(now_ms)
+            return self._linger_until_ms <= now_ms
+        return self.client.eof and (not self.client.kept or self.takes_client(now_ms))
 
     @property
     def idle(self) -> bool:

@@ -40,7 +40,7 @@ class Effects:
 class End:
     """One end of a connection: what its transport holds of it. Written by the transport alone."""
 
-    __slots__ = ("eof", "kept", "unsent")
+    __slots__ = ("eof", "kept", "left", "unsent")
 
     def __init__(self) -> None:
         """Begin with nothing held."""
@@ -49,7 +49,9 @@ class End:
         self.unsent: memoryview = NOTHING
         """Bytes for this end that its socket has not taken yet."""
         self.eof = False
-        """True if this end has closed its half: it sends no more."""
+        """True if all bytes from this end were read: it has closed its half."""
+        self.left = False
+        """True if this end is known to have closed its half, though bytes from it are still to be read."""
 
 
 NOTHING = memoryview(b"")

@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 READ: Final = 0x001  # EPOLLIN
 WRITE: Final = 0x004  # EPOLLOUT
+LEFT: Final = 0x2000  # EPOLLRDHUP: the peer has closed its half; reported as long as it is asked for
 BROKEN: Final = 0x008 | 0x010  # EPOLLERR | EPOLLHUP: reported whether asked for or not
+
+
+class Poll(Protocol):
+    """The part of `select.epoll` that the reactor uses; tests simulate one without a kernel."""
+
+    def register(self, fd: int, eventmask: int) -> None:
+        """Watch `fd` for READ, WRITE, both or neither."""
+
+    def modify(self, fd: int, eventmask: int) -> None:
+        """Change the events that `fd` is watched for."""
+
+    def unregister(self, fd: int) -> None:
+        """Forget `fd`."""
+
+    def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
+        """Return ready (fd, events) pairs; wait at most `timeout` seconds for the first, None: for ever."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable while some fd is ready."""
+
+    def close(self) -> None:
+        """Release the descriptor."""

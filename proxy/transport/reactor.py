@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final, TypeAlias
 
 from proxy.connection.clock import Clock
-from proxy.transport.poll import READ
+from proxy.transport.poll import READ, Poll
 
 BUFFER_BYTES: Final = 256 * 1024
 TIMERS_SWEPT_MIN: Final = 1024
@@ -45,7 +45,7 @@ class Timer:
 class Reactor:
     """Sockets, timers, one buffer; one instance per process, used on one thread."""
 
-    def __init__(self, clock_us: Callable[[], int]) -> None:
+    def __init__(self, clock_us: Callable[[], int], epoll: Poll | None = None) -> None:
         """`clock_us` returns monotonic microseconds: the time that sessions and quotas are given."""
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
@@ -53,7 +53,7 @@ class Reactor:
         """The time at which the present turn began."""
         self.now_ms = self.clock.now_us // 1000
         """The same in ms."""
-        self.epoll = select.epoll()
+        self.epoll = epoll or select.epoll()
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
         self._timers: list[tuple[int, int, Timer]] = []

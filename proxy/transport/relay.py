@@ -21,7 +21,7 @@ from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
 from proxy.connection.state import State
 from proxy.reasons import CloseReason
-from proxy.transport.poll import BROKEN, READ, WRITE
+from proxy.transport.poll import BROKEN, LEFT, READ, WRITE
 from proxy.transport.reactor import BUFFER_BYTES, Reactor, Timer
 from proxy.transport.side import Side, Socket, unconnected
 
@@ -182,6 +182,8 @@ class Relay:
             self._calm = False
         elif events & BROKEN:
             self.close(side.reset, "reset by peer")
+        elif events & LEFT:
+            self._left(side)
 
     def _read(self, side: Side) -> None:
         """Read once, judge, send."""
@@ -199,9 +201,13 @@ class Relay:
 
     def _ended(self, side: Side) -> None:
         side.eof = True
+        self._left(side)
+
+    def _left(self, side: Side) -> None:
         self._calm = False
-        if side is self._client:
-            self.connection.client_ended(self._reactor.now_ms)
+        if side is self._client and not side.left:
+            self.connection.client_left(self._reactor.now_ms)
+        side.left = True
 
     def _buffer_for(self, side: Side) -> tuple[bytearray, memoryview]:
         """Return a buffer that begins with the side's kept bytes and has room behind them.
@@ -300,7 +306,11 @@ class Relay:
         self._judge(side, buffer, view, len(side.kept))
 
     def _set_interest(self, side: Side, *, read: bool) -> None:
-        interest = (READ if read and not side.eof else 0) | (WRITE if side.unsent else 0)
+        interest = WRITE if side.unsent else 0
+        if read and not side.eof:
+            interest |= READ
+        elif not side.left:
+            interest |= LEFT
         if interest != side.interest:
             side.interest = interest
             self._reactor.modify(side.fd, interest)

@@ -96,7 +96,7 @@ class Wire:
     def client_ends(self, now_ms: int) -> None:
         """The client closes its half."""
         self._client.eof = True
-        self.session.client_ended(now_ms)
+        self.session.client_left(now_ms)
 
     def broker_ends(self) -> None:
         """The broker closes its half."""

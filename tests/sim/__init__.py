@@ -1,0 +1,1 @@
+"""A seeded simulation of many connections through relays, in simulated time, against a model."""

@@ -1,0 +1,210 @@
+"""The two ends of a connection: a client that takes steps, a broker that answers each whole request."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.sim.frames import (
+    FETCH_BOUNDS,
+    HEAD_BYTES,
+    SESSION,
+    Kind,
+    answered,
+    asked,
+    bounds_at,
+    session_at,
+    session_id,
+    throttle_ms,
+)
+from tests.sim.script import START_MS, Ask, End, Step
+
+if TYPE_CHECKING:
+    from tests.sim.conversation import Conversation, Request
+    from tests.sim.world import World
+
+
+class Client:
+    """Takes the steps of one connection, in their order, each when its time has come."""
+
+    def __init__(self, world: World, conversation: Conversation, rng: Random, steps: list[Step]) -> None:
+        self._world, self._conversation, self._rng = world, conversation, rng
+        self._steps = deque(steps)
+        self._free_ms = 0
+        """When the throttle time is over that the client obeys."""
+        self._is_sending = self._is_reading = False
+        """True while it waits before the next piece of a request, or before it reads."""
+        self._read = 0
+        """Number of responses that it has read."""
+        self._session = (0, 0)
+        """Id and epoch of the fetch session for the next fetch."""
+
+    def go_on(self) -> None:
+        """Take the next steps, as far as that is possible now."""
+        conversation, world = self._conversation, self._world
+        while self._steps and not conversation.up.gone:
+            step = self._steps[0]
+            must_wait = conversation.opened.waits and len(conversation.awaited) > self._read
+            if self._is_sending or (must_wait and isinstance(step.action, Ask)):
+                return  # until the last piece is sent, or a response is here
+            at_ms = max(START_MS + step.at_ms, self._free_ms)
+            if at_ms > world.now_ms:
+                world.at(at_ms, self.go_on)
+                return
+            self._steps.popleft()
+            if isinstance(step.action, Ask):
+                self._ask(step.action)
+            elif isinstance(step.action, End):
+                self.leave(step.action.how, step.action.part_bytes)
+
+    def move(self) -> None:
+        """Read and write what is possible now."""
+        up, down, opened = self._conversation.up, self._conversation.down, self._conversation.opened
+        if down.waiting and not (down.gone or self._is_reading):
+            if opened.read_bytes:
+                self._is_reading = True
+                self._world.at(self._world.now_ms + opened.read_ms, self._take)
+            else:
+                self._take()
+        if up.accepted < len(up.stream):
+            up.accept()
+
+    def leave(self, how: str, part_bytes: int = 0) -> None:
+        """End the connection, or a half of it, in the middle of a request."""
+        conversation, up, down = self._conversation, self._conversation.up, self._conversation.down
+        part = asked(Kind("produce", 7), conversation.opened.client_id, 0, 500, 1, "cold")[:part_bytes]
+        up.stream += part
+        unread = how == "close" and down.waiting  # of that a kernel tells with RST
+        conversation.left = "reset" if unread else how
+        if conversation.left == "reset":
+            up.reset = down.reset = True
+            del up.stream[up.accepted :]
+        up.ended, down.gone = True, conversation.left != "half"
+        self._steps.clear()
+
+    def _ask(self, ask: Ask) -> None:
+        """Send a request, in pieces if the client is slow."""
+        conversation, opened, now_ms = self._conversation, self._conversation.opened, self._world.now_ms
+        frame = asked(ask.kind, opened.client_id, len(conversation.requests), ask.size, ask.acks, ask.topic)
+        if ask.kind.has_session:
+            number, epoch = self._session
+            SESSION.pack_into(frame, session_at(ask.kind, opened.client_id), number, epoch)
+            self._session = (number, epoch + (number > 0))
+        conversation.sending(ask, frame, now_ms + (opened.pieces - 1) * opened.pause_ms)
+        cuts = sorted(self._rng.randrange(len(frame)) for _ in range(opened.pieces - 1))
+        self._is_sending = True
+        for number, (start, stop) in enumerate(pairwise([0, *cuts, len(frame)])):
+            send = partial(self._send, frame[start:stop], is_last=number == len(cuts))
+            if number and opened.pause_ms:
+                self._world.at(now_ms + number * opened.pause_ms, send)
+            else:
+                send()
+
+    def _send(self, piece: bytearray, *, is_last: bool) -> None:
+        self._conversation.up.stream += piece
+        if is_last:
+            self._is_sending = False
+            self.go_on()
+
+    def _take(self) -> None:
+        """Read."""
+        conversation, before = self._conversation, self._read
+        down, opened, answered_ = conversation.down, conversation.opened, conversation.answered
+        self._is_reading = False
+        if down.gone:
+            return
+        down.take(min(down.waiting, opened.read_bytes or down.waiting), self._world.now_ms)
+        while self._read < len(answered_) and answered_[self._read].done_at <= down.read:
+            request = answered_[self._read]
+            kind, answer = request.ask.kind, request.answer or bytearray()
+            if opened.obeys:
+                self._free_ms = max(self._free_ms, self._world.now_ms + throttle_ms(kind, answer))
+            if kind.has_session and session_id(kind, answer) != self._session[0]:
+                self._session = (session_id(kind, answer), session_id(kind, answer) > 0)
+            self._read += 1
+        if self._read > before:
+            self.go_on()
+
+
+class Broker:
+    """Reads all there is, and answers each whole request in order."""
+
+    def __init__(self, world: World, conversation: Conversation, rng: Random) -> None:
+        self._world, self._conversation, self._rng = world, conversation, rng
+        self._received = 0
+        """Number of requests that are here."""
+        self._free_ms = 0
+        """When the latest answer is sent."""
+        self._sessions = 0
+        """Number of fetch sessions."""
+
+    def move(self) -> None:
+        """Read and write what is possible now."""
+        forward, back, requests = (
+            self._conversation.forward,
+            self._conversation.back,
+            self._conversation.requests,
+        )
+        if forward.waiting and not forward.gone:
+            forward.take(forward.waiting, self._world.now_ms)
+            while self._received < len(requests) and requests[self._received].end <= forward.read:
+                self._answer(requests[self._received], self._received)
+                self._received += 1
+        if back.accepted < len(back.stream):
+            back.accept()
+
+    def leave(self, how: str) -> None:
+        """End the connection."""
+        forward, back = self._conversation.forward, self._conversation.back
+        self._conversation.broker_left = how
+        if how == "reset":
+            forward.reset = back.reset = True
+            del back.stream[back.accepted :]
+        back.ended = forward.gone = True
+
+    def _answer(self, request: Request, number: int) -> None:
+        opened, ask, session = self._conversation.opened, request.ask, 0
+        if opened.hangs or not ask.acks:
+            return
+        if ask.kind.is_fetch:
+            session = self._fetch(request)
+        size = request.records_bytes if request.records_bytes or not session else -1
+        answer = answered(ask.kind, number, size, ask.topic, ask.broker_throttle_ms, session)
+        is_cut = len(answer) > 2 * HEAD_BYTES and ask.kind.api != "share_fetch"
+        pieces = opened.answer_pieces if is_cut else 1
+        cuts = sorted(self._rng.randrange(HEAD_BYTES, len(answer)) for _ in range(pieces - 1))
+        self._free_ms = max(self._free_ms, self._world.now_ms)
+        for start, stop in pairwise([0, *cuts, len(answer)]):
+            self._free_ms += opened.answer_ms
+            self._world.at(self._free_ms, partial(self._send, request, answer, start, stop))
+
+    def _fetch(self, request: Request) -> int:
+        """Set the size of the records that are found; return the id of the fetch session, 0: none."""
+        kind, client_id, session, epoch = request.ask.kind, self._conversation.opened.client_id, 0, -1
+        most = 2000  # a share fetch is charged when it is there, but delivered when it is whole
+        frame = self._conversation.forward.stream[request.end - len(request.frame) : request.end]
+        if kind.api == "fetch":
+            most = max(FETCH_BOUNDS.unpack_from(frame, bounds_at(kind, client_id))[2], 1000)
+        if kind.has_session:
+            session, epoch = SESSION.unpack_from(frame, session_at(kind, client_id))
+        request.records_bytes = min(request.ask.size, most)
+        if epoch == 0:
+            self._sessions += 1
+        return session if epoch > 0 else self._sessions * (epoch == 0)
+
+    def _send(self, request: Request, answer: bytearray, start: int, stop: int) -> None:
+        back, now_ms, kind = self._conversation.back, self._world.now_ms, request.ask.kind
+        if back.ended or back.gone:
+            return
+        if not start:
+            request.answer, request.first_ms = answer, now_ms
+            begin = len(back.stream)
+            if kind.is_fetch:  # its charge is due with its head
+                end = begin + (HEAD_BYTES if kind.api == "fetch" else len(answer))
+                back.heads.update(dict.fromkeys(range(begin + 1, end), begin))
+        if stop == len(answer):
+            request.last_ms = now_ms
+        back.stream += answer[start:stop]

@@ -1,0 +1,316 @@
+"""One connection as it looks from outside, and the checks of what Weir makes of it.
+
+A conversation is shown each request and response at the moment in which Weir hands it to the kernel. It
+charges the ledgers of its client, and tells the world which of the rules is broken.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tests.sim.frames import FETCH_BOUNDS, INT32, SESSION, bounds_at, emptied, session_at, throttle_ms
+from tests.sim.model import WINDOW_MS, Ledger, Rules
+from tests.sim.net import Pipe
+from tests.sim.script import HOT, Ask, Open, Script
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+PATIENCE_MS: Final = 30_000
+"""For how long answers are awaited, at least, for a client that has closed its half."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A request, and what became of it. Times are in ms, -1: not yet."""
+
+    ask: Ask
+    frame: bytearray
+    end: int
+    """Offset of its end in the client's stream, and in the stream to the broker."""
+    sent_ms: int
+    """When the client has sent all of it, were there room enough."""
+    records_bytes: int
+    """Size of the records in it, or in its answer."""
+    forwarded_ms: int = -1
+    own_until_ms: int = 0
+    """When the wait ends that it has caused."""
+    others_until_ms: int = 0
+    """When the waits of its client end, as they were when it was forwarded."""
+    answer: bytearray | None = None
+    """The broker's answer."""
+    first_ms: int = -1
+    """When the broker has sent its first byte, were there room enough."""
+    last_ms: int = -1
+    begun: bool = False
+    """True once the answer has begun to go to the client."""
+    told: bool = False
+    """True once its throttle time has."""
+    done_ms: int = -1
+    done_at: int = -1
+    """Offset of the answer's end in the stream to the client."""
+
+
+class Conversation:
+    """Four pipes, requests, and checks. Nothing here holds the relay: it must go when it is closed."""
+
+    def __init__(self, world: World, number: int, opened: Open) -> None:
+        self.opened = opened
+        self.up, self.forward = Pipe(opened.capacity), Pipe(opened.capacity)
+        """Client to Weir, Weir to broker."""
+        self.back, self.down = Pipe(opened.capacity), Pipe(opened.capacity)
+        """Broker to Weir, Weir to client."""
+        self.left = self.broker_left = self.stopped = ""
+        """How the client, or the broker, has left; how Weir was told to stop."""
+        self.requests: list[Request] = []
+        self.awaited: list[Request] = []
+        """Those that have a response."""
+        self.answered: list[Request] = []
+        """Those whose response Weir has sent."""
+        self._forwarded = 0
+        """Number of requests that Weir has sent."""
+        self._world, self._number = world, number
+        self._rules: Rules = world.rules
+        self._script: Script = world.script
+        self._exact = not (self._script.hold or self._script.request_percentage)
+        """True if the ledgers are all that makes requests wait."""
+        self._own_until_ms = 0
+        """When all waits end that this connection has caused."""
+        self._serial_until_ms = 0
+        """When the last response came that may have held back later requests: its cost was not known."""
+        self._firsts = {"produce", "share_fetch"}
+        """APIs whose next request may wait for others for a while: it is the first of this connection."""
+        self._has_begun = False
+        """True once a request was forwarded that has a response: until then request time is waited for."""
+
+    def sending(self, ask: Ask, frame: bytearray, sent_ms: int) -> None:
+        """The client sends a request."""
+        end = len(frame) + (self.requests[-1].end if self.requests else 0)
+        self.requests.append(Request(ask, frame, end, sent_ms, ask.size))
+        if ask.acks:
+            self.awaited.append(self.requests[-1])
+
+    def forwarding(self) -> None:
+        """Weir sends more to the broker."""
+        for request in self.requests[self._forwarded :]:
+            if len(self.forward.stream) < request.end:
+                break
+            self._check_request(request)
+            self._check_wait(request)
+            request.forwarded_ms, request.others_until_ms = self._world.now_ms, self._others_until_ms(request)
+            self._forwarded += 1
+            self._firsts.discard(request.ask.kind.api)
+            self._has_begun |= request.ask.acks != 0
+            if request.ask.kind.api == "produce":
+                self._charge(request, len(request.frame) - 4)
+
+    def delivering(self) -> None:
+        """Weir sends more to the client."""
+        stream, now_ms = self.down.stream, self._world.now_ms
+        begin = self.answered[-1].done_at if self.answered else 0
+        for request in self.awaited[len(self.answered) :]:
+            if len(stream) - begin < 4:
+                return
+            if request.answer is None:
+                self._fail(
+                    "order", f"a response that the broker has not sent: {stream[begin:][:20].hex(' ')}"
+                )
+                return
+            if not request.begun:
+                request.begun = True
+                self._begin(request, request.answer, INT32.unpack_from(stream, begin)[0] + 4)
+            at, end = request.ask.kind.throttle_at, begin + len(request.answer)
+            if at is not None and not request.told:
+                at %= len(request.answer)
+                if len(stream) < begin + at + 4:
+                    return
+                request.told = True
+                self._check_told(request, INT32.unpack_from(stream, begin + at)[0])
+                request.answer[at : at + 4] = stream[begin + at : begin + at + 4]
+            if len(stream) < end:
+                return
+            self._check_response(request, stream[begin:end])
+            request.done_ms, request.done_at, begin = now_ms, end, end
+            self.answered.append(request)
+        if len(stream) > begin:
+            self._fail("order", f"a response to nothing: {stream[begin:][:20].hex(' ')}")
+
+    def _begin(self, request: Request, answer: bytearray, length: int) -> None:
+        """A response begins, of this length: charge it, unless Weir has taken the records out."""
+        kind, now_ms = request.ask.kind, self._world.now_ms
+        if not kind.is_fetch:
+            return
+        if self._rules.fetches_emptied and kind.api == "fetch":
+            size = request.records_bytes if request.records_bytes or not kind.has_session else 0
+            empty = emptied(kind, answer, size, request.ask.topic)
+            if length == len(empty) < len(answer):
+                until_ms = max(self._others_until_ms(request), request.others_until_ms)
+                self._caused(request, until_ms)
+                request.answer = empty
+                if until_ms <= request.forwarded_ms:
+                    self._fail("fetch", "no records for a client that is not over its quota")
+                return
+            ledger = self._ledger("fetch", self.opened.client_id)
+            if ledger is not None and ledger.until_ms > now_ms and len(answer) > len(empty) and self._exact:
+                self._fail("fetch", "records for a client that is over its quota")
+        self._charge(request, len(answer) - 4 - kind.uncharged_bytes)
+
+    def _charge(self, request: Request, size: int) -> None:
+        """Charge a request, or its response, to its client, and its records to their topic."""
+        ask, now_ms = request.ask, self._world.now_ms
+        api = "fetch" if ask.kind.is_fetch else "produce"
+        client, topic = self._ledger(api, self.opened.client_id), self._ledger(api, HOT)
+        if client is not None:
+            self._caused(request, client.charge(size, now_ms))
+        if topic is not None and ask.topic == HOT and request.records_bytes and ask.kind.api != "share_fetch":
+            self._caused(request, topic.charge(request.records_bytes, now_ms))
+
+    def _caused(self, request: Request, until_ms: int) -> None:
+        """The request has caused a wait."""
+        request.own_until_ms = max(request.own_until_ms, until_ms)
+        self._own_until_ms = max(self._own_until_ms, until_ms)
+
+    def _others_until_ms(self, request: Request) -> int:
+        """When the waits end that were caused for this client, or for the request's topics, anywhere."""
+        api = "fetch" if request.ask.kind.is_fetch else "produce"
+        names = {self.opened.client_id, HOT if api == "fetch" else request.ask.topic}  # sessions name none
+        ledgers = (self._ledger(api, name) for name in names)
+        return max((ledger.until_ms for ledger in ledgers if ledger is not None), default=0)
+
+    def _ledger(self, api: str, name: str) -> Ledger | None:
+        return self._world.ledgers.get((api, name))
+
+    # Checks
+
+    def _fail(self, invariant: str, detail: str) -> None:
+        self._world.fail(invariant, f"connection {self._number}: {detail}")
+
+    def _check_request(self, request: Request) -> None:
+        """A request was forwarded as it was sent, but for the bounds of a fetch, and a session begun."""
+        kind, client_id = request.ask.kind, self.opened.client_id
+        frame = self.forward.stream[request.end - len(request.frame) : request.end]
+        if kind.api == "fetch" and frame != request.frame:
+            at = bounds_at(kind, client_id)
+            sent = FETCH_BOUNDS.unpack_from(request.frame, at)
+            if all(map(int.__le__, FETCH_BOUNDS.unpack_from(frame, at), sent)):
+                FETCH_BOUNDS.pack_into(frame, at, *sent)
+            at = session_at(kind, client_id)
+            if kind.has_session and SESSION.unpack_from(request.frame, at) == (0, 0):
+                SESSION.pack_into(frame, at, 0, max(SESSION.unpack_from(frame, at)[1], 0))  # -1: none begins
+        if frame != request.frame:
+            self._fail("bytes", f"request {self._forwarded} was forwarded as {frame[:80].hex(' ')}")
+
+    def _check_wait(self, request: Request) -> None:
+        """A request is forwarded as soon as the waits are over that its own connection has caused."""
+        now_ms, api, rules = self._world.now_ms, request.ask.kind.api, self._rules
+        before_ms = self.requests[self._forwarded - 1].forwarded_ms if self._forwarded else 0
+        unblocked_ms = max(self._own_until_ms, self._serial_until_ms, self.down.full_ms)
+        until_ms = max(request.sent_ms, before_ms, unblocked_ms)
+        wait_ms = max(self._others_until_ms(request) - until_ms, 0)
+        if api in self._firsts:
+            until_ms += min(wait_ms, rules.hold_ms_max)
+        elif (api == "fetch" and not rules.fetches_emptied) or (
+            api in ("produce", "share_fetch") and not rules.own_waits_only
+        ):
+            until_ms += wait_ms
+        if self._script.request_percentage and not self._has_begun:
+            until_ms += WINDOW_MS
+        is_unsure = self._script.hold and request.ask.kind.is_fetch  # held responses are charged before
+        if now_ms > until_ms and not is_unsure:
+            self._fail("waits", f"request {self._forwarded} ({api}) goes on {now_ms - until_ms} ms too late")
+        if now_ms < self._own_until_ms and self._exact:
+            early_ms = self._own_until_ms - now_ms
+            self._fail("waits", f"request {self._forwarded} ({api}) goes on {early_ms} ms too early")
+
+    def _check_told(self, request: Request, told_ms: int) -> None:
+        """A response tells the wait that its request has caused, or the broker's if that is longer."""
+        if self._script.hold:
+            return  # it is over when it is told
+        now_ms, brokers_ms = self._world.now_ms, request.ask.broker_throttle_ms
+        least_ms = max(request.own_until_ms - now_ms, brokers_ms, 0)
+        most_ms = max(self._own_until_ms - request.first_ms, brokers_ms, 0) if self._exact else math.inf
+        if not least_ms <= told_ms <= most_ms:
+            self._fail("told", f"a throttle time of {told_ms} ms, not of {least_ms} to {most_ms}")
+        if not self._exact:
+            self._own_until_ms = max(self._own_until_ms, now_ms + told_ms)
+
+    def _check_response(self, request: Request, frame: bytearray) -> None:
+        """A response is the broker's, and was delivered at once."""
+        now_ms, number, script = self._world.now_ms, len(self.answered), self._script
+        if frame != request.answer:
+            self._fail("bytes", f"response {number} was delivered as {frame[:80].hex(' ')}")
+        before_ms = self.answered[-1].done_ms if self.answered else 0
+        late_ms = now_ms - max(request.last_ms, before_ms, self.down.full_ms)
+        if script.hold:
+            told_ms = throttle_ms(request.ask.kind, frame) or script.request_percentage and WINDOW_MS
+            late_ms -= max(told_ms, request.own_until_ms - request.last_ms)
+        if late_ms > 0:
+            self._fail("waits", f"response {number} was delivered {late_ms} ms too late")
+        if request.ask.kind.is_fetch or not self._exact:
+            self._serial_until_ms = now_ms
+        if script.request_percentage and request.ask.kind.throttle_at is None:  # it could not be told
+            self._own_until_ms = max(self._own_until_ms, now_ms + WINDOW_MS)
+
+    def check_quiet(self) -> None:
+        """Nothing happens any more, though the connection is open."""
+        hangs = self.opened.hangs
+        if hangs and not self._rules.leavers_noticed:
+            return
+        if self.left or self.broker_left or (self.stopped and not hangs):
+            self._fail("ends", "nothing happens any more, and the connection is open")
+        if not hangs:
+            self._check_all_forwarded()
+            self._check_all_answered()
+
+    def check_end(self, reason: str, detail: str) -> None:
+        """The connection is closed, for this reason."""
+        begin = self.requests[self._forwarded - 1].end if self._forwarded else 0
+        part, cut = self.forward.stream[begin:], self.requests[self._forwarded :][:1]
+        if not (cut and cut[0].ask.kind.api == "fetch") and part != self.up.stream[begin:][: len(part)]:
+            self._fail("bytes", f"the last request was forwarded as {part[:80].hex(' ')}")
+        hangs, expected = self.opened.hangs, self._reasons()
+        if reason not in expected and not hangs:
+            self._fail("reason", f"closed as {reason} ({detail}), not as {' or '.join(sorted(expected))}")
+        if reason == "client_closed" and not (hangs or self.stopped) and self._rules.leavers_heard:
+            self._check_all_forwarded()
+        if reason == "client_closed" and self.left == "half" and self._rules.half_closers_answered:
+            self._check_patience()
+        if reason in ("client_closed", "broker_closed", "drained") and self.left in ("", "half"):
+            self._check_all_answered()
+
+    def _reasons(self) -> set[str]:
+        """Why the connection may be closed."""
+        clients = {"": set[str](), "half": {"client_closed"}, "reset": {"client_reset"}}
+        brokers = {"": set[str](), "reset": {"broker_reset"}}
+        stopped = {"": set[str](), "drain": {"drained"}, "close": {"stopped"}}
+        return (
+            clients.get(self.left, {"client_closed", "client_reset"})
+            | brokers.get(self.broker_left, {"broker_closed", "broker_reset"})
+            | stopped[self.stopped]
+        )
+
+    def _check_all_forwarded(self) -> None:
+        lost = sum(request.end > self.forward.accepted for request in self.requests)
+        if lost:
+            self._fail("lost", f"the last {lost} of {len(self.requests)} requests were not forwarded")
+
+    def _check_all_answered(self) -> None:
+        """All responses that the broker has sent were delivered."""
+        sent = [request for request in self.awaited if request.last_ms >= 0]
+        if len(self.answered) < len(sent) or (sent and self.down.accepted < sent[-1].done_at):
+            self._fail("lost", f"{len(self.answered)} of {len(sent)} responses were delivered")
+
+    def _check_patience(self) -> None:
+        """A client that has closed its half was given the time to get its answers."""
+        for request in self.awaited[len(self.answered) :]:
+            asked_ms = self._world.now_ms - request.forwarded_ms
+            if request.forwarded_ms >= 0 and asked_ms < PATIENCE_MS:
+                self._fail("lost", f"closed {asked_ms} ms after a request went on that has no answer yet")
+
+    @property
+    def unsure_bytes(self) -> int:
+        """Number of bytes of fetch responses that may have been charged: they were held at the end."""
+        held = [request.answer for request in self.awaited if request.answer and not request.begun]
+        return sum(map(len, held)) if self._script.hold else 0

@@ -1,0 +1,80 @@
+"""The model: which rules Weir keeps, and Kafka's quota arithmetic, written from its description."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+SAMPLES: Final = 11
+WINDOW_MS: Final = 1000
+WAIT_MS_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of the design that can be switched off, where the code under test does not keep them."""
+
+    own_waits_only: bool = True
+    """An open connection waits for nothing that others have caused."""
+    hold_ms_max: int = 5000
+    """For how long the first produce, or share fetch, of a connection may wait for others."""
+    fetches_emptied: bool = True
+    """Fetches of a client that is over its quota wait for nothing, and get no records."""
+    leavers_heard: bool = True
+    """Whole requests of clients that have left are forwarded."""
+    leavers_noticed: bool = True
+    """A client that leaves while its broker answers nothing is noticed all the same."""
+    half_closers_answered: bool = True
+    """A client that has closed its half gets its answers, however long its requests have waited."""
+    no_garbage: bool = True
+    """Closed connections leave no cyclic garbage."""
+
+    def having(self, *names: str) -> Rules:
+        """Return these rules with the named ones switched on."""
+        return replace(self, **{name: getattr(Rules(), name) for name in names})
+
+
+TODAY: Final = Rules(
+    own_waits_only=False,
+    hold_ms_max=WAIT_MS_MAX,
+    fetches_emptied=False,
+    leavers_heard=False,
+    leavers_noticed=False,
+    half_closers_answered=False,
+    no_garbage=False,
+)
+"""What the code keeps: each rule that is switched off here is a known fault."""
+
+
+class Ledger:
+    """One quota of a client or topic: the rate of the last samples, and the waits that came of it."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.charged = 0
+        self.until_ms = 0
+        """When the last wait ends that was caused here."""
+        self._samples: list[list[float]] = []
+        """[start, last event, value] of each slot."""
+        self._current = 0
+
+    def charge(self, size: int, now_ms: int) -> int:
+        """Charge; return when the wait for that ends, 0 if there is none."""
+        self.charged += size
+        samples, empty = self._samples, [now_ms, now_ms, 0.0]
+        if samples and now_ms - samples[self._current][0] >= WINDOW_MS:
+            self._current = (self._current + 1) % (SAMPLES + 1)
+            samples[self._current : self._current + 1] = [[*empty]]
+        samples = self._samples = samples or [[*empty]]
+        samples[self._current][1:] = [now_ms, samples[self._current][2] + size]
+        for sample in samples:
+            if now_ms - sample[1] >= SAMPLES * WINDOW_MS:
+                sample[:] = empty
+        window_ms = now_ms - min(start for start, _last, _value in samples)
+        window_ms += max(SAMPLES - 1 - window_ms // WINDOW_MS, 0) * WINDOW_MS
+        rate = sum(value for _start, _last, value in samples) / (window_ms / 1000)
+        wait_ms = min(math.floor((rate - self.limit) / self.limit * window_ms + 0.5), WAIT_MS_MAX)
+        until_ms = now_ms + wait_ms if wait_ms > 0 else 0
+        self.until_ms = max(self.until_ms, until_ms)
+        return until_ms

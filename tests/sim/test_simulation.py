@@ -1,0 +1,216 @@
+"""The simulation finds no seed that breaks a rule, and finds each known fault and each planted one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from random import SystemRandom
+from typing import Final, TypeAlias
+
+import pytest
+from hypothesis import settings
+
+from proxy.counters import Counters
+from proxy.rules.plan import Plan
+from proxy.rules.plans import Plans
+from proxy.transport.reactor import Reactor, Timer
+from quotas import Budget
+from tests.properties import EXPLORING
+from tests.sim.frames import Kind
+from tests.sim.model import TODAY, Rules
+from tests.sim.net import FakeSocket, Net
+from tests.sim.script import Ask, End, Open, Script, SetQuota, Step, generate
+from tests.sim.shrink import shrink
+from tests.sim.weir import Weir
+from tests.sim.world import execute, simulate
+
+PARTS: Final = 8
+SEEDS: Final = 250
+"""Number of seeds in each part,"""
+SEEDS_EXPLORING: Final = 2000
+"""and in `make test-all`, where the first one is drawn."""
+
+KNOWN: Final = [field.name for field in fields(Rules) if TODAY.having(field.name) != TODAY]
+"""Rules that the code does not keep."""
+SEEDS_FOR_FAULTS: Final = 500
+"""Number of seeds of which at least one shows each of them."""
+FOUND: Final = {
+    "own_waits_only": (  # fault 1: produce, metadata, produce waits for what another connection has caused
+        Script(6177, (SetQuota("a", 200, 20),), (
+            Step(0, 0, Open("a")),
+            Step(500, 1, Open("a")),
+            Step(500, 1, Ask(Kind("produce", 0))),
+            Step(1000, 0, Ask(Kind("produce", 3), size=5000)),
+            Step(1020, 1, Ask(Kind("metadata", 5))),
+            Step(1020, 1, Ask(Kind("produce", 0))),
+        ))
+    ),
+    "leavers_heard": (  # fault 2: a client leaves while its acks=0 waits for others, and loses it
+        Script(1882, (SetQuota("b", 20, 1e9),), (
+            Step(21, 0, Open("b")),
+            Step(21, 0, Ask(Kind("produce", 9), size=300_000)),
+            Step(8210, 1, Open("b")),
+            Step(8212, 1, Ask(Kind("produce", 0), acks=0)),
+            Step(8212, 1, End("client", "close")),
+        ))
+    ),
+    "hold_ms_max": (  # fault 3: the first produce of a connection waits 134 s for others
+        Script(63, (SetQuota("a", 2000, 20_000),), (
+            Step(1000, 1, Open("a")),
+            Step(2000, 1, Ask(Kind("produce", 0), size=300_000)),
+            Step(8000, 0, Open("a")),
+            Step(8000, 0, Ask(Kind("produce", 0))),
+        ))
+    ),
+    "fetches_emptied": (  # fault 3: a fetch waits 18 s for others, in silence
+        Script(7, (SetQuota("a", 20, 20),), (
+            Step(10, 3, Open("a")),
+            Step(1000, 5, Open("a")),
+            Step(1020, 5, Ask(Kind("fetch", 12), size=500)),
+            Step(1030, 3, Ask(Kind("fetch", 4))),
+        ))
+    ),
+    "half_closers_answered": (  # a half-closed client is muted for over 30 s: closed when its request goes on
+        Script(28, (SetQuota("a", 200, 200),), (
+            Step(1000, 5, Open("a", waits=False)),
+            Step(11042, 5, Ask(Kind("produce", 7), size=50_000)),
+            Step(11042, 5, Ask(Kind("metadata", 1))),
+            Step(12042, 5, End("client", "half")),
+        ))
+    ),
+    "leavers_noticed": (  # a client asks, asks again, and leaves, while its broker hangs: open for ever
+        Script(403, (SetQuota("a", 200, 2000),), (
+            Step(2441, 2, Open("a", waits=False, hangs=True)),
+            Step(3441, 2, Ask(Kind("fetch", 12))),
+            Step(3442, 2, Ask(Kind("heartbeat", 4))),
+        ))
+    ),
+    "no_garbage": Script(0, (), (Step(0, 0, Open("a")),)),  # fault 6: a relay and its session are a cycle
+}  # fmt: skip
+"""Scripts that were found to break a rule, by the seeds in them, and shrunk."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_connections_keep_the_rules_whatever_their_ends_do(part: int) -> None:
+    exploring = settings.get_current_profile_name() == EXPLORING
+    count = SEEDS_EXPLORING if exploring else SEEDS
+    first = SystemRandom().randrange(1 << 40) if exploring else part * count
+    for seed in range(first, first + count):
+        failure = simulate(seed, TODAY)
+        assert failure is None, str(failure)
+
+
+@pytest.mark.parametrize("rule", FOUND)
+def test_scripts_that_broke_a_rule_break_it_until_it_is_kept(rule: str) -> None:
+    failure = execute(FOUND[rule], TODAY.having(rule))
+    if rule in KNOWN:
+        assert failure is not None, f"{rule} is kept: switch it on in tests.sim.model.TODAY"
+    else:
+        assert failure is None, str(failure)
+
+
+@pytest.mark.parametrize("rule", KNOWN)
+def test_seeds_find_each_known_fault(rule: str) -> None:
+    rules = TODAY.having(rule)
+    assert any(simulate(seed, rules) is not None for seed in range(SEEDS_FOR_FAULTS))
+
+
+def test_a_failing_script_shrinks_to_the_steps_that_matter() -> None:
+    failure = next(filter(None, (simulate(seed, TODAY, Silent) for seed in range(100))))
+    smallest = shrink(failure, lambda script: execute(script, TODAY, Silent))
+    assert smallest.invariant == failure.invariant == "told"
+    assert [type(step.action) for step in smallest.script.steps] == [Open, Ask]
+
+
+# Planted bugs
+
+Send: TypeAlias = Callable[[FakeSocket, Sequence[memoryview | bytes]], int]
+SENDMSG: Final[Send] = FakeSocket.sendmsg
+
+
+def found(seeds: int, new_weir: type[Weir] = Weir) -> set[str]:
+    """Return which invariants these many seeds find broken."""
+    failures = [simulate(seed, TODAY, new_weir) for seed in range(seeds)]
+    return {failure.invariant for failure in failures if failure is not None}
+
+
+def test_a_timer_that_is_not_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reactor, "call_at", lambda _self, _deadline_ms, call: Timer(call))
+    assert "lost" in found(30)
+
+
+def test_a_timer_that_is_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    call_at = Reactor.call_at
+    monkeypatch.setattr(Reactor, "call_at", lambda self, at_ms, call: call_at(self, at_ms + 1, call))
+    assert "waits" in found(30)
+
+
+def test_a_lost_byte_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sendmsg(sock: FakeSocket, buffers: Sequence[memoryview | bytes]) -> int:
+        data = b"".join(buffers)
+        return SENDMSG(sock, [data[:-1]]) + 1 if len(data) > 1000 else SENDMSG(sock, [data])
+
+    monkeypatch.setattr(FakeSocket, "sendmsg", sendmsg)
+    assert found(30) & {"bytes", "lost"}
+
+
+def test_responses_in_the_wrong_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sendmsg(sock: FakeSocket, buffers: Sequence[memoryview | bytes]) -> int:
+        data = b"".join(buffers)
+        first = 4 + int.from_bytes(data[:4])
+        second = first + 4 + int.from_bytes(data[first : first + 4])
+        swapped = data[first:] + data[:first] if second == len(data) else data
+        return SENDMSG(sock, [swapped])
+
+    monkeypatch.setattr(FakeSocket, "sendmsg", sendmsg)
+    assert "bytes" in found(100)
+
+
+def test_a_double_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    charge = Budget.charge
+    monkeypatch.setattr(
+        Budget,
+        "charge",
+        lambda self, value, now_ms: charge(self, value, now_ms) + 0 * charge(self, value, now_ms),
+    )
+    assert found(30) & {"charges", "told"}
+
+
+def test_a_mute_that_is_not_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "proxy.connection.connection.Connection.mute", lambda self, throttle_ms: self.now_ms + throttle_ms
+    )
+    assert "waits" in found(30)
+
+
+class Silent(Weir):
+    """Tells no throttle time."""
+
+    def __init__(self, script: Script, clock_us: Callable[[], int], net: Net) -> None:
+        super().__init__(script, clock_us, net)
+        self.plans = SilentPlans(Counters())
+
+
+class SilentPlans(Plans):
+    def make(self, api_key: int, version: int) -> Plan:
+        plan = super().make(api_key, version)
+        plan.throttle = None
+        return plan
+
+
+def test_a_wait_that_is_not_told_is_found() -> None:
+    assert "told" in found(30, Silent)
+
+
+def test_a_socket_that_stays_registered_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Net, "unregister", lambda _self, _fd: None)
+    assert found(1) == {"leaks"}
+
+
+def test_a_relay_that_asks_for_more_than_it_uses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Net, "modify", lambda _self, _fd, _events: None)
+    assert "spins" in found(30)
+
+
+def test_a_seed_has_one_script() -> None:
+    assert generate(7) == generate(7) != generate(8)

@@ -1,0 +1,73 @@
+"""Weir as the simulation drives it: the only module here that knows how its parts are put together."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Final
+
+from proxy.counters import Counters
+from proxy.reasons import CloseReason
+from proxy.rules.plans import Plans
+from proxy.connection.connection import Connection
+from proxy.transport.reactor import Reactor
+from proxy.transport.relay import Relay
+from proxy.transport.tls_relay import new_relay
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.proxy.wire import new_connection
+from tests.sim.net import FakeSocket, Net
+from tests.sim.script import HOT, Script, SetQuota
+
+PLANS: Final = Plans(Counters())
+"""Shared by all runs: to make them takes longer than a run, and nothing in a run changes them."""
+
+
+class Weir:
+    """A reactor, one broker's quotas, and relays."""
+
+    def __init__(self, script: Script, clock_us: Callable[[], int], net: Net) -> None:
+        self.reactor = Reactor(clock_us, net)
+        self.plans = PLANS
+        self._script = script
+        self._limits = {quota.client_id: quota for quota in script.quotas}
+        self.quotas = BrokerQuotas.create(self._table())
+
+    def connect(
+        self, client: FakeSocket, broker: FakeSocket, on_end: Callable[[CloseReason, str], None]
+    ) -> Relay:
+        """Start a relay."""
+        session = new_connection(quotas=self.quotas, plans=self.plans, hold=self._script.hold)
+        session.clock = self.reactor.clock
+        return new_relay(self.reactor, client, broker, session, lambda _relay, *why: on_end(*why))
+
+    def set_quota(self, quota: SetQuota) -> None:
+        """Change a client-id's quotas."""
+        self._limits[quota.client_id] = quota
+        self.quotas.update(self._table())
+
+    def charged(self) -> dict[tuple[str, str], float]:
+        """Return what was charged: ("produce" or "fetch", client-id) -> bytes."""
+        kinds = (("produce", self.quotas.produce), ("fetch", self.quotas.fetch))
+        return {(api, budget.tags.client_id): budget.charged for api, budgets in kinds for budget in budgets}
+
+    def next_timer_ms(self, now_ms: int) -> int | None:
+        """Return when the next timer is due; None if there is none."""
+        timeout_s = self.reactor.timeout_s()
+        return None if timeout_s is None else now_ms + round(1000 * timeout_s)
+
+    def left(self) -> int:
+        """Return how many objects of connections exist that were made since the collector last ran."""
+        return sum(isinstance(thing, Relay | Connection) for thing in gc.get_objects(0))
+
+    def _table(self) -> QuotaTable:
+        produce, fetch, script = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, self._script
+        values: dict[tuple[Entity, QuotaKey], float] = {}
+        for client_id, quota in self._limits.items():
+            entity = Entity(client_id=client_id)
+            values |= {(entity, produce): quota.produce, (entity, fetch): quota.fetch}
+            if script.request_percentage:
+                values[entity, QuotaKey.REQUEST_PERCENTAGE] = script.request_percentage
+        if script.topic_rate:
+            topic = Entity(topic=HOT)
+            values |= {(topic, produce): script.topic_rate, (topic, fetch): script.topic_rate}
+        return QuotaTable(values)
