@@ -119,8 +119,8 @@ class Codec(Generic[M]):
         return limit
 
     def _blame(self, error: ProtocolError) -> ProtocolError:
-        """Say of an error from below which message it was; return it, for a frame that raises it from an argument
-        would be in a cycle with it.
+        """Say of an error from below which message it was; return it, for a frame that raises it from an
+        argument would be in a cycle with it.
         """
         error.api, error.version = self.layout.name, self.version
         return error

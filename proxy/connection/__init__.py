@@ -1,5 +1,6 @@
-"""One client's session, sans-IO: bytes and the time in; what to send, and until when to be silent, out.
+"""One client connection and its broker's, as a machine without I/O: bytes, events and a time in, effects out.
 
-`Connection` is what both halves share; `Requests` judges what comes from the client, `Responses` what comes from
-the broker.
+`state` has the states and their transitions, `connection` the machine, `inbound` and `outbound` its halves
+that judge bytes, `effects` the orders to the transport, `in_flight` the requests under way, `charges` request
+time and usage, `emptied` the responses that lose their records, `tokens` bare SASL tokens.
 """

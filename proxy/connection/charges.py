@@ -1,4 +1,5 @@
-"""Request-time charges: the time of a broker's threads that requests cost (KIP-124), and the usage they count.
+"""Request-time charges: the time of a broker's threads that requests cost (KIP-124), and the usage they
+count.
 
 A broker charges the time that its threads spent. A proxy estimates it (`quotas.request_time`): most of it
 when the request is forwarded, the rest when its response begins to arrive; then it is charged. Every request
@@ -54,8 +55,8 @@ class Charged(Protocol):
 def charge_request_time(
     connection: Charged, plan: Plan, us: float, payers: Payers, receipt: Receipt | None, length: int
 ) -> int:
-    """Charge a request that has cost `us` so far and whose response has this frame length; return until when (ms)
-    its throttle lasts, 0 if there is none.
+    """Charge a request that has cost `us` so far and whose response has this frame length; return until when
+    (ms) its throttle lasts, 0 if there is none.
     """
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length

@@ -179,11 +179,11 @@ class Connection:
     ) -> None:
         """Begin a new connection.
 
-        `quotas` are those of the broker behind it, `node_id` its id if known, `addresses` the brokers' addresses
-        that this client is told, `hold` delays throttled responses instead of muting after them (as brokers did
-        before KIP-219), `user` is the principal of the client's certificate, `peer` its address, `brokers` the
-        principals that fetch as replicas, `clock` the transport's, `usage` counts what the client uses, if
-        usage is recorded.
+        `quotas` are those of the broker behind it, `node_id` its id if known, `addresses` the brokers'
+        addresses that this client is told, `hold` delays throttled responses instead of muting after them (as
+        brokers did before KIP-219), `user` is the principal of the client's certificate, `peer` its address,
+        `brokers` the principals that fetch as replicas, `clock` the transport's, `usage` counts what the
+        client uses, if usage is recorded.
         """
         # The transport
         self.effects = Effects()
@@ -239,8 +239,8 @@ class Connection:
         self.time_payers: Payers | None = None
         """The same, if its request time is charged or its usage recorded."""
         self.first_request_seen = False
-        """True once this connection's first request was admitted. Until then it may also wait for request time
-        that other connections of its client have used.
+        """True once this connection's first request was admitted. Until then it may also wait for request
+        time that other connections of its client have used.
         """
         self.first_produce_seen = False
         """The same of produce requests and byte rates."""
@@ -249,7 +249,8 @@ class Connection:
         self.parse_cache = ParseCache()
         # What handlers keep
         self.vouched = False
-        """True if the broker has just answered this client, for a reply of Weir's own that depends on that."""
+        """True if the broker has just answered this client, for a reply of Weir's own that depends on that.
+        """
         self.newest = False
         """True if the client has asked ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None
@@ -308,7 +309,7 @@ class Connection:
 
     def settle(self, now_ms: int) -> Effects:
         """Bring the effects up to date: whom to read, the next deadline, and whether to close."""
-        effects, client = self.effects, self.client
+        effects = self.effects
         effects.changed = False
         self._find_end(now_ms)
         effects.read_client = self.takes_client(now_ms)
@@ -339,8 +340,8 @@ class Connection:
     def _nothing_left(self, now_ms: int) -> bool:
         """Return whether a client that sends no more has had everything, or has waited for long enough.
 
-        Its requests that wait for a throttle are taken when that is over: acks=0 data must not be lost because
-        its sender has left.
+        Its requests that wait for a throttle are taken when that is over: acks=0 data must not be lost
+        because its sender has left.
         """
         if self.response_rest_bytes:
             self._linger_until_ms = now_ms + LINGER_MS
@@ -368,7 +369,7 @@ class Connection:
         self.state = NEXT[self.state][event]
 
     def mute(self, throttle_ms: int) -> int:
-        """Take no request for this long, or the longest time that is told; return when that ends (KIP-219)."""
+        """Take no request for this long, or for the longest time that is told; say until when (KIP-219)."""
         until_ms = self.now_ms + min(throttle_ms, self.limits.throttle_ms_max)
         self.counters.throttles += 1
         self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
@@ -377,8 +378,8 @@ class Connection:
         return until_ms
 
     def first_hold_ms(self, until_ms: int) -> int:
-        """Return for how long (ms) the first request of a kind is held for a throttle that other connections of
-        its client have caused and that lasts until `until_ms`.
+        """Return for how long (ms) the first request of a kind is held for a throttle that other connections
+        of its client have caused and that lasts until `until_ms`.
         """
         return min(until_ms - self.now_ms, self.limits.first_hold_ms_max)
 
@@ -459,7 +460,7 @@ class Connection:
         self.happen(Event.QUERY)
 
     def begin(self, run: Run, local: LocalResponse | None = None) -> None:
-        """Ask a query's first question, behind what is to be sent to the broker; take no request meanwhile."""
+        """Ask a query's first question, behind the bytes for the broker; take no request meanwhile."""
         question = run.begin()
         if question is not None:
             self._serial_local = local
@@ -551,8 +552,8 @@ class Connection:
         self.plans = self.plans.for_broker(broker)
 
     def is_identified(self, data: bytearray, frame: int, end: int) -> bool:
-        """Return whether the request `data[frame:end]` is of the same client as the one before, and the quotas
-        are the same.
+        """Return whether the request `data[frame:end]` is of the same client as the one before, and the
+        quotas are the same.
         """
         named, start = self._named, frame + REQUEST_HEAD_BYTES
         return (
@@ -600,7 +601,8 @@ class Connection:
         )
         if self.usage is not None:
             self.usage.become(self.user, client_id)
-        # Before SASL succeeds a broker's network layer answers ApiVersions, which has no quota, and nothing else.
+        # Before SASL succeeds a broker's network layer answers ApiVersions, which has no quota, and nothing
+        # else.
         free = not self.authenticated and self.node_id in self.identities.behind_sasl
         self.time_payers = payers if timed and not free else None
         most = self.limits.in_flight_max

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _unpack = REQUEST_HEAD.unpack_from
 
 LOOK_BYTES: Final = 64 * 1024
-"""Number of bytes of a request to wait for before its cost is estimated: small packets must not make a request
-cheaper. A broker can begin nothing with so few, either.
+"""Number of bytes of a request to wait for before its cost is estimated: small packets must not make a
+request cheaper. A broker can begin nothing with so few, either.
 """
 _OPEN: Final = State.OPEN.value
 _THROTTLED: Final = State.THROTTLED.value
@@ -83,7 +83,7 @@ class Inbound:
         self._receipt: Receipt | None = None
         """Where its usage is counted."""
 
-    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:
+    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
         """Judge `data[:end]`, bytes from the client; return how many of them are consumed.
 
         `view` is a memoryview of `data`; the effects get slices of it.
@@ -211,8 +211,8 @@ class Inbound:
         return connection.time_payers is not None and here_bytes < most
 
     def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
-        """Find out who the client of the request at hand is. False if the request must wait: for more bytes, or
-        because it is the first of its connection and its client is told to wait.
+        """Find out who the client of the request at hand is. False if the request must wait: for more bytes,
+        or because it is the first of its connection and its client is told to wait.
         """
         connection = self._connection
         if (
@@ -257,8 +257,8 @@ class Inbound:
         return 0 if connection.is_broker else max(hold_ms, 0)
 
     def _ask(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Decision | None:
-        """Ask the plan; None if the request must wait. A head, or a field that decides what is forwarded, that
-        no broker reads either is the client's violation.
+        """Ask the plan; None if the request must wait. A head, or a field that decides what is forwarded,
+        that no broker reads either is the client's violation.
         """
         assert plan.admit is not None
         connection = self._connection
@@ -280,7 +280,9 @@ class Inbound:
     # Taking
 
     def _finish_request(self, data: bytearray, end: int) -> int:
-        """Take the rest, or more of it, of a request that goes on in parts; return where it stops in the buffer."""
+        """Take the rest, or more of it, of a request that goes on in parts; return where it stops in the
+        buffer.
+        """
         connection = self._connection
         taken = min(connection.request_rest_bytes, end)
         connection.request_rest_bytes -= taken
@@ -314,9 +316,13 @@ class Inbound:
         payers = connection.payers
         if forward.charged:
             for charge in plan.on_arrival:
-                self._throttle(record, charge(payers, length, connection.now_ms), PRODUCER)
+                throttle_ms = charge(payers, length, connection.now_ms)
+                if throttle_ms > 0:
+                    self._throttle(record, throttle_ms, PRODUCER)
         if forward.meter is not None:
-            self._throttle(record, forward.meter.charge(connection.now_ms), TOPIC)
+            throttle_ms = forward.meter.charge(connection.now_ms)
+            if throttle_ms > 0:
+                self._throttle(record, throttle_ms, TOPIC)
         if not forward.answered:
             return
         if forward.charged and plan.on_response:
@@ -329,16 +335,15 @@ class Inbound:
             connection.state = NEXT[connection.state][event]
 
     def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: int) -> None:
-        if throttle_ms > 0:
-            connection = self._connection
-            until_ms = connection.mute(throttle_ms)
-            record.until_ms = max(record.until_ms, until_ms)
-            if record.receipt is not None:
-                record.receipt.throttled(quota, until_ms - connection.now_ms)
+        connection = self._connection
+        until_ms = connection.mute(throttle_ms)
+        record.until_ms = max(record.until_ms, until_ms)
+        if record.receipt is not None:
+            record.receipt.throttled(quota, until_ms - connection.now_ms)
 
     def _instead(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
-        """Answer the request `data[frame:stop]` in the broker's place, now or later, or make a query; return how
-        far it is consumed.
+        """Answer the request `data[frame:stop]` in the broker's place, now or later, or make a query; return
+        how far it is consumed.
         """
         connection = self._connection
         local: LocalResponse | None = None
@@ -409,8 +414,8 @@ class Inbound:
 
 
 def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:
-    """Return the number of replicas that a produce request waits for, None if that is not here yet; 1 for other
-    requests, and for a body that cannot be read.
+    """Return the number of replicas that a produce request waits for, None if that is not here yet; 1 for
+    other requests, and for a body that cannot be read.
 
     Raises ProtocolError for its head.
     """

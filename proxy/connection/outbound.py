@@ -37,6 +37,9 @@ _DEFERRED: Final = Kind.DEFERRED.value
 _QUERY: Final = Kind.QUERY.value
 _OPEN: Final = State.OPEN.value
 
+EMPTYING: Final = Wait()
+"""The records are being taken out of the response."""
+
 
 class Outbound:
     """Judges the bytes that come from the broker."""
@@ -57,7 +60,7 @@ class Outbound:
         self._report_ms = INCOMPLETE
         """Throttle time (ms) of the response at hand, once it has been charged."""
 
-    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:
+    def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
         """Judge `data[:end]`, bytes from the broker; return how many of them are consumed.
 
         Counterpart of `Inbound.judge`.
@@ -78,24 +81,14 @@ class Outbound:
             record = in_flight[0]
             stop = position + LENGTH_BYTES + length
             if record.kind != _PLAIN or record.plan.rewrite is not None:
-                if record.kind == _CHARGED and not self._begun:
-                    over, payers = record.plan.over, record.payers
-                    if over is not None and payers is not None and over(connection, payers) > now_ms:
-                        if not self._empty(record, data, position, min(stop, end)):
-                            break
-                    else:
-                        self._begun = True
-                        if record.time_payers is not None or record.receipt is not None:
-                            begin_response(connection, record, length)
-                if self._emptied is not None:
+                judge = self._go_on if record.kind == _QUERY else self._treat
+                splice = judge(record, data, position, min(stop, end), stop <= end)
+                if splice is EMPTYING:
                     if position > start:
                         connection.effects.to_client.append(view[start:position])
-                    connection.response_rest_bytes = max(stop - end, 0)
                     start = position = min(stop, end)
-                    if stop <= end:
-                        self._finish_emptied()
+                    self._empty_rest(stop - position)
                     continue
-                splice = self._treat(record, data, position, min(stop, end), stop <= end)
                 if isinstance(splice, Wait):
                     break
                 self._begun = False
@@ -104,12 +97,9 @@ class Outbound:
                     connection.effects.to_client += (view[start : splice.start], splice.replacement)
                     start = splice.stop
             in_flight.popleft()
-            if len(spare) < SPARE_MAX:
-                if record.kind == _CHARGED:
-                    record.kind, record.until_ms, record.payers = _PLAIN, 0, None
-                    spare.append(record)
-                elif record.kind == _PLAIN:
-                    spare.append(record)
+            if record.kind <= _CHARGED and len(spare) < SPARE_MAX:
+                record.kind, record.until_ms, record.payers = _PLAIN, 0, None
+                spare.append(record)
             if stop > end:
                 connection.response_rest_bytes = stop - end
                 position = end
@@ -138,25 +128,20 @@ class Outbound:
 
     # Responses without records
 
-    def _empty(self, record: RequestInFlight, data: bytearray, frame: int, end: int) -> bool:
-        """Begin to take the records out of the response whose first bytes are `data[frame:end]`; False if more
-        bytes are needed.
-        """
-        plan, connection = record.plan, self._connection
-        try:
-            body = response_body(data, frame, end, flexible=plan.flexible_response)
-            if body == INCOMPLETE:
-                return False
-            assert plan.over is not None
-            assert record.payers is not None
-            until_ms = plan.over(connection, record.payers)
-            emptied = EmptiedResponse(plan.version, bytes(data[frame:body]), until_ms)
-            emptied.feed(data, body, end)
-        except ProtocolError as error:
-            connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
-            return False
-        self._emptied = emptied
-        return True
+    def _empty(self, record: RequestInFlight, data: bytearray, body: int, frame: int, end: int) -> None:
+        """Begin to take the records out of the response `data[frame:end]`. Raises ProtocolError."""
+        plan = record.plan
+        assert plan.over is not None
+        assert record.payers is not None
+        until_ms = plan.over(self._connection, record.payers)
+        self._emptied = EmptiedResponse(plan.version, bytes(data[frame:body]), until_ms)
+        self._emptied.feed(data, body, end)
+
+    def _empty_rest(self, rest_bytes: int) -> None:
+        """Go on with the bytes of the response that are still to come."""
+        self._connection.response_rest_bytes = rest_bytes
+        if not rest_bytes:
+            self._finish_emptied()
 
     def _finish_emptied(self) -> None:
         """Send the response whose records were taken out: it tells the throttle time and is not charged in
@@ -171,7 +156,7 @@ class Outbound:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return
         end = len(frame)
-        record.payers = None
+        record.payers, self._begun = None, True
         begin_response(connection, record, end - LENGTH_BYTES, charged=False)
         throttle_ms = emptied.until_ms - connection.now_ms
         if throttle_ms > 0:
@@ -186,6 +171,7 @@ class Outbound:
         if splice is not None:
             LENGTH.pack_into(frame, 0, end - LENGTH_BYTES + self._growth(record, splice))
             frame[splice.start : splice.stop] = splice.replacement
+        self._begun = False
         connection.in_flight.popleft()
         connection.effects.to_client.append(bytes(frame))
         connection.send_local()
@@ -193,8 +179,8 @@ class Outbound:
     # Responses that go on in parts
 
     def _finish_response(self, data: bytearray, view: memoryview, end: int) -> int:
-        """Pass on the rest, or more of it, of a response that goes on in parts, and own replies that waited for
-        its end; return where it stops in the buffer.
+        """Pass on the rest, or more of it, of a response that goes on in parts, and own replies that waited
+        for its end; return where it stops in the buffer.
         """
         connection = self._connection
         taken = min(connection.response_rest_bytes, end)
@@ -208,8 +194,7 @@ class Outbound:
             return end
         connection.response_rest_bytes -= taken
         if self._emptied is not None:
-            if not connection.response_rest_bytes:
-                self._finish_emptied()
+            self._empty_rest(connection.response_rest_bytes)
             return taken
         connection.effects.to_client.append(view[:taken])
         if connection.meter is not None:
@@ -220,8 +205,8 @@ class Outbound:
         return taken
 
     def _measure_more(self, meter: Meter, data: bytearray, stop: int) -> None:
-        """Measure more of a response that goes on in parts; at its end the client is muted, if need be. The next
-        response tells it.
+        """Measure more of a response that goes on in parts; at its end the client is muted, if need be. The
+        next response tells it.
         """
         connection = self._connection
         try:
@@ -244,13 +229,20 @@ class Outbound:
         It is `data[frame:end]`, all of it if complete, and answers the oldest request in flight.
         """
         connection, plan, payers, until_ms = self._connection, record.plan, record.payers, record.until_ms
+        now_ms = connection.now_ms
         try:
-            if record.kind == _QUERY:
-                return self._go_on(record, data, frame, end, complete)
             body = response_body(data, frame, end, flexible=plan.flexible_response)
             if body == INCOMPLETE:
                 return self._wait(complete)
             (length,) = LENGTH.unpack_from(data, frame)
+            if record.kind == _CHARGED and not self._begun:
+                if payers is not None and plan.over is not None and plan.over(connection, payers) > now_ms:
+                    self._empty(record, data, body, frame, end)
+                    return EMPTYING
+                self._begun = True
+                if record.time_payers is not None or record.receipt is not None:
+                    begin_response(connection, record, length)
+                until_ms = record.until_ms
             if self._report_ms == INCOMPLETE and (until_ms or payers is not None):
                 measured = plan.meter is not None and payers is not None
                 if measured and not self._measured(plan, data, body, end, complete, length):
@@ -259,18 +251,11 @@ class Outbound:
             if self._report_ms > 0:
                 if not self._report(plan, data, body, end, complete):
                     return self._wait(complete)
-                if connection.held_until_ms > connection.now_ms:
+                if connection.held_until_ms > now_ms:
                     return WAIT
-            splice: Splice | Wait | None = None
-            if (
-                plan.rewrite_stream is not None
-                and LENGTH_BYTES + length > connection.limits.stream_above_bytes
-            ):
-                self._stream_rewrite = plan.rewrite_stream()
-                self._stream_rewrite.feed(data, body, end)
-            elif plan.rewrite is not None:
-                connection.report_ms = max(self._report_ms, 0)
-                splice = plan.rewrite(connection, data, body, end, complete)
+            splice = (
+                None if plan.rewrite is None else self._rewritten(plan, data, body, end, complete, length)
+            )
             if isinstance(splice, Wait):
                 return self._wait(complete)
             self._measure_first(data, body, end, complete)
@@ -279,6 +264,19 @@ class Outbound:
             return WAIT
         self._report_ms = INCOMPLETE
         return splice
+
+    def _rewritten(
+        self, plan: Plan, data: bytearray, body: int, end: int, complete: bool, length: int
+    ) -> Splice | Wait | None:
+        """Rewrite the response at hand, or begin to, if it goes on in parts. Raises ProtocolError."""
+        connection = self._connection
+        if plan.rewrite_stream is not None and LENGTH_BYTES + length > connection.limits.stream_above_bytes:
+            self._stream_rewrite = plan.rewrite_stream()
+            self._stream_rewrite.feed(data, body, end)
+            return None
+        assert plan.rewrite is not None
+        connection.report_ms = max(self._report_ms, 0)
+        return plan.rewrite(connection, data, body, end, complete)
 
     def _go_on(
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
@@ -290,7 +288,11 @@ class Outbound:
         assert run is not None
         if not complete:
             return WAIT
-        self._connection.go_on(run, data, frame, end)
+        try:
+            self._connection.go_on(run, data, frame, end)
+        except ProtocolError as error:
+            self._connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
+            return WAIT
         return Splice(frame, end, run.reply or b"")
 
     def _wait(self, complete: bool) -> Wait:

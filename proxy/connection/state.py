@@ -71,8 +71,8 @@ NEXT: Final = (
     _row(_D, _D, _D, _D, _D, _D, _D),
     _row(_C, _C, _C, _C, _C, _C, _C),
 )
-"""The next state, by state and event: plain integers, for they are looked up per request. A connection that was answered is THROTTLED until its throttle time is
-over, which it may be already: RELEASE follows at once.
+"""The next state, by state and event: plain integers, for they are looked up per request. A connection that
+was answered is THROTTLED until its throttle time is over, which it may be already: RELEASE follows at once.
 """
 WHY: Final = (
     "",

@@ -35,7 +35,7 @@ from proxy.rules.followers import Claims, claims
 from proxy.rules.plan import Caller, Plan
 
 if TYPE_CHECKING:
-    from quotas import Payers
+    from quotas import Budget, Payers
 
 CHARGED = Forward(charged=True)
 CHARGED_SERIAL = Forward(charged=True, serial=True)
@@ -89,56 +89,82 @@ def plan_produce(plan: Plan) -> None:
 def plan_fetch(plan: Plan) -> None:
     """Charge fetch responses, and cap what a fetch may ask for (KAFKA-9677)."""
     follows = claims(plan.version, flexible=plan.flexible_request)
-    _plan_consumer(plan, place(FetchRequest, plan.version, "max_bytes"), follows, ask_least(plan.version))
-    plan.over = _over
+    max_bytes, least = place(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
-
-def plan_share_fetch(plan: Plan) -> None:
-    """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
-    _plan_consumer(plan, place(ShareFetchRequest, plan.version, "max_bytes"), None, None)
-
-
-def _plan_consumer(
-    plan: Plan, max_bytes: Place | None, follows: Claims | None, least: AskLeast | None
-) -> None:
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         payers = caller.identify(data, frame, end)
         if payers is None:
             return WAIT
-        _produce, budget, shadow, _request = payers
-        if follows is not None and caller.is_broker:
+        if caller.is_broker:
             follower = _follower(follows, data, frame, end, complete)
             if follower is None:
                 return WAIT
             if follower:
                 return EXEMPT
+        budget = payers.fetch
         if budget is None:
-            forward = PASS if shadow is None or shadow.fetch is None else CHARGED
-            caller.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
-            return forward
-        if least is None and not caller.first_fetch_seen:
+            return _unlimited(caller, plan, payers, data, frame, end)
+        if budget.throttled_until_ms > caller.now_ms and not caller.hold:
+            return asked_least(plan, least, data, frame, end, complete)
+        return _capped(caller, plan, max_bytes, budget, data, frame, end, complete)
+
+    plan.admit, plan.over = admit, _over
+    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+
+
+def plan_share_fetch(plan: Plan) -> None:
+    """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
+    max_bytes = place(ShareFetchRequest, plan.version, "max_bytes")
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        payers = caller.identify(data, frame, end)
+        if payers is None:
+            return WAIT
+        budget = payers.fetch
+        if budget is None:
+            return _unlimited(caller, plan, payers, data, frame, end)
+        if not caller.first_fetch_seen:
             caller.first_fetch_seen = True
             hold_ms = caller.first_hold_ms(budget.throttled_until_ms)
             if hold_ms > 0:
                 return Hold(hold_ms)
-        if least is not None and budget.throttled_until_ms > caller.now_ms and not caller.hold:
-            return asked_least(plan, least, data, frame, end, complete)
-        if max_bytes is not None:
-            body = request_body(data, frame, end, flexible=plan.flexible_request)
-            if body == INCOMPLETE:
-                return WAIT
-            position = _located(max_bytes, data, body, end, complete)
-            if position < 0:
-                return _NOT_LOCATED[position]
-            if max_bytes.read(data, position) > budget.fetch_max_bytes:
-                max_bytes.write(data, position, budget.fetch_max_bytes)
-            else:
-                stop = position + max_bytes.size
-                caller.cache_parse(plan, data, frame, stop, CHARGED_SERIAL, budget=budget)
-        return CHARGED_SERIAL
+        return _capped(caller, plan, max_bytes, budget, data, frame, end, complete)
 
     plan.admit = admit
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+
+
+def _unlimited(caller: Caller, plan: Plan, payers: Payers, data: bytearray, frame: int, end: int) -> Forward:
+    """Forward a fetch of a client without a limit; a shadow quota is charged."""
+    forward = PASS if payers.shadow is None or payers.shadow.fetch is None else CHARGED
+    caller.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
+    return forward
+
+
+def _capped(
+    caller: Caller,
+    plan: Plan,
+    max_bytes: Place | None,
+    budget: Budget,
+    data: bytearray,
+    frame: int,
+    end: int,
+    complete: bool,
+) -> Decision | Wait:
+    """Forward a fetch that asks for no more than the quota's window allows."""
+    if max_bytes is None:
+        return CHARGED_SERIAL
+    body = request_body(data, frame, end, flexible=plan.flexible_request)
+    if body == INCOMPLETE:
+        return WAIT
+    position = _located(max_bytes, data, body, end, complete)
+    if position < 0:
+        return _NOT_LOCATED[position]
+    if max_bytes.read(data, position) > budget.fetch_max_bytes:
+        max_bytes.write(data, position, budget.fetch_max_bytes)
+    else:
+        caller.cache_parse(plan, data, frame, position + max_bytes.size, CHARGED_SERIAL, budget=budget)
+    return CHARGED_SERIAL
 
 
 def asked_least(

@@ -1,6 +1,7 @@
 """Decisions: what becomes of a request that is here, or enough of it to decide. A small closed set.
 
-`Plan.admit` returns one, or WAIT for more bytes. Nearly all are constants: one per request would cost too much.
+`Plan.admit` returns one, or WAIT for more bytes. Nearly all are constants: one per request would cost too
+much.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Query(NamedTuple):
 
     errand: Errand
     again: bool = False
-    """True if the errand returns None, and the request is then decided about again; else it must be complete."""
+    """True if the errand returns None, and the request is then decided about again; else it must be complete.
+    """
 
 
 class Wait:

@@ -156,10 +156,11 @@ class Caller(Protocol):
         *,
         budget: Budget | None = None,
     ) -> None:
-        """Take requests that begin with the same `data[frame:stop]` for the same, while `budget` is not throttled.
+        """Take requests that begin with the same `data[frame:stop]` for the same, while `budget` is not
+        throttled.
 
-        Only for answers that depend on nothing else but the quotas in force. Requests of brokers are not cached:
-        whether they are replicas' stands at their end.
+        Only for answers that depend on nothing else but the quotas in force. Requests of brokers are not
+        cached: whether they are replicas' stands at their end.
         """
 
     first_produce_seen: bool
@@ -170,8 +171,8 @@ class Caller(Protocol):
     """The same of share fetches."""
 
     def first_hold_ms(self, until_ms: int) -> int:
-        """Return for how long (ms) the first request of a kind is held for a throttle that other connections of
-        its client have caused and that lasts until `until_ms`.
+        """Return for how long (ms) the first request of a kind is held for a throttle that other connections
+        of its client have caused and that lasts until `until_ms`.
         """
 
     @property
@@ -265,8 +266,9 @@ class Plan:
     on_response: tuple[Charge, ...] = ()
     """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""
     over: Callable[[Caller, Payers], int] | None = None
-    """Time (ms) until which the client of a charged response is over its quota, by charges made meanwhile; 0 if
-    it is not. Until then it gets no records (KIP-219). None: the response is delivered whatever was charged.
+    """Time (ms) until which the client of a charged response is over its quota, by charges made meanwhile; 0
+    if it is not. Until then it gets no records (KIP-219). None: the response is delivered whatever was
+    charged.
     """
     meter: Callable[[Caller], Meter | None] | None = None
     """What measures a charged response, if anything is to."""

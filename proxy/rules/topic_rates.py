@@ -7,11 +7,11 @@ here. A response that is larger than the buffer has gone on by then: its client 
 Newer versions name topics by ids only (KIP-516). While a topic has a rate, clients are not offered these; a
 connection that speaks them already is closed, and negotiates anew.
 
-While a topic is over its rate, fetches of it are answered without records, on whatever connection they come, and
-the first produce request of a new connection is held for a while, as under a client's quota (`bandwidth`); of a
-produce request that is larger than the buffer, the topics in its beginning are looked at. A fetch that goes on
-with a fetch session names no topics (`fetch_sessions`): it is of the topics that were named when the connection
-began the session; if that was another connection, it may be of any.
+While a topic is over its rate, fetches of it are answered without records, on whatever connection they come,
+and the first produce request of a new connection is held for a while, as under a client's quota
+(`bandwidth`); of a produce request that is larger than the buffer, the topics in its beginning are looked at.
+A fetch that goes on with a fetch session names no topics (`fetch_sessions`): it is of the topics that were
+named when the connection began the session; if that was another connection, it may be of any.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A relay: one client socket, one broker socket, the connection between them. It moves bytes and decides
 nothing.
 
-Reading goes into the reactor's shared buffer; the connection judges it; the bytes it puts into the effects are
-sent with one call. The rest of a short send is kept here. Bytes that the connection has not consumed are kept
-per side and put back in front of the next read. Whom to read, when to come back and when to close are the
-connection's to say (`Connection.settle`); the relay obeys.
+Reading goes into the reactor's shared buffer; the connection judges it; the bytes it puts into the effects
+are sent with one call. The rest of a short send is kept here. Bytes that the connection has not consumed are
+kept per side and put back in front of the next read. Whom to read, when to come back and when to close are
+the connection's to say (`Connection.settle`); the relay obeys.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class Relay:
             self._guarded(self._flush_for, self._client, 0)
 
     def _guarded(self, handle: Callable[[Side, int], None], side: Side, events: int) -> None:
-        """Handle an event of a side; an error of its socket, or a bug met in its bytes, ends this relay alone."""
+        """Handle an event of a side; an error of its socket, or a bug met in its bytes, ends this relay
+        alone.
+        """
         try:
             handle(side, events)
         except BlockingIOError:  # readiness that has gone by the time it is used

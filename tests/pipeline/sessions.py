@@ -1,6 +1,7 @@
 """Clients, real sessions of Weir and a broker that answers, in simulated time: what they did, as traces.
 
-The rules that say who waits are Weir's own (`proxy.connection`), not those of the replay that is tested by it.
+The rules that say who waits are Weir's own (`proxy.connection`), not those of the replay that is tested by
+it.
 """
 
 from __future__ import annotations

@@ -177,7 +177,10 @@ def session_id(kind: Kind, frame: bytearray) -> int:
 
 def emptied(kind: Kind, frame: bytearray, size: int, topic: str) -> bytearray:
     """Return a fetch response without its records, of this size: what a client gets that is over its quota."""
-    number, session_number = INT32.unpack_from(frame, 4)[0], session_id(kind, frame) if kind.has_session else 0
+    number, session_number = (
+        INT32.unpack_from(frame, 4)[0],
+        session_id(kind, frame) if kind.has_session else 0,
+    )
     return answered(kind, int(number), min(size, 0), topic, throttle_ms(kind, frame), session_number)
 
 
