@@ -141,8 +141,9 @@ class Inbound:
                 in_flight.append(record)
                 may_go = len(in_flight) < connection.in_flight_max
             else:
-                self._arrived(record, decision, length, serial=decision.serial or self._is_near)
-                may_go = connection.may_take(now_ms)
+                serial = decision.serial or self._is_near
+                self._arrived(record, decision, length, serial=serial)
+                may_go = not serial and connection.may_take(now_ms)
             position = stop
         if not may_go and (position < end or connection.state == _OPEN or connection.state == _THROTTLED):
             connection.effects.changed = True
