@@ -38,6 +38,7 @@ class QuotaBook:
         self._request_time_scale = request_time_scale
         self._table = table
         self._in_force = self._modes(table)
+        self._in_force.prepared(QuotaTable())
         self._num_samples = num_samples
         self._window_s = window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
@@ -81,8 +82,13 @@ class QuotaBook:
             )
         return quotas
 
+    def prepare(self, table: QuotaTable) -> None:
+        """Do what is slow of `update`, so that it is quick; any thread may do it, one at a time."""
+        self._modes(table).prepared(self._in_force)
+
     def update(self, table: QuotaTable) -> None:
         """Put another table in force, also for open connections; what was used stays."""
+        self.prepare(table)
         self._table = table
         self._in_force = self._modes(table)
         self.changes += 1

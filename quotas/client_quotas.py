@@ -200,7 +200,7 @@ class ClientQuotas(Generic[A_co]):
         limits = table.shadow_limits(self.key) if self._is_shadow else table.limits(self.key)
         if limits is self._limits:
             return
-        if not limits.same_as(self._limits):
+        if table.is_prepared or not limits.same_as(self._limits):
             self.generation += 1
         self._limits = limits
         for tags, budget in self._budgets.items():

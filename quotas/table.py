@@ -59,7 +59,16 @@ class QuotaTable:
     were enforced: that is counted, and nothing more.
     """
 
-    __slots__ = ("_limits", "_shadow", "_shadow_limits", "_values")
+    __slots__ = (
+        "_all_in_shadow",
+        "_keys",
+        "_limits",
+        "_shadow",
+        "_shadow_limits",
+        "_topics",
+        "_values",
+        "is_prepared",
+    )
 
     def __init__(
         self, values: Mapping[Quota, float] | None = None, shadow: Mapping[Quota, float] | None = None
@@ -70,8 +79,13 @@ class QuotaTable:
         for (entity, key), value in chain(self._values.items(), self._shadow.items()):
             if not 0 < value < math.inf:
                 raise ValueError(f"{key.value} of {entity} must be a finite number above 0, not {value}")
+        self._keys = frozenset(key for _entity, key in chain(self._values, self._shadow))
         self._limits: dict[QuotaKey, Limits] = {}
         self._shadow_limits: dict[QuotaKey, Limits] = {}
+        self._topics: dict[tuple[QuotaKey, bool], Mapping[str, float]] = {}
+        self._all_in_shadow: QuotaTable | None = None
+        self.is_prepared = False
+        """True once `prepared` has run: limits that did not change are then the same objects as before."""
 
     @property
     def values(self) -> Mapping[Quota, float]:
@@ -110,6 +124,31 @@ class QuotaTable:
             self._shadow_limits[key] = limits
         return limits
 
+    def topics(self, key: QuotaKey, *, shadow: bool = False) -> Mapping[str, float]:
+        """The rates of topics, enforced or in shadow, by topic; found once."""
+        topics = self._topics.get((key, shadow))
+        if topics is None:
+            chosen = _chosen(self._shadow if shadow else self._values, key)
+            topics = {entity.topic: rate for entity, rate in chosen if entity.topic is not None}
+            self._topics[key, shadow] = topics
+        return topics
+
+    def prepared(self, before: QuotaTable) -> QuotaTable:
+        """Make everything ready for lookup, and return this table. Any thread may do it, before others use
+        the table: 100,000 entries take half a second.
+
+        Limits that are the same in `before` become the same objects, so that their users have nothing to do.
+        """
+        if not self.is_prepared:
+            for key in QuotaKey:
+                self._limits[key] = _old_if_same(self.limits(key), before.limits(key))
+                self._shadow_limits[key] = _old_if_same(self.shadow_limits(key), before.shadow_limits(key))
+            for key in _OF_TOPICS:
+                self.topics(key)
+                self.topics(key, shadow=True)
+            self.is_prepared = True
+        return self
+
     def altered(self, changes: Mapping[Quota, float | None], *, shadow: bool = False) -> QuotaTable:
         """A table with these values instead, None to remove one; of the enforced entries, or of the shadow
         entries. Raises ValueError for a bad value.
@@ -119,19 +158,25 @@ class QuotaTable:
         return QuotaTable(self._values, kept) if shadow else QuotaTable(kept, self._shadow)
 
     def in_shadow(self) -> QuotaTable:
-        """A table in which every entry is a shadow entry. Where there are both, the shadow entry stays."""
-        return QuotaTable(None, {**self._values, **self._shadow})
+        """A table in which every entry is a shadow entry, made once. Where there are both, the shadow entry
+        stays.
+        """
+        if self._all_in_shadow is None:
+            self._all_in_shadow = QuotaTable(None, {**self._values, **self._shadow})
+        return self._all_in_shadow
 
     def has(self, key: QuotaKey) -> bool:
         """Whether a value of this key is configured, enforced or not."""
-        return any(its_key is key for _entity, its_key in chain(self._values, self._shadow))
+        return key in self._keys
 
     def __len__(self) -> int:
         """How many values are configured, enforced or not."""
         return len(self._values) + len(self._shadow)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both tables configure the same."""
+        """Whether both tables configure the same. 100,000 equal entries take up to half a second."""
+        if self is other:
+            return True
         if not isinstance(other, QuotaTable):
             return NotImplemented
         return self._values == other._values and self._shadow == other._shadow
@@ -143,6 +188,10 @@ class QuotaTable:
     def __repr__(self) -> str:
         """Name the values."""
         return f"QuotaTable({self._values!r}, shadow={self._shadow!r})"
+
+
+def _old_if_same(new: Limits, old: Limits) -> Limits:
+    return old if new.same_as(old) else new
 
 
 def _chosen(values: Mapping[Quota, float], key: QuotaKey) -> Iterator[tuple[Entity, float]]:

@@ -4,6 +4,7 @@ They are Weir's own, not Kafka's. A request is charged to the client's quota and
 all waits the longest counts. Only topics that the table names have a rate: there is no default, so there are
 no more budgets than entries.
 
+>>> from quotas.entities import Entity
 >>> table = QuotaTable({(Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 100})
 >>> topics = TopicQuotas()
 >>> topics.update(table)
@@ -16,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from quotas.budgets import Budget
-from quotas.entities import Entity, Tags
+from quotas.entities import Tags
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.table import Quota, QuotaKey, QuotaTable
+from quotas.table import QuotaKey, QuotaTable
 
 
 class TopicRates:
@@ -39,8 +40,9 @@ class TopicRates:
     def update(self, table: QuotaTable, now_ms: int = 0) -> None:
         """Use the rates of `table` from now on; what was used stays, also when an entry changes its mode."""
         was = {**self._shadow, **self._enforced}
-        self._enforced = self._made(table.values, self._enforced, was, now_ms, is_shadow=False)
-        self._shadow = self._made(table.shadow, self._shadow, was, now_ms, is_shadow=True)
+        self._enforced = self._made(table.topics(self.key), self._enforced, was, now_ms, is_shadow=False)
+        in_shadow = table.topics(self.key, shadow=True)
+        self._shadow = self._made(in_shadow, self._shadow, was, now_ms, is_shadow=True)
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
     def charge(self, counted: Mapping[bytes, int], now_ms: int) -> int:
@@ -72,7 +74,7 @@ class TopicRates:
 
     def _made(
         self,
-        values: Mapping[Quota, float],
+        limits: Mapping[str, float],
         same: Mapping[bytes, Budget],
         was: Mapping[bytes, Budget],
         now_ms: int,
@@ -80,21 +82,19 @@ class TopicRates:
         is_shadow: bool,
     ) -> dict[bytes, Budget]:
         made: dict[bytes, Budget] = {}
-        for (entity, key), limit in values.items():
-            if entity.topic is None or key is not self.key:
-                continue
-            name = entity.topic.encode()
+        for topic, limit in limits.items():
+            name = topic.encode()
             budget = same.get(name)
             if budget is None:
-                budget = self._new(entity, limit, now_ms, is_shadow=is_shadow)
+                budget = self._new(topic, limit, now_ms, is_shadow=is_shadow)
                 if name in was:
                     budget.take_over(was[name])
             budget.set_limit(limit)
             made[name] = budget
         return made
 
-    def _new(self, entity: Entity, limit: float, now_ms: int, *, is_shadow: bool) -> Budget:
-        tags = Tags("", "", topic=entity.topic or "")
+    def _new(self, topic: str, limit: float, now_ms: int, *, is_shadow: bool) -> Budget:
+        tags = Tags("", "", topic=topic)
         return Budget(
             tags,
             limit,

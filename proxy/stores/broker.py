@@ -31,7 +31,7 @@ from proxy.cluster.connection import ClosedError, Connection, QuestionError, dec
 from proxy.cluster.discovery import METADATA_VERSION
 from proxy.rules.api_versions import ranges
 from proxy.rules.management import Changes
-from proxy.stores.store import StoreError, UnfitError, ready
+from proxy.stores.store import Changed, StoreError, UnfitError
 from proxy.stores.wire_quotas import EVERYTHING, VERSION, as_request, imported
 from quotas import QuotaTable
 from quotas.imported import Skipped
@@ -83,9 +83,7 @@ class BrokerStore:
         except trio.TooSlowError:
             raise StoreError(f"no broker has told its quotas within {LOAD_S:g} s") from None
 
-    async def follow(
-        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
-    ) -> None:
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Ask for ever."""
         self._followed = True
         told: QuotaTable | None = None
@@ -100,7 +98,7 @@ class BrokerStore:
                 else:
                     if table is not told:
                         told = table
-                        changed(table)
+                        await changed(table)
                 await trio.sleep(max(ASK_EVERY_S, SHARE * (trio.current_time() - began_s)))
         finally:
             self._followed = False
@@ -225,7 +223,7 @@ def _read(frame: bytes) -> tuple[QuotaTable, Sequence[Skipped]]:
     if answer.error_code != ErrorCode.NONE:
         raise StoreError(f"a broker does not tell: {_said(answer.error_code, answer.error_message)}")
     found = imported(answer)
-    return ready(found.table), found.skipped
+    return found.table, found.skipped
 
 
 def _said(error_code: int, message: str | None) -> str:

@@ -20,7 +20,7 @@ from proxy.config_error import ConfigError
 from proxy.quota_watch import Stamp, follow, stamp
 from proxy.replacing import replace
 from proxy.rules.management import Changes
-from proxy.stores.store import StoreError
+from proxy.stores.store import Changed, StoreError
 from quotas import QuotaFileError, QuotaTable, parse
 from quotas.quota_edit import edited
 
@@ -72,9 +72,7 @@ class FileStore:
             table, self._seen = await trio.to_thread.run_sync(rewrite, self._path, changes)
             return table
 
-    async def follow(
-        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
-    ) -> None:
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Read it whenever it is not what was read or written last."""
         path = self._path
         if path is None:
@@ -89,7 +87,7 @@ class FileStore:
                 except StoreError as error:
                     failed(error)
                 else:
-                    changed(table)
+                    await changed(table)
 
         await follow(path, self._seen, reload, self._unwatch)
 

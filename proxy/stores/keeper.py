@@ -65,6 +65,7 @@ class Keeper:
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._reading = trio.Lock()
+        self._applying = trio.Lock()
         self._computing = trio.CapacityLimiter(1)
         """Threads share the interpreter: each more would take as much from the sockets."""
         self._reread_asked = False
@@ -120,14 +121,12 @@ class Keeper:
     async def reload(self) -> None:
         """Read the store, whether it has changed or not; never raises."""
         try:
-            table = await self._store.load()
+            await self._changed(await self._store.load())
         except StoreError as error:
             self._failed(error)
         except Exception:
             log.exception("internal error while quotas were read, the last known stay in force")
             self._state.note(good=False)
-        else:
-            self._changed(table)
 
     def stop(self) -> None:
         """`run` is about to be cancelled."""
@@ -153,9 +152,9 @@ class Keeper:
             self._reread_asked = False
             await self.reload()
 
-    def _changed(self, table: QuotaTable) -> None:
+    async def _changed(self, table: QuotaTable) -> None:
         self._state.note(good=True)
-        if self._put_in_force(table):
+        if await self._put_in_force(table):
             log.info("quotas loaded", store=self._store.name, quotas=len(table))
 
     def _failed(self, error: StoreError) -> None:
@@ -164,12 +163,20 @@ class Keeper:
             "quotas not loaded, the last known stay in force", store=self._store.name, reason=str(error)
         )
 
-    def _put_in_force(self, table: QuotaTable) -> bool:
-        """Return whether it is another one."""
+    async def _put_in_force(self, table: QuotaTable) -> bool:
+        """Return whether it is another one. Tables come into force in the order of the calls."""
+        async with self._applying:
+            if not await trio.to_thread.run_sync(self._prepare, table):
+                return False
+            self._table = table
+            self._book.update(table)
+            return True
+
+    def _prepare(self, table: QuotaTable) -> bool:
+        """Do what is slow, in a thread; return whether it is another table."""
         if table == self._table:
             return False
-        self._table = table
-        self._book.update(table)
+        self._book.prepare(table)
         return True
 
     # Altering
@@ -192,7 +199,7 @@ class Keeper:
         """Store it and put it in force; return why not, if not."""
         before = self._table
         try:
-            self._put_in_force(await self._store.alter(alteration.changes))
+            await self._put_in_force(await self._store.alter(alteration.changes))
         except StoreError as error:
             return self._not_altered(alteration, str(error))
         except Exception:

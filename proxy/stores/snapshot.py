@@ -16,7 +16,7 @@ import trio
 from proxy.config_error import ConfigError
 from proxy.replacing import replace
 from proxy.rules.management import Changes
-from proxy.stores.store import QuotaStore, StoreError, UnfitError
+from proxy.stores.store import Changed, QuotaStore, StoreError, UnfitError
 from quotas import QuotaFileError, QuotaTable, parse
 from quotas.quota_entry import Entry
 from quotas.quota_file import render_entries
@@ -67,17 +67,15 @@ class LastKnown:
         """As the store."""
         return await self._store.alter(changes)
 
-    async def follow(
-        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
-    ) -> None:
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Say first that the start had to do without the store, if so; say the same again once a minute."""
         said_s = -math.inf
 
-        def note(table: QuotaTable) -> None:
+        async def note(table: QuotaTable) -> None:
             nonlocal said_s
             said_s = -math.inf
             self._note(table)
-            changed(table)
+            await changed(table)
 
         def say(error: StoreError) -> None:
             nonlocal said_s
@@ -106,18 +104,23 @@ class LastKnown:
         while True:
             await self._changed.wait()
             self._changed = trio.Event()
-            table = self._newest
-            if table is None or table == self._written:
-                continue
+            assert self._newest is not None  # or it would not have changed
             try:
-                left_out = await trio.to_thread.run_sync(write_snapshot, path, table)
+                left_out = await trio.to_thread.run_sync(self._write, path, self._newest)
             except OSError as error:
                 log.error("quota snapshot not written", file=str(path), reason=error.strerror or str(error))
                 continue
-            self._written = table
             if left_out and not self._said:
                 self._said = True
                 log.warning("quotas that the snapshot cannot hold", count=len(left_out), first=left_out[0])
+
+    def _write(self, path: Path, table: QuotaTable) -> list[str]:
+        """Write these quotas unless they are written; return those that it cannot hold. Raises OSError."""
+        if table == self._written:
+            return []
+        left_out = write_snapshot(path, table)
+        self._written = table
+        return left_out
 
     def _last_known(self) -> QuotaTable:
         path = self._path

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 from proxy.rules.management import Changes
 from quotas import QuotaTable
-from quotas.table import QuotaKey
+
+Changed: TypeAlias = Callable[[QuotaTable], Awaitable[None]]
+"""Puts a table in force, and returns when it is."""
 
 
 class StoreError(Exception):
@@ -16,16 +18,6 @@ class StoreError(Exception):
 
 class UnfitError(StoreError):
     """What is there cannot be such a store, now or later: a reason not to start."""
-
-
-def ready(table: QuotaTable) -> QuotaTable:
-    """Make a table's limits ready for lookup, in the thread that has made the table: 100,000 entries take
-    half a second, in which sessions would stand still.
-    """
-    for key in QuotaKey:
-        table.limits(key)
-        table.shadow_limits(key)
-    return table
 
 
 class QuotaStore(Protocol):
@@ -41,10 +33,8 @@ class QuotaStore(Protocol):
     async def alter(self, changes: Changes) -> QuotaTable:
         """Store the changes, durably, and return all that is stored then. Raises StoreError."""
 
-    async def follow(
-        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
-    ) -> None:
-        """Call `changed` with each new table until cancelled, and `failed` while there is none to be had.
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
+        """Await `changed` with each new table until cancelled, and `failed` while there is none to be had.
 
         A table that is the same as before tells that the store is to be had again.
         """

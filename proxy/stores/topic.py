@@ -25,7 +25,7 @@ from proxy.rules.management import Changes
 from proxy.stores.librdkafka import properties
 from proxy.stores.log import Batch, Log, LogReader
 from proxy.stores.records import Record, RecordError, Stored, alteration
-from proxy.stores.store import StoreError, ready
+from proxy.stores.store import Changed, StoreError
 from quotas import QuotaTable
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ class TopicStore:
             async with self._reading() as reading:
                 return await reading.to_end()
 
-    async def follow(
-        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
-    ) -> None:
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Read on for ever; begin anew after a failure, and call `changed` then in any case."""
         self._followed = True
         try:
@@ -125,14 +123,14 @@ class TopicStore:
         await trio.to_thread.run_sync(make, abandon_on_cancel=True)
         self._made = True
 
-    async def _follow(self, changed: Callable[[QuotaTable], None]) -> None:
+    async def _follow(self, changed: Changed) -> None:
         """Raises StoreError."""
         async with self._reading() as reading:
             with _bounded(LOAD_S, UNREAD):
                 table = await reading.to_end()
             while True:
                 self._known, self._offset, self._failure = table, reading.offset, None
-                changed(table)
+                await changed(table)
                 self._wake()
                 table = await reading.next()
 
@@ -225,7 +223,7 @@ class _Reading:
         return await trio.to_thread.run_sync(self._table)
 
     def _table(self) -> QuotaTable:
-        return ready(self._stored.table())
+        return self._stored.table()
 
     async def _read(self) -> Batch:
         batch, errors = await trio.to_thread.run_sync(self._read_blocking)

@@ -21,7 +21,7 @@ class Followed:
         self.tables: list[QuotaTable] = []
         self.failures: list[str] = []
 
-    def changed(self, table: QuotaTable) -> None:
+    async def changed(self, table: QuotaTable) -> None:
         """There is another table."""
         self.tables.append(table)
 

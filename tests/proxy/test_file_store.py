@@ -21,6 +21,7 @@ from proxy.stores.file import FileStore, read_quota_file, rewrite
 from proxy.stores.store import StoreError
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.quota_edit import edited
+from tests.proxy.following import Followed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -218,7 +219,9 @@ def test_a_file_store_without_a_file_is_empty_and_read_only() -> None:
         assert store.start() == QuotaTable() == await store.load()
         with pytest.raises(StoreError, match="there is no quota file: start weir with --quotas FILE"):
             await store.alter({(ALICE, PRODUCE): 2.0})
-        await store.follow(lambda _table: pytest.fail("changed"), lambda _error: pytest.fail("failed"))
+        followed = Followed()
+        await store.follow(followed.changed, followed.failed)
+        assert (followed.tables, followed.failures) == ([], [])
 
     trio.run(main)
 
@@ -239,6 +242,9 @@ class Watched:
     ) -> None:
         self._reload = reload
 
+    async def _changed(self, table: QuotaTable) -> None:
+        self.seen.append(table)
+
     def write(self, text: str) -> None:
         """Somebody edits the file."""
         self._path.write_text(text)
@@ -246,7 +252,7 @@ class Watched:
     async def look(self) -> None:
         """Something has happened in the directory."""
         if self._reload is None:
-            await self.store.follow(self.seen.append, lambda error: self.seen.append(str(error)))
+            await self.store.follow(self._changed, lambda error: self.seen.append(str(error)))
         assert self._reload is not None
         await self._reload()
 

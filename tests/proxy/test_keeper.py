@@ -12,15 +12,22 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from proxy.quota_book import QuotaBook
+from proxy.stores.file import FileStore, read_quota_file
 from proxy.stores.keeper import FOLLOW_AGAIN_S, WAITING_MAX, Keeper, _Alteration, _write_audit
 from proxy.stores.store import StoreError
 from proxy.stores.store_state import StoreState
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas import table as table_module
+from quotas.connections import ConnectionQuotas
+from quotas.limits import Limits
+from tests.proxy.following import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from proxy.rules.management import Changes
+    from proxy.stores.store import Changed
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
@@ -38,7 +45,7 @@ class Store:
         self.table = FIRST
         self.may_go = trio.Semaphore(0)
         self.failure: Exception | None = None
-        self.changed: Callable[[QuotaTable], None] | None = None
+        self.changed: Changed | None = None
         self.failed: Callable[[StoreError], None] | None = None
         self.stopped = False
         self.loads = 0
@@ -59,9 +66,7 @@ class Store:
         self.table = self.table.altered(changes)
         return self.table
 
-    async def follow(
-        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
-    ) -> None:
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """For the test to call."""
         if self.follow_failure is not None:
             raise self.follow_failure
@@ -88,8 +93,12 @@ class Scene:
         self.keeper.alter(changes, who, PEER, self.answers.append)
 
     async def settle(self) -> None:
-        """Let everything happen that can."""
+        """Let everything happen that can, also in threads."""
+        threads = trio.to_thread.current_default_thread_limiter()
         await trio.testing.wait_all_tasks_blocked()
+        while threads.borrowed_tokens:
+            await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
 
 
 def play(script: Callable[[Scene], Awaitable[None]]) -> None:
@@ -273,8 +282,8 @@ def test_tables_and_failures_from_the_store_are_applied_and_logged() -> None:
         assert scene.store.failed is not None
         table = QuotaTable({(ALICE, FETCH): 3.0})
         with capture_logs() as logged:
-            scene.store.changed(table)
-            scene.store.changed(table)
+            await scene.store.changed(table)
+            await scene.store.changed(table)
         assert [line["event"] for line in logged] == ["quotas loaded"]
         assert (scene.book.table, scene.keeper.table, scene.book.changes) == (table, table, 1)
         scene.now_s = 200.0
@@ -283,7 +292,7 @@ def test_tables_and_failures_from_the_store_are_applied_and_logged() -> None:
         assert [(line["log_level"], line["reason"]) for line in logged] == [("error", "unreachable")]
         assert (scene.state.last_was_good, scene.state.last_good_s) == (False, 100)
         assert scene.book.table == table
-        scene.store.changed(table)
+        await scene.store.changed(table)
         assert (scene.state.last_was_good, scene.state.last_good_s) == (True, 200)
 
     play(script)
@@ -314,6 +323,84 @@ def test_many_alterations_at_the_broker_trigger_at_most_two_reads() -> None:
     play(script)
 
 
+class Work:
+    """What the loop's thread does with quota tables, once it is to be noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[str] = []
+        self.noting = False
+        self._thread = threading.get_ident()
+        monkeypatch.setattr(Limits, "__init__", self._noting("makes limits", Limits.__init__))
+        monkeypatch.setattr(Limits, "same_as", self._noting("compares limits", Limits.same_as))
+        monkeypatch.setattr(QuotaTable, "__init__", self._noting("makes a table", QuotaTable.__init__))
+        monkeypatch.setattr("quotas.table._chosen", self._noting("searches a table", table_module._chosen))
+
+        def compare(one: QuotaTable, other: object) -> bool:
+            self._note("compares tables" if one is not other else None)
+            return equal(one, other)
+
+        equal = QuotaTable.__eq__
+        monkeypatch.setattr(QuotaTable, "__eq__", compare)
+
+    def _note(self, what: str | None) -> None:
+        if what and self.noting and threading.get_ident() == self._thread:
+            self.done.append(what)
+
+    def _noting(self, what: str, call: Callable[..., object]) -> Callable[..., object]:
+        def noting(*args: object, **kwargs: object) -> object:
+            self._note(what)
+            return call(*args, **kwargs)
+
+        return noting
+
+
+@pytest.mark.parametrize("in_shadow", [False, True])
+def test_reloaded_and_altered_quota_tables_are_prepared_off_the_loops_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_shadow: bool
+) -> None:
+    """For 100,000 entries that takes a second, in which no byte would be moved."""
+    path = tmp_path / "quotas.toml"
+    texts = [
+        f"[[quota]]\n{whom}\nproducer_byte_rate = {rate}\n"
+        for whom, rate in [
+            ('user = "alice"', 1),
+            ('user = "alice"', 2),
+            ('topic = "orders"', 3),
+            ('topic = "orders"', 3),
+        ]
+    ]
+    path.write_text(texts[0])
+    work = Work(monkeypatch)
+
+    async def main() -> None:
+        store = FileStore(path)
+        first = store.start()
+        book = QuotaBook(first, in_shadow=in_shadow)
+        book.of(0)
+        connections = ConnectionQuotas(book.in_force)
+        connections.ips(None)
+        book.on_update.append(connections.update)
+        keeper = Keeper(store, book, first, frozenset(), StoreState(lambda: 0.0))
+        answers: list[str | None] = []
+        async with trio.open_nursery() as nursery:
+            await nursery.start(keeper.run)
+            work.noting = True
+            for text in texts[1:]:
+                path.write_text(text)
+                await keeper.reload()
+            keeper.alter({(ALICE, FETCH): 7.0}, "admin", PEER, answers.append)
+            await until(lambda: bool(answers))
+            work.noting = False
+            assert answers == [None]
+            assert (book.changes, book.table) == (3, read_quota_file(path))
+            assert book.table.values[ALICE, FETCH] == 7.0
+            keeper.stop()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert work.done == []
+
+
 def test_following_the_quota_store_is_retried() -> None:
     async def main() -> None:
         scene = Scene()
@@ -326,6 +413,7 @@ def test_following_the_quota_store_is_retried() -> None:
                 scene.store.follow_failure = None
                 scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
                 await trio.sleep(FOLLOW_AGAIN_S)
+                await scene.settle()
                 assert seen(scene) == (True, scene.store.table)
                 assert scene.store.changed is not None
                 nursery.cancel_scope.cancel()

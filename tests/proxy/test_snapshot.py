@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.rules.management import Changes
+    from proxy.stores.store import Changed
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")
@@ -49,7 +50,7 @@ class FakeStore:
 
     table: QuotaTable = field(default_factory=QuotaTable)
     error: StoreError | None = None
-    changed: Callable[[QuotaTable], None] | None = None
+    changed: Changed | None = None
     failed: Callable[[StoreError], None] | None = None
     name: str = "fake"
 
@@ -62,9 +63,7 @@ class FakeStore:
         self.table = self.table.altered(changes)
         return self.table
 
-    async def follow(
-        self, changed: Callable[[QuotaTable], None], failed: Callable[[StoreError], None]
-    ) -> None:
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         self.changed, self.failed = changed, failed
         await trio.sleep_forever()
 
@@ -179,7 +178,7 @@ async def test_changes_of_the_store_are_passed_on_and_written_to_the_snapshot(
     assert read_snapshot(path) == ALICES, "what it started with, too"
     assert store.changed is not None
     for table in (BOBS, RICH, ALICES):
-        store.changed(table)
+        await store.changed(table)
         await until(partial(holds, path, table))
     assert followed.tables == [BOBS, RICH, ALICES]
     assert followed.failures == []
@@ -211,7 +210,7 @@ async def test_an_outage_of_the_quota_store_is_reported_at_once_then_each_minute
         store.failed(StoreError("gone"))
         await trio.sleep(1)
     assert len(followed.failures) == 3
-    store.changed(ALICES)
+    await store.changed(ALICES)
     store.failed(StoreError("gone again"))
     assert followed.failures[3:] == ["gone again"]
 
@@ -224,9 +223,9 @@ async def test_an_unwritable_quota_snapshot_is_only_logged(tmp_path: Path, nurse
         nursery.start_soon(last_known.follow, followed.changed, followed.failed)
         await trio.testing.wait_all_tasks_blocked()
         assert store.changed is not None
-        store.changed(ALICES)
+        await store.changed(ALICES)
         await until(lambda: len(logs) == 1)
-        store.changed(BOBS)
+        await store.changed(BOBS)
         await until(lambda: len(logs) == 2)
     assert [line["event"] for line in logs] == ["quota snapshot not written"] * 2
     assert followed.tables == [ALICES, BOBS]
@@ -243,7 +242,7 @@ async def test_quotas_omitted_from_the_snapshot_are_logged_once(
         assert store.changed is not None
         for good in (ALICE, BOB):
             table = QuotaTable({(good, PRODUCE): 1.0})
-            store.changed(table.altered({(good, QuotaKey.CONSUMER_BYTE_RATE): 0.5}))
+            await store.changed(table.altered({(good, QuotaKey.CONSUMER_BYTE_RATE): 0.5}))
             await until(partial(holds, path, table))
     assert [line["event"] for line in logs] == ["quotas that the snapshot cannot hold"]
 

@@ -87,6 +87,33 @@ def test_a_quota_table_in_shadow_enforces_nothing() -> None:
     assert table.in_shadow().limits(PRODUCE).resolve("alice", "") is None
 
 
+def test_a_prepared_quota_table_shares_unchanged_limits_with_the_table_before() -> None:
+    before = QuotaTable({(ALICE, PRODUCE): 10.0, (ALICE, FETCH): 3.0}, shadow={(APP, FETCH): 5.0})
+    after = before.altered({(ALICE, PRODUCE): 11.0})
+    assert after.prepared(before) is after
+    assert after.limits(FETCH) is before.limits(FETCH)
+    assert after.shadow_limits(FETCH) is before.shadow_limits(FETCH)
+    assert after.limits(PRODUCE).resolve("alice", "") == Limit(11.0, Tags("alice", ""))
+    assert before.limits(PRODUCE).resolve("alice", "") == Limit(10.0, Tags("alice", ""))
+
+
+def test_a_quota_table_finds_the_rates_of_topics_by_key_and_mode() -> None:
+    orders, clicks = Entity(topic="orders"), Entity(topic="clicks")
+    table = QuotaTable(
+        {(orders, PRODUCE): 10.0, (orders, FETCH): 3.0, (ALICE, PRODUCE): 1.0}, {(clicks, PRODUCE): 5.0}
+    )
+    for found in (table, table.prepared(QuotaTable())):
+        assert found.topics(PRODUCE) == {"orders": 10.0}
+        assert found.topics(PRODUCE, shadow=True) == {"clicks": 5.0}
+        assert found.topics(FETCH) == {"orders": 3.0}
+        assert found.topics(FETCH, shadow=True) == {}
+
+
+def test_a_quota_table_has_the_keys_of_enforced_and_shadow_entries() -> None:
+    table = QuotaTable({(ALICE, PRODUCE): 10.0}, {(APP, FETCH): 5.0})
+    assert [key for key in QuotaKey if table.has(key)] == [PRODUCE, FETCH]
+
+
 def test_enforced_and_shadow_tables_are_not_equal() -> None:
     enforced, shadow = QuotaTable({(ALICE, PRODUCE): 1.0}), QuotaTable(None, {(ALICE, PRODUCE): 1.0})
     assert enforced != shadow
