@@ -29,6 +29,8 @@ class Counters:
     """Those that brokers refused in an answer; one that only closes the connection is not counted."""
     names_hidden: int = 0
     """Accepted exchanges in which no name could be seen."""
+    task_failures: Counter[str] = field(default_factory=Counter)
+    """How often a task of Weir's own failed, by task (`proxy.supervisor`)."""
 
     def note_ended(self, reason: CloseReason, from_client_bytes: int, from_broker_bytes: int) -> None:
         """A session has ended, and had received this much."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import structlog
-import trio
 
 from proxy.addresses import Address, AddressBook
 from proxy.cluster.access import Access
@@ -43,24 +42,25 @@ async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Ad
     return nodes, ""
 
 
-async def refresh_forever(config: Config, book: AddressBook) -> None:
-    """Follow brokers that come, and move."""
-    settings = config.settings
-    while True:
-        await trio.sleep(settings.refresh_s)
-        try:
-            known = [*book.nodes.values(), *config.upstream]
-            nodes = await discover(known, settings.connect_timeout_s, Access.of(config))
-        except DiscoveryError as error:
-            log.warning("no broker answers", reason=str(error))
-            continue
-        for node_id, address in nodes.items():
-            book.observe(node_id, address)
+async def refresh(config: Config, book: AddressBook) -> None:
+    """Ask the cluster which brokers have come, and moved."""
+    try:
+        known = [*book.nodes.values(), *config.upstream]
+        nodes = await discover(known, config.settings.connect_timeout_s, Access.of(config))
+    except DiscoveryError as error:
+        log.warning("no broker answers", reason=str(error))
+        return
+    for node_id, address in nodes.items():
+        book.observe(node_id, address)
 
 
-async def expire_forever(expiring: Iterable[Callable[[int], object]], now_ms: Callable[[], int]) -> None:
-    """Forget budgets that were not used for long; each call is told the time, in ms."""
-    while True:
-        await trio.sleep(EXPIRY_S)
-        for expire in expiring:
-            expire(now_ms())
+class Expiring(Protocol):
+    """Has budgets."""
+
+    def expire(self, now_ms: int) -> int:
+        """Forget those that were not used for long; return how many."""
+
+
+async def expire(quotas: Expiring, now_ms: Callable[[], int]) -> None:
+    """Forget budgets that were not used for long."""
+    quotas.expire(now_ms())

@@ -6,6 +6,7 @@ import errno
 import math
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, TypeAlias
 
 import structlog
@@ -14,6 +15,7 @@ import trio
 from proxy.addresses import Address
 from proxy.connection_gate import ConnectionGate
 from proxy.repeats import Repeats
+from proxy.supervisor import Supervisor, Task, Work, Works
 from proxy.transport import sockets
 
 log = structlog.get_logger("weir")
@@ -30,9 +32,12 @@ RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
 class Listeners:
     """All listening sockets of one server."""
 
-    def __init__(self, gate: ConnectionGate, repeats: Repeats, run_soon: RunSoon) -> None:
+    def __init__(
+        self, gate: ConnectionGate, supervisor: Supervisor, repeats: Repeats, run_soon: RunSoon
+    ) -> None:
         """`run_soon` has Trio make a call; it is called in the reactor's turns too."""
         self._gate = gate
+        self._supervisor = supervisor
         self._repeats = repeats
         self._run_soon = run_soon
         self._sockets: list[socket.socket] = []
@@ -51,36 +56,46 @@ class Listeners:
         async with trio.open_nursery() as nursery:
             async for listening, node_id in self._to_accept:
                 for sock in listening:
-                    nursery.start_soon(self._accept, sock, node_id, receive, nursery)
+                    accept = partial(self._accept, sock, node_id, receive, nursery)
+                    nursery.start_soon(self._keep_accepting, sock, accept)
 
     def close(self) -> None:
         """Close every listening socket."""
         sockets.close_all(self._sockets)
 
-    async def _accept(
-        self, listening: socket.socket, node_id: int | None, receive: Receive, nursery: trio.Nursery
-    ) -> None:
+    async def _keep_accepting(self, listening: socket.socket, accept: Work) -> None:
         try:
-            while True:
-                try:
-                    client, peer = listening.accept()
-                except BlockingIOError:
-                    await trio.lowlevel.wait_readable(listening)
-                except OSError as error:
-                    await self._failed(error)
-                else:
-                    await self._wait_at_gate(client, node_id)
-                    address = Address(sockets.unmapped(peer[0]), peer[1])
-                    nursery.start_soon(receive, client, node_id, address)
+            await self._supervisor.keep_running(Task.ACCEPT, accept)
         finally:
             trio.lowlevel.notify_closing(listening)
             listening.close()
+
+    async def _accept(
+        self,
+        listening: socket.socket,
+        node_id: int | None,
+        receive: Receive,
+        nursery: trio.Nursery,
+        works: Works,
+    ) -> None:
+        while True:
+            try:
+                client, peer = listening.accept()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(listening)
+            except OSError as error:
+                await self._failed(error)
+            else:
+                await self._wait_at_gate(client, node_id)
+                address = Address(sockets.unmapped(peer[0]), peer[1])
+                nursery.start_soon(receive, client, node_id, address)
+                works()
 
     async def _wait_at_gate(self, client: socket.socket, node_id: int | None) -> None:
         """Take up a connection above its listener's rate late; those behind it wait in the kernel."""
         try:
             await trio.sleep(self._gate.delay_s(node_id))
-        except trio.Cancelled:
+        except BaseException:
             client.close()
             raise
 

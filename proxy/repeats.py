@@ -15,6 +15,9 @@ PERIOD_MS: Final = 1000
 Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
 """(how many times it happened, details of the latest): writes one line."""
 
+Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
+"""`Repeats.note`."""
+
 
 class _Pending:
     """What has happened since the last line of its kind."""

@@ -79,7 +79,7 @@ async def _main(
 ) -> None:
     server = Server(config, reactor, book)
     state = StoreState(time.time, chosen.store.name)
-    keeper = Keeper(chosen.store, book, chosen.table, config.admins, state)
+    keeper = Keeper(chosen.store, book, chosen.table, config.admins, state, server.supervisor)
     server.management = keeper
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
@@ -100,7 +100,9 @@ async def _main(
                 log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
                 _say_costs(config)
                 if recorded is not None and server.usage is not None:
-                    recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000)
+                    recorder = recorded.recorder(
+                        server.usage, lambda: monotonic_us() // 1000, server.supervisor
+                    )
                     await nursery.start(recorder.run)
         finally:
             keeper.stop()
@@ -127,7 +129,7 @@ async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
             server.stop()
 
 
-async def _obey_hangup(reload: Callable[[], Awaitable[None]]) -> None:
+async def _obey_hangup(reload: Callable[[], Awaitable[object]]) -> None:
     """SIGHUP's usual meaning; without this it would end the process."""
     with trio.open_signal_receiver(signal.SIGHUP) as received:
         async for _number in received:

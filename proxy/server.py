@@ -5,7 +5,8 @@ It listens, connects, discovers, reloads, expires, drains; bytes are the reactor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import structlog
 import trio
@@ -16,7 +17,7 @@ from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.connection_gate import ConnectionGate
 from proxy.counters import Counters
 from proxy.establish import Client, Establisher
-from proxy.housekeeping import expire_forever, first_brokers, refresh_forever
+from proxy.housekeeping import EXPIRY_S, expire, first_brokers, refresh
 from proxy.listeners import Listeners
 from proxy.quota_book import QuotaBook
 from proxy.reasons import BY_PEERS, CloseReason
@@ -25,8 +26,9 @@ from proxy.rules.cluster_state import ClusterState
 from proxy.rules.identity import Identities
 from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plans import Plans
-from proxy.shadow_log import log_shadow_forever
-from proxy.tls.files import look_forever
+from proxy.shadow_log import PERIOD_S, ShadowLog, log_shadow
+from proxy.supervisor import Supervisor, Task, every
+from proxy.tls.files import LOOK_S
 from proxy.transport.reactor import BUFFER_BYTES, Reactor
 from proxy.transport.relay import Relay
 from proxy.transport.side import Socket
@@ -66,9 +68,11 @@ class Server:
             stream_above_bytes=BUFFER_BYTES,
         )
         self._repeats = Repeats(reactor)
+        self.supervisor = Supervisor(self.counters, self._repeats.note)
+        """Keeps the tasks of the process running."""
         self.gate = ConnectionGate(config.connections, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.gate.quotas.update)
-        self._listeners = Listeners(self.gate, self._repeats, self._run_soon)
+        self._listeners = Listeners(self.gate, self.supervisor, self._repeats, self._run_soon)
         self._establisher = Establisher(
             config, self.book, self.gate, self.counters, self._repeats, self._relay
         )
@@ -87,22 +91,13 @@ class Server:
         """
         self._token = trio.lowlevel.current_trio_token()
         try:
+            for files in self.config.tls.files:
+                files.load()
+            await self._listen()
             async with trio.open_nursery() as nursery:
-
-                def now_ms() -> int:
-                    return self._reactor.now_ms
-
-                tls_files = self.config.tls.files
-                for files in tls_files:
-                    files.load()
-                await self._listen()
                 task_status.started()
                 nursery.start_soon(self._listeners.accept_forever, self._establisher.establish)
-                nursery.start_soon(refresh_forever, self.config, self.book)
-                nursery.start_soon(look_forever, tls_files)
-                expiring = (self.quotas.expire, self.gate.quotas.expire)
-                nursery.start_soon(expire_forever, expiring, now_ms)
-                nursery.start_soon(log_shadow_forever, self.quotas, self.gate.quotas, now_ms)
+                self._start_housekeeping(nursery)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
             await self._drain()
@@ -111,6 +106,23 @@ class Server:
             for relay in list(self._relays):
                 relay.close(CloseReason.STOPPED)
             self._repeats.close()
+
+    def _start_housekeeping(self, nursery: trio.Nursery) -> None:
+        """Start all that is to be done now and then; a failure of one task stops no other."""
+
+        def now_ms() -> int:
+            return self._reactor.now_ms
+
+        def start(task: Task, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
+            nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
+
+        start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.book))
+        for files in self.config.tls.files:
+            start(Task.TLS_FILES, LOOK_S, files.look)
+        for quotas in (self.quotas, self.gate.quotas):
+            start(Task.EXPIRY, EXPIRY_S, partial(expire, quotas, now_ms))
+        shadow_log = ShadowLog(self.quotas, self.gate.quotas)
+        start(Task.SHADOW_LOG, PERIOD_S, partial(log_shadow, shadow_log, now_ms))
 
     def stop(self) -> None:
         """Accept nothing more; let requests under way finish within the drain time."""

@@ -93,15 +93,10 @@ class ShadowLog:
         _say({who: held for who, held in new.items() if held.throttled})
 
 
-async def log_shadow_forever(
-    book: QuotaBook, connections: ConnectionQuotas, now_ms: Callable[[], int]
-) -> None:
-    """Say now and then who would have been throttled."""
-    shadow_log = ShadowLog(book, connections)
-    while True:
-        await trio.sleep(PERIOD_S)
-        for _step in shadow_log.look(now_ms()):
-            await trio.lowlevel.checkpoint()
+async def log_shadow(shadow_log: ShadowLog, now_ms: Callable[[], int]) -> None:
+    """Say who would have been throttled; sockets have their turn between two steps."""
+    for _step in shadow_log.look(now_ms()):
+        await trio.lowlevel.checkpoint()
 
 
 def _look(key: QuotaKey, budgets: Iterable[Counted], found: dict[Who, Held], now_ms: int) -> Iterator[None]:

@@ -33,6 +33,7 @@ from proxy.admin.metrics import Sources, families
 from proxy.admin.readiness import Readiness
 from proxy.admin.request_time_page import report
 from proxy.config import ConfigError
+from proxy.supervisor import Supervisor, Task, Works
 from proxy.transport import sockets
 
 log = structlog.get_logger("weir.admin")
@@ -90,7 +91,7 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
 
 
 class Endpoint:
-    """Serves an application on listening sockets, until cancelled."""
+    """Serves an application on listening sockets, until cancelled; again after a failure."""
 
     def __init__(self, listening: list[socket.socket], app: Starlette) -> None:
         """Take over the sockets."""
@@ -99,15 +100,23 @@ class Endpoint:
         self._config = _http_config()
         self._open: set[_Stream] = set()
 
-    async def serve(self) -> None:
+    async def serve(self, supervisor: Supervisor) -> None:
         """Accept connections until cancelled, then close all of them at once."""
         logging.getLogger("trio.serve_listeners").setLevel(logging.CRITICAL)  # the server says the same
-        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._listening]
+        try:
+            await supervisor.keep_running(Task.ADMIN, self._serve)
+        finally:
+            sockets.close_all(self._listening)
+
+    async def _serve(self, _works: Works) -> None:
+        copies = [trio.socket.from_stdlib_socket(sock.dup()) for sock in self._listening]
+        listeners = list(map(trio.SocketListener, copies))
         async with trio.open_nursery() as connections:
             try:
                 await trio.serve_listeners(self._connection, listeners, handler_nursery=connections)
             finally:
-                sockets.close_all(self._listening)
+                for copy in copies:
+                    copy.close()
                 for stream in self._open:
                     stream.close()
 

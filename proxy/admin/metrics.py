@@ -27,6 +27,7 @@ from proxy.quota_book import QuotaBook
 from proxy.reasons import CloseReason
 from proxy.server import Server
 from proxy.stores.store_state import StoreState
+from proxy.supervisor import Task
 from proxy.usage.tally import Tally
 
 
@@ -46,6 +47,7 @@ class Sources:
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     """Yield every metric of Weir's own; None is a place to let others work."""
     yield from _process(sources, ready=ready)
+    yield _tasks(sources.server)
     yield from _sessions(sources.server)
     yield from store_metrics.families(sources.book, sources.store)
     for shadow in (False, True):
@@ -74,6 +76,16 @@ def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
     for node_id, address in sorted(server.book.nodes.items()):
         known.add_metric([str(node_id), str(address), str(server.config.places.port(node_id))], 1)
     yield known
+
+
+def _tasks(server: Server) -> Metric:
+    failures = server.counters.task_failures
+    return family.counters(
+        "weir_task_failures",
+        "How often a task of Weir's own failed, and was started again.",
+        ("task",),
+        (((task.value,), failures[task]) for task in Task),
+    )
 
 
 def _sessions(server: Server) -> Iterator[Metric]:

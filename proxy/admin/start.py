@@ -20,7 +20,7 @@ def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: 
     ConfigError.
     """
     endpoint = Endpoint(listen(address), application(sources, Readiness(sources.server, listening)))
-    nursery.start_soon(endpoint.serve)
+    nursery.start_soon(endpoint.serve, sources.server.supervisor)
 
     async def say() -> None:
         """Start-up that fails says why in one line: nothing is logged before it has succeeded."""

@@ -17,6 +17,7 @@ import trio
 from proxy.logs import audit_logger
 from proxy.stores.store import QuotaStore, StoreError
 from proxy.stores.store_state import StoreState
+from proxy.supervisor import Supervisor, Task, Works
 from quotas import QuotaTable
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ WAITING_MAX: Final = 100
 """Alterations that wait for their turn."""
 AUDIT_LINES: Final = 50
 """To write in one go: a millisecond."""
-FOLLOW_AGAIN_S: Final = 30
 T = TypeVar("T")
 
 
@@ -55,6 +55,7 @@ class Keeper:
         table: QuotaTable,
         admins: frozenset[str],
         state: StoreState,
+        supervisor: Supervisor,
     ) -> None:
         """`table` is what the store held at the start, `admins` are names of principals."""
         self._store = store
@@ -62,6 +63,7 @@ class Keeper:
         self._table = table
         self._admins = admins
         self._state = state
+        self._supervisor = supervisor
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._reading = trio.Lock()
@@ -110,7 +112,7 @@ class Keeper:
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._follow)
+            nursery.start_soon(self._supervisor.keep_running, Task.QUOTA_STORE, self._follow)
             nursery.start_soon(self._alter_forever)
             task_status.started()
             try:
@@ -118,15 +120,17 @@ class Keeper:
             finally:
                 self._nursery = None
 
-    async def reload(self) -> None:
-        """Read the store, whether it has changed or not; never raises."""
+    async def reload(self) -> bool:
+        """Read the store, whether it has changed or not; return whether it could be read. Never raises."""
         try:
             await self._changed(await self._store.load())
+            return True
         except StoreError as error:
             self._failed(error)
         except Exception:
             log.exception("internal error while quotas were read, the last known stay in force")
             self._state.note(good=False)
+        return False
 
     def stop(self) -> None:
         """`run` is about to be cancelled."""
@@ -134,18 +138,15 @@ class Keeper:
 
     # Following
 
-    async def _follow(self) -> None:
-        """Follow the store; a bug there, or a system without file watches to spare, costs no traffic."""
-        while True:
-            try:
-                await self._store.follow(self._changed, self._failed)
-            except Exception:
-                log.exception("the quota store is not followed, trying again", seconds=FOLLOW_AGAIN_S)
-                self._state.note(good=False)
-            else:
-                return
-            await trio.sleep(FOLLOW_AGAIN_S)
-            await self.reload()
+    async def _follow(self, works: Works) -> None:
+        """Follow the store; begin by reading it if it could not be read last."""
+        if not self._state.last_was_good and await self.reload():
+            works()
+        try:
+            await self._store.follow(self._changed, self._failed)
+        except Exception:
+            self._state.note(good=False)
+            raise
 
     async def _reread(self) -> None:
         async with self._reading:
@@ -197,20 +198,23 @@ class Keeper:
 
     async def _alter(self, alteration: _Alteration) -> str | None:
         """Store it and put it in force; return why not, if not."""
-        before = self._table
         try:
-            await self._put_in_force(await self._store.alter(alteration.changes))
+            changed = await self._make(alteration)
         except StoreError as error:
             return self._not_altered(alteration, str(error))
         except Exception:
             log.exception("internal error while quotas were altered")
             return self._not_altered(alteration, "internal error, Weir's log has more")
-        changed = {
-            quota: value for quota, value in alteration.changes.items() if before.values.get(quota) != value
-        }
-        await _write_audit(alteration, before.values, changed)
         self._state.note_alteration("stored" if changed else "unchanged")
         return None
+
+    async def _make(self, alteration: _Alteration) -> bool:
+        """Return whether anything is another value now. Raises StoreError."""
+        before = self._table.values
+        await self._put_in_force(await self._store.alter(alteration.changes))
+        changed = {quota: value for quota, value in alteration.changes.items() if before.get(quota) != value}
+        await _write_audit(alteration, before, changed)
+        return bool(changed)
 
     def _not_altered(self, alteration: _Alteration, reason: str) -> str:
         self._state.note_alteration("failed")

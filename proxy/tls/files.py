@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import structlog
-import trio
 
 from proxy.config_error import ConfigError
 
@@ -70,8 +69,8 @@ class ContextOfFiles:
         assert self._context is not None
         return self._context
 
-    def look(self) -> None:
-        """Read the files anew if they have changed and are settled; never raises."""
+    async def look(self) -> None:
+        """Read the files anew if they have changed and are settled."""
         found = self._stamps()
         settled, self._seen = found == self._seen, found
         if not settled or found == self._in_force:
@@ -99,14 +98,6 @@ def _stamp(path: Path) -> Stamp:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-async def look_forever(all_files: Sequence[ContextOfFiles]) -> None:
-    """Look at all of them once a second."""
-    while all_files:
-        await trio.sleep(LOOK_S)
-        for files in all_files:
-            files.look()
 
 
 def expiry_s(path: Path) -> float:

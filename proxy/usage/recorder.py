@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 import trio
 
+from proxy.supervisor import Supervisor, Task, Works
 from proxy.usage.intervals import Interval, Intervals
 from proxy.usage.outlet import Record
 from proxy.usage.tally import Kind, Loss, Tally
@@ -80,6 +81,7 @@ class Recorder:
         interval_ms: int,
         clocks: Clocks,
         report: Report,
+        supervisor: Supervisor,
     ) -> None:
         """The first interval begins now."""
         self._books = books
@@ -87,6 +89,7 @@ class Recorder:
         self._instance = instance
         self._clocks = clocks
         self._report = report
+        self._supervisor = supervisor
         wall_ms, session_ms = clocks.wall_ms(), clocks.session_ms()
         self._intervals = Intervals(interval_ms, wall_ms, session_ms)
         self._offset_ms = wall_ms - session_ms
@@ -97,15 +100,25 @@ class Recorder:
         self._sink.start()
         task_status.started()
         try:
-            while True:
-                await trio.sleep(self._intervals.wait_ms(self._clocks.wall_ms()) / 1000)
-                with trio.CancelScope(shield=True):  # what is drained in part would be lost
-                    await self._record(last=False)
+            await self._supervisor.keep_running(Task.USAGE, self._record_forever)
         finally:
             with trio.CancelScope(shield=True):
-                await self._record(last=True)
-                await trio.to_thread.run_sync(self._sink.close, CLOSE_S)
-                self._report(last=True)
+                await self._end()
+
+    async def _record_forever(self, works: Works) -> None:
+        while True:
+            await trio.sleep(self._intervals.wait_ms(self._clocks.wall_ms()) / 1000)
+            with trio.CancelScope(shield=True):  # what is drained in part would be lost
+                await self._record(last=False)
+            works()
+
+    async def _end(self) -> None:
+        try:
+            await self._record(last=True)
+        except Exception:  # a bug of ours must not keep Weir from stopping
+            log.exception("internal error while usage was recorded; please report this")
+        await trio.to_thread.run_sync(self._sink.close, CLOSE_S)
+        self._report(last=True)
 
     async def _record(self, *, last: bool) -> None:
         wall_ms, session_ms = self._clocks.wall_ms(), self._clocks.session_ms()
@@ -115,9 +128,8 @@ class Recorder:
             log.warning("the clock was set", stepped_ms=self._intervals.stepped_ms)
         try:
             await self._take(interval)
-        except Exception:  # a bug of ours must end no session
-            log.exception("internal error while usage was recorded; please report this")
-        self._report()
+        finally:
+            self._report()
 
     async def _take(self, interval: Interval) -> None:
         used = self._books.drain(interval.time_ms, interval.length_ms, self._instance)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from proxy.config import Config
     from proxy.connection.usage_books import UsageBooks
     from proxy.stores.librdkafka import Properties
+    from proxy.supervisor import Supervisor
     from proxy.usage.outlet import Outlet
     from proxy.usage_rules import UsageRules
 
@@ -46,12 +47,12 @@ class Recording(NamedTuple):
     instance: str
     interval_ms: int
 
-    def recorder(self, books: UsageBooks, session_ms: Callable[[], int]) -> Recorder:
+    def recorder(self, books: UsageBooks, session_ms: Callable[[], int], supervisor: Supervisor) -> Recorder:
         """Return the task's; the interval begins now. `session_ms` is the sessions' clock."""
         log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)
         report = Report(self.writer.tally, self.writer.outlet.name, time.monotonic)
         clocks = Clocks(lambda: time.time_ns() // 1_000_000, session_ms)
-        return Recorder(books, self.writer, self.instance, self.interval_ms, clocks, report)
+        return Recorder(books, self.writer, self.instance, self.interval_ms, clocks, report, supervisor)
 
 
 def recording(config: Config) -> Recording | None:

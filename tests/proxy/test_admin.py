@@ -6,7 +6,7 @@ import http.client
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -37,6 +37,7 @@ from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors, unix_pair
 from tests.proxy.stage import LONG_S, PING, PONG, until
+from tests.proxy.supervised import supervisor
 from tests.proxy.wire import quota_table
 
 if TYPE_CHECKING:
@@ -54,6 +55,26 @@ def nothing_left_open() -> Iterator[None]:
 
 
 # HTTP, whatever is behind it
+
+
+def test_the_admin_endpoint_serves_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.supervisor.WAIT_S_MIN", 0.01)
+    failures = [ZeroDivisionError]
+    serve = trio.serve_listeners
+
+    async def failing(*args: Any, **kwargs: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await serve(*args, **kwargs)
+
+    monkeypatch.setattr(trio, "serve_listeners", failing)
+
+    async def client(port: int) -> None:
+        status, body, _ = await get(port, "/small")
+        assert (status, body) == (200, b"small")
+
+    served(client)
+    assert not failures
 
 
 async def _small(_request: Request) -> Response:
@@ -82,7 +103,7 @@ def served(client: Client, app: Starlette = PAGES) -> None:
         port = free_range(1)
         with trio.fail_after(LONG_S):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(Endpoint(listen(Address(HOST, port)), app).serve)
+                nursery.start_soon(Endpoint(listen(Address(HOST, port)), app).serve, supervisor())
                 await client(port)
                 nursery.cancel_scope.cancel()
 
@@ -313,7 +334,7 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
             listening = trio.Event()
             sources = Sources(server, book, StoreState(lambda: 0.0), lambda: reactor.now_ms)
             app = application(sources, Readiness(server, listening))
-            nursery.start_soon(Endpoint(listen(Address(HOST, port + 3)), app).serve)
+            nursery.start_soon(Endpoint(listen(Address(HOST, port + 3)), app).serve, server.supervisor)
             await script(Stage(server, cluster, broker, nursery, port + 3, port, listening))
             nursery.cancel_scope.cancel()
 

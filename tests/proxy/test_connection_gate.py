@@ -20,6 +20,7 @@ from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import PING, PONG, Play, Stage
+from tests.proxy.supervised import supervisor
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -134,7 +135,7 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
 
     token = trio.lowlevel.current_trio_token()
     reactor = Reactor(lambda: 0)
-    listeners = Listeners(SlowGate(), Repeats(reactor), token.run_sync_soon)
+    listeners = Listeners(SlowGate(), supervisor(), Repeats(reactor), token.run_sync_soon)
     address = Address(HOST, free_range(1))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:

@@ -11,16 +11,19 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from proxy.counters import Counters
 from proxy.quota_book import QuotaBook
 from proxy.stores.file import FileStore, read_quota_file
-from proxy.stores.keeper import FOLLOW_AGAIN_S, WAITING_MAX, Keeper, _Alteration, _write_audit
+from proxy.stores.keeper import WAITING_MAX, Keeper, _Alteration, _write_audit
 from proxy.stores.store import StoreError
 from proxy.stores.store_state import StoreState
+from proxy.supervisor import WAIT_S_MIN, Task
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas import table as table_module
 from quotas.connections import ConnectionQuotas
 from quotas.limits import Limits
 from tests.proxy.following import until
+from tests.proxy.supervised import supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -85,7 +88,8 @@ class Scene:
         self.book = QuotaBook(FIRST)
         self.now_s = 100.0
         self.state = StoreState(lambda: self.now_s, "memory")
-        self.keeper = Keeper(self.store, self.book, FIRST, admins, self.state)
+        self.counters = Counters()
+        self.keeper = Keeper(self.store, self.book, FIRST, admins, self.state, supervisor(self.counters))
         self.answers: list[str | None] = []
 
     def alter(self, changes: Changes, who: str = "admin") -> None:
@@ -380,7 +384,7 @@ def test_reloaded_and_altered_quota_tables_are_prepared_off_the_loops_thread(
         connections = ConnectionQuotas(book.in_force)
         connections.ips(None)
         book.on_update.append(connections.update)
-        keeper = Keeper(store, book, first, frozenset(), StoreState(lambda: 0.0))
+        keeper = Keeper(store, book, first, frozenset(), StoreState(lambda: 0.0), supervisor())
         answers: list[str | None] = []
         async with trio.open_nursery() as nursery:
             await nursery.start(keeper.run)
@@ -408,16 +412,21 @@ def test_following_the_quota_store_is_retried() -> None:
         with capture_logs() as logged:
             async with trio.open_nursery() as nursery:
                 await nursery.start(scene.keeper.run)
-                await trio.sleep(1)
+                await trio.sleep(WAIT_S_MIN / 2)
                 assert seen(scene) == (False, FIRST)
                 scene.store.follow_failure = None
                 scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
-                await trio.sleep(FOLLOW_AGAIN_S)
+                await trio.sleep(WAIT_S_MIN)
                 await scene.settle()
                 assert seen(scene) == (True, scene.store.table)
                 assert scene.store.changed is not None
                 nursery.cancel_scope.cancel()
-        assert [line["log_level"] for line in logged] == ["error", "info"]
+        assert [line["event"].partition(",")[0] for line in logged] == [
+            "task failed",
+            "quotas loaded",
+            "task works again",
+        ]
+        assert scene.counters.task_failures == {Task.QUOTA_STORE: 1}
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 

@@ -49,7 +49,8 @@ async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"
     store = Unwatched(path)
     table = store.start()
     stage.server.quotas.update(table)
-    keeper = Keeper(store, stage.server.quotas, table, admins, StoreState(lambda: 0.0))
+    state, supervisor = StoreState(lambda: 0.0), stage.server.supervisor
+    keeper = Keeper(store, stage.server.quotas, table, admins, state, supervisor)
     stage.server.management = keeper
     await stage.nursery.start(keeper.run)
     return keeper

@@ -517,7 +517,8 @@ def test_a_reloaded_quota_file_applies_to_open_connections(play: Play, tmp_path:
 
     async def script(stage: Stage) -> None:
         book = stage.server.quotas
-        keeper = Keeper(FileStore(file), book, QuotaTable(), frozenset(), StoreState(lambda: 0))
+        state, supervisor = StoreState(lambda: 0), stage.server.supervisor
+        keeper = Keeper(FileStore(file), book, QuotaTable(), frozenset(), state, supervisor)
         client = await stage.connect(0)
         await client.ask(asked)
         file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1e9\n')

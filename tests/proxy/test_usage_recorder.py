@@ -15,6 +15,7 @@ from proxy.usage import recorder as module
 from proxy.usage.outlet import Record
 from proxy.usage.recorder import SLICE, Clocks, Recorder
 from proxy.usage.tally import Kind, Loss, Tally
+from tests.proxy.supervised import supervisor
 from tests.proxy.usage_rigs import trace_record, usage_record
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Scene:
     def make(self) -> Recorder:
         self._origin_ms = now_ms()
         clocks = Clocks(self.wall_ms, now_ms)
-        return Recorder(self.books, self.sink, "weir", self.interval_ms, clocks, self.report)
+        return Recorder(self.books, self.sink, "weir", self.interval_ms, clocks, self.report, supervisor())
 
     def report(self, *, last: bool = False) -> None:
         self.reports.append(last)
@@ -233,5 +234,10 @@ async def test_a_bug_in_the_usage_registry_is_logged_and_recording_continues(
     with capture_logs() as logs:
         await record_for(scene, 2.5)
     assert len(scene.books.intervals) == 3
-    assert {line["event"] for line in logs} == {"internal error while usage was recorded; please report this"}
+    assert [line["event"] for line in logs] == [
+        "task failed, it is started again; please report this",
+        "task failed, it is started again; please report this",
+        "internal error while usage was recorded; please report this",
+    ]
+    assert scene.reports == [False, False, False, True]
     assert scene.sink.closed

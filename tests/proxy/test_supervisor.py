@@ -1,0 +1,233 @@
+"""Weir's own tasks fail, wait, and begin anew; connections notice nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+import trio.testing
+from structlog.testing import capture_logs
+
+from proxy.cluster.discovery import discover
+from proxy.config import ConfigError
+from proxy.connection_gate import ConnectionGate
+from proxy.counters import Counters
+from proxy.housekeeping import EXPIRY_S
+from proxy.quota_book import QuotaBook
+from proxy.shadow_log import PERIOD_S, ShadowLog
+from proxy.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every
+from proxy.tls.files import LOOK_S, ContextOfFiles
+from proxy.transport.drivers import trio_us
+from proxy.transport.reactor import Reactor
+from tests.proxy.certificates import client_context, write_pair
+from tests.proxy.fake_broker import HOST
+from tests.proxy.stage import PING, PONG, Stage, set_stage
+from tests.proxy.supervised import supervisor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class FailingWork:
+    """Work that fails the first times, after some seconds each; then it works."""
+
+    def __init__(self, times: int, after_s: float = 0.0) -> None:
+        self._times = times
+        self._after_s = after_s
+        self.starts_s: list[float] = []
+
+    async def __call__(self, works: Works) -> None:
+        self.starts_s.append(trio.current_time())
+        if len(self.starts_s) <= self._times:
+            await trio.sleep(self._after_s)
+            raise ZeroDivisionError
+        works()
+        await trio.sleep_forever()
+
+
+async def run_for(work: Callable[[Works], Awaitable[None]], seconds: float) -> Counters:
+    counters = Counters()
+    with trio.move_on_after(seconds):
+        await supervisor(counters).keep_running(Task.EXPIRY, work)
+    return counters
+
+
+@pytest.mark.trio
+async def test_a_failing_task_is_started_again_after_growing_waits(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    work = FailingWork(8)
+    counters = await run_for(work, 1000)
+    waits = [after - before for before, after in zip(work.starts_s, work.starts_s[1:], strict=False)]
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
+    assert counters.task_failures == {"expiry": 8}
+
+
+@pytest.mark.trio
+async def test_the_wait_is_short_again_after_a_long_time_without_a_failure(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    work = FailingWork(4, after_s=WAIT_S_MAX)
+    await run_for(work, 1000)
+    starts = [after - before for before, after in zip(work.starts_s, work.starts_s[1:], strict=False)]
+    assert starts == pytest.approx([WAIT_S_MAX + WAIT_S_MIN] * 4)
+
+
+@pytest.mark.trio
+async def test_a_failed_task_is_logged_with_its_name_and_error_and_again_when_it_works(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    with capture_logs() as logged:
+        await run_for(FailingWork(2), 1000)
+    *failures, works = logged
+    assert [(line["task"], line["log_level"], line["wait_s"]) for line in failures] == [
+        ("expiry", "error", 1.0),
+        ("expiry", "error", 2.0),
+    ]
+    assert {type(line["exc_info"]) for line in failures} == {ZeroDivisionError}
+    assert works == {"event": "task works again", "log_level": "info", "task": "expiry", "failures": 2}
+
+
+@pytest.mark.trio
+async def test_a_task_that_returns_is_not_started_again(autojump_clock: trio.testing.MockClock) -> None:
+    starts: list[float] = []
+
+    async def work(_works: Works) -> None:
+        starts.append(trio.current_time())
+
+    await run_for(work, 1000)
+    assert len(starts) == 1
+
+
+@pytest.mark.trio
+async def test_cancelling_ends_a_task_and_its_wait(autojump_clock: trio.testing.MockClock) -> None:
+    for work in (FailingWork(0), FailingWork(9)):
+        with trio.move_on_after(0.5) as scope:
+            await supervisor().keep_running(Task.EXPIRY, work)
+        assert scope.cancelled_caught
+        assert len(work.starts_s) == 1
+
+
+@pytest.mark.trio
+async def test_only_exceptions_are_survived(autojump_clock: trio.testing.MockClock) -> None:
+    async def work(_works: Works) -> None:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        await supervisor().keep_running(Task.EXPIRY, work)
+
+
+@pytest.mark.trio
+async def test_a_periodic_task_has_its_first_step_after_a_period(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    began_s = trio.current_time()
+    steps_s: list[float] = []
+
+    async def step() -> None:
+        steps_s.append(trio.current_time() - began_s)
+
+    await run_for(every(10.0, step), 35)
+    assert steps_s == pytest.approx([10, 20, 30])
+
+
+# In a server
+
+
+def play(script: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
+    """Run a script beside a server whose time passes as soon as nobody has anything to do."""
+
+    async def main() -> None:
+        reactor = Reactor(trio_us)
+        try:
+            await set_stage(reactor, script, (0,), options, drive=True)
+        finally:
+            reactor.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.proxy.stage.LONG_S", 1000)
+        trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0.01))
+
+
+def failing_once(call: Callable[..., Any], calls: list[float], at: int = 1) -> Callable[..., Any]:
+    """The same function, but for one call that raises; `calls` are the times of all."""
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        calls.append(trio.current_time())
+        if len(calls) == at:
+            raise ZeroDivisionError
+        return call(*args, **kwargs)
+
+    return failing
+
+
+def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """What was logged of tasks, and of which."""
+    return [(line["event"].partition(",")[0], line["task"]) for line in logged if "task" in line]
+
+
+CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
+    Task.BROKERS: ("proxy.housekeeping.discover", discover, 2),
+    Task.EXPIRY: ("proxy.quota_book.QuotaBook.expire", QuotaBook.expire, 1),
+    Task.SHADOW_LOG: ("proxy.shadow_log.ShadowLog.look", ShadowLog.look, 1),
+    Task.TLS_FILES: ("proxy.tls.files.ContextOfFiles.look", ContextOfFiles.look, 1),
+}
+"""Of each task, a function that it calls, and the first call of it that is the task's."""
+PERIODS_S = {Task.BROKERS: 30.0, Task.EXPIRY: EXPIRY_S, Task.SHADOW_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}
+
+
+@pytest.mark.parametrize("task", CALLS)
+def test_a_failure_of_housekeeping_leaves_connections_open_and_is_retried(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"refresh_s": PERIODS_S[Task.BROKERS]}
+    if task is Task.TLS_FILES:
+        cert, key = write_pair(tmp_path, HOST)
+        options |= {"tls_cert": str(cert), "tls_key": str(key)}
+    path, call, at = CALLS[task]
+    calls: list[float] = []
+    monkeypatch.setattr(path, failing_once(call, calls, at))
+
+    async def script(stage: Stage) -> None:
+        client = await (stage.connect_tls(client_context()) if "tls_cert" in options else stage.connect())
+        with capture_logs() as logged:
+            await trio.sleep(2 * PERIODS_S[task] + WAIT_S_MIN + 0.5)
+        assert task_events(logged) == [("task failed", task), ("task works again", task)]
+        failed_s, again_s = calls[at - 1 : at + 1]
+        assert again_s - failed_s == pytest.approx(WAIT_S_MIN + PERIODS_S[task], abs=0.2)
+        assert stage.server.counters.task_failures == {task: 1}
+        assert await client.ask(PING) == PONG
+
+    play(script, **options)
+
+
+def test_a_failure_while_a_connection_is_accepted_closes_that_connection_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[float] = []
+    delay = failing_once(ConnectionGate.delay_s, calls, at=2)
+    monkeypatch.setattr(ConnectionGate, "delay_s", delay)
+
+    async def script(stage: Stage) -> None:
+        before = await stage.connect()
+        assert await before.ask(PING) == PONG
+        with capture_logs() as logged:
+            assert await (await stage.connect()).frame() is None
+            after = await stage.connect()
+            assert await after.ask(PING) == PONG
+        assert task_events(logged) == [("task failed", Task.ACCEPT), ("task works again", Task.ACCEPT)]
+        assert stage.server.counters.task_failures == {Task.ACCEPT: 1}
+        assert await before.ask(PING) == PONG
+
+    play(script)
+
+
+def test_unusable_files_and_taken_ports_still_stop_the_start(tmp_path: Path) -> None:
+    async def script(_stage: Stage) -> None:
+        raise AssertionError
+
+    for options in ({"tls_cert": str(tmp_path / "gone")}, {"upstream": "no.such.host.invalid:1"}):
+        with pytest.RaisesGroup(ConfigError, flatten_subgroups=True):
+            play(script, **options)
