@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -45,9 +45,11 @@ class Listeners:
             math.inf
         )
 
-    def open(self, address: Address, node_id: int | None) -> None:
-        """Have the kernel accept connections now; may be called in the reactor's turn. Raises OSError."""
-        listening = sockets.listen(address)
+    def open(self, ips: Sequence[str], port: int, node_id: int | None) -> None:
+        """Have the kernel accept connections at these IP addresses now; may be called in the reactor's turn.
+        Raises OSError.
+        """
+        listening = sockets.listen(ips, port)
         self._sockets += listening
         self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
 

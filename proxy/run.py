@@ -88,7 +88,7 @@ async def _main(
 
             tally = recorded.writer.tally if recorded is not None else None
             sources = start.Sources(server, book, state, lambda: reactor.now_ms, tally)
-            start.start(nursery, config.admin, sources, listening)
+            await start.start(nursery, config.admin, sources, listening)
         await nursery.start(keeper.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
         nursery.start_soon(_obey_hangup, keeper.reload)

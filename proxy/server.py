@@ -5,7 +5,8 @@ It listens, connects, discovers, reloads, expires, drains; bytes are the reactor
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import structlog
@@ -29,6 +30,7 @@ from proxy.rules.plans import Plans
 from proxy.shadow_log import PERIOD_S, ShadowLog, log_shadow
 from proxy.supervisor import Supervisor, Task, every
 from proxy.tls.files import LOOK_S
+from proxy.transport import sockets
 from proxy.transport.reactor import BUFFER_BYTES, Reactor
 from proxy.transport.relay import Relay
 from proxy.transport.side import Socket
@@ -78,6 +80,8 @@ class Server:
         )
         self._relays: set[Relay] = set()
         self._port_per_broker = config.places is config.ports
+        self._ips: list[str] = []
+        """The IP addresses of `listen`: looked up once, at the start, for a look-up may take seconds."""
         self._stop = trio.Event()
         self._ended = trio.Event()
         self._draining = False
@@ -159,31 +163,27 @@ class Server:
         """Open every listener, or none and say in one line why: nothing is logged before all are open."""
         config = self.config
         nodes, untold = await first_brokers(config, self.book)
-        self._open(config.listen, None, "choose another --listen")
+        with _listening_at(config.listen, "choose another --listen"):
+            self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
+            self._listeners.open(self._ips, config.listen.port, None)
         for node_id in nodes if self._port_per_broker else ():
-            self._open(self._broker_listener(node_id), node_id, "choose other --broker-ports")
+            port = self._broker_port(node_id)
+            with _listening_at(Address(config.listen.host, port), "choose other --broker-ports", node_id):
+                self._listeners.open(self._ips, port, node_id)
         if untold:
             log.warning("upstream does not tell its brokers, learning them from clients", reason=untold)
         for node_id, upstream in nodes.items():
             self.book.learn(node_id, upstream)
         log.info("listening", address=str(config.listen), upstream=", ".join(map(str, config.upstream)))
 
-    def _open(self, address: Address, node_id: int | None, remedy: str) -> None:
-        try:
-            self._listeners.open(address, node_id)
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            whose = "" if node_id is None else f" for broker {node_id}"
-            raise ConfigError(f"cannot listen on {address}{whose}: {reason}: {remedy}") from None
-
-    def _broker_listener(self, node_id: int) -> Address:
+    def _broker_port(self, node_id: int) -> int:
         port = self.config.ports.port(node_id)
-        assert port is not None  # checked before the first listener, and by the book before any other
-        return Address(self.config.listen.host, port)
+        assert port is not None  # checked before the first listener
+        return port
 
-    def _open_broker_listener(self, node_id: int, _port: int) -> None:
+    def _open_broker_listener(self, node_id: int, port: int) -> None:
         if self._port_per_broker:
-            self._listeners.open(self._broker_listener(node_id), node_id)
+            self._listeners.open(self._ips, port, node_id)
 
     # Sessions
 
@@ -241,6 +241,17 @@ class Server:
                 await self._ended.wait()
         for relay in list(self._relays):
             relay.close(CloseReason.DRAIN_TIMEOUT, f"requests still unanswered after {timeout_s:g} s")
+
+
+@contextmanager
+def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> Iterator[None]:
+    """Raises ConfigError for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        whose = "" if node_id is None else f" for broker {node_id}"
+        raise ConfigError(f"cannot listen on {address}{whose}: {reason}: {remedy}") from None
 
 
 def _ended_badly(count: int, details: Mapping[str, object]) -> None:

@@ -47,10 +47,10 @@ CONNECTION_S: Final = 30.0
 """How long a connection may last at all; each serves one request."""
 
 
-def listen(address: Address) -> list[socket.socket]:
-    """Return listening sockets. Raises ConfigError if there are none to be had."""
+async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
+    """Return listening sockets. Raises ConfigError if there are none to be had, or not in time."""
     try:
-        return sockets.listen(address)
+        return sockets.listen(await sockets.ip_addresses(address.host, timeout_s), address.port)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(f"cannot listen on {address}: {reason}: choose another --admin") from None

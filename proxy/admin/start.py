@@ -15,12 +15,14 @@ __all__ = ["Sources", "start"]
 log = structlog.get_logger("weir.admin")
 
 
-def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: trio.Event) -> None:
+async def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: trio.Event) -> None:
     """Serve in the nursery until it is cancelled; `listening` is set once clients can connect. Raises
     ConfigError.
     """
-    endpoint = Endpoint(listen(address), application(sources, Readiness(sources.server, listening)))
-    nursery.start_soon(endpoint.serve, sources.server.supervisor)
+    server = sources.server
+    sockets = await listen(address, server.config.settings.connect_timeout_s)
+    endpoint = Endpoint(sockets, application(sources, Readiness(server, listening)))
+    nursery.start_soon(endpoint.serve, server.supervisor)
 
     async def say() -> None:
         """Start-up that fails says why in one line: nothing is logged before it has succeeded."""

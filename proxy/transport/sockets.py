@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import resource
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -43,19 +44,34 @@ def allow_all_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def listen(address: Address) -> list[socket.socket]:
-    """Return listening, non-blocking sockets for every IP address of the host; "" is every interface.
+async def ip_addresses(host: str, timeout_s: float) -> list[str]:
+    """Return the IP addresses of a host, looked up in a thread; of "", every interface, "" itself.
+
+    Raises OSError, also if that takes longer.
+    """
+    if not host:
+        return [host]
+    try:
+        with trio.fail_after(timeout_s):
+            found = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except trio.TooSlowError:
+        raise OSError(f"its IP address was not found within {timeout_s:g} s") from None
+    except ValueError:  # labels of 64 bytes, or with a NUL
+        raise OSError("this is no host name") from None
+    return list(dict.fromkeys(str(target[0]) for *_, target in found))
+
+
+def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
+    """Return listening, non-blocking sockets for each of these IP addresses; "" is every interface.
 
     Raises OSError if none can be had, or if the port is taken on any of them.
     """
-    if not address.host:
-        return [_listen_everywhere(address.port)]
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:
-        for family, target in _resolve(address):
+        for ip in ips:
             try:
-                sockets.append(_listen_at(family, target))
+                sockets.append(_listen_at(ip, port) if ip else _listen_everywhere(port))
             except OSError as error:
                 if error.errno not in NO_SUCH_FAMILY:
                     raise
@@ -78,22 +94,18 @@ def _listen_everywhere(port: int) -> socket.socket:
     """One dual-stack socket where there is IPv6, else IPv4's wildcard."""
     with suppress(OSError):
         if socket.has_dualstack_ipv6():
-            return _listen_at(socket.AF_INET6, ("::", port), dual_stack=True)
-    return _listen_at(socket.AF_INET, ("0.0.0.0", port))
+            return _listen_at("::", port, dual_stack=True)
+    return _listen_at("0.0.0.0", port)
 
 
-def _resolve(address: Address) -> list[tuple[int, tuple[str, int]]]:
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return [(family, (str(target[0]), int(target[1]))) for family, *_, target in found]
-
-
-def _listen_at(family: int, target: tuple[str, int], *, dual_stack: bool = False) -> socket.socket:
+def _listen_at(ip: str, port: int, *, dual_stack: bool = False) -> socket.socket:
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
-        sock.bind(target)
+        sock.bind((ip, port))
         sock.listen(BACKLOG)
         sock.setblocking(False)
     except OSError:

@@ -29,6 +29,7 @@ from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST
 from tests.proxy.metrics_page import server
 from tests.proxy.stage import LONG_S
+from tests.proxy.supervised import supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,8 @@ def asked(app: Starlette, ask: Callable[[str], T]) -> T:
         port = free_range(1)
         with trio.fail_after(LONG_S):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(Endpoint(listen(Address(HOST, port)), app).serve)
+                listening = await listen(Address(HOST, port), LONG_S)
+                nursery.start_soon(Endpoint(listening, app).serve, supervisor())
                 answer = await trio.to_thread.run_sync(ask, f"{HOST}:{port}")
                 nursery.cancel_scope.cancel()
         return answer

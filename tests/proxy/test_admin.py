@@ -103,7 +103,8 @@ def served(client: Client, app: Starlette = PAGES) -> None:
         port = free_range(1)
         with trio.fail_after(LONG_S):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(Endpoint(listen(Address(HOST, port)), app).serve, supervisor())
+                listening = await listen(Address(HOST, port), LONG_S)
+                nursery.start_soon(Endpoint(listening, app).serve, supervisor())
                 await client(port)
                 nursery.cancel_scope.cancel()
 
@@ -334,7 +335,8 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
             listening = trio.Event()
             sources = Sources(server, book, StoreState(lambda: 0.0), lambda: reactor.now_ms)
             app = application(sources, Readiness(server, listening))
-            nursery.start_soon(Endpoint(listen(Address(HOST, port + 3)), app).serve, server.supervisor)
+            sockets = await listen(Address(HOST, port + 3), LONG_S)
+            nursery.start_soon(Endpoint(sockets, app).serve, server.supervisor)
             await script(Stage(server, cluster, broker, nursery, port + 3, port, listening))
             nursery.cancel_scope.cancel()
 
@@ -530,7 +532,7 @@ def test_an_admin_port_that_is_taken_stops_the_start() -> None:
         with pytest.raises(
             ConfigError, match=f"cannot listen on {HOST}:{port}: address already in use: .*--admin"
         ):
-            listen(Address(HOST, port))
+            trio.run(listen, Address(HOST, port), LONG_S)
 
 
 @pytest.mark.parametrize("admin", [":19092", "127.0.0.1:19093", "other:19192"])

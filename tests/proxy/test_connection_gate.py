@@ -139,7 +139,7 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
     address = Address(HOST, free_range(1))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:
-        listeners.open(address, 7)
+        listeners.open([address.host], address.port, 7)
         nursery.start_soon(listeners.accept_forever, receive)
         clients = [await trio.open_tcp_stream(*address) for _ in range(3)]
         await all_taken.wait()

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import socket
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,56 @@ def test_a_new_broker_has_its_listener_before_a_client_sees_it(play: Play) -> No
         assert stage.cluster.asked[-1] == (3, PING)
 
     play(script)
+
+
+def test_the_listeners_host_name_is_looked_up_once_and_off_the_loops_thread(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look-up may take seconds, in which no connection would be served."""
+    name, first_port, loop = "weir.example.org", free_range(12), threading.get_ident()
+    looked_up: list[bool] = []
+    really = socket.getaddrinfo
+
+    def look_up(host: str | bytes | None, *args: Any, **kwargs: Any) -> Any:
+        if host in (name, name.encode()) and not kwargs.get("flags", args[-1]) & socket.AI_NUMERICHOST:
+            looked_up.append(threading.get_ident() == loop)
+            host = HOST
+        return really(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    async def script(stage: Stage) -> None:
+        assert looked_up == [False]
+        await stage.nursery.start(stage.cluster.serve, 3)
+        assert set(await stage.told()) == {0, 3}
+        client = await stage.connect(3)
+        assert await client.ask(PING) == PONG
+        assert looked_up == [False]
+
+    play(script, first_port=first_port, listen=f"{name}:{first_port}")
+
+
+def test_a_host_name_without_an_address_stops_the_start_with_one_line(play: Play) -> None:
+    for name, said in (("no.such.host.invalid", ""), ("a" * 70, "this is no host name")):
+        with pytest.raises(config.ConfigError, match=f"cannot listen on {name}:9092: {said}.*--listen"):
+            play(None, listen=f"{name}:9092")
+
+
+def test_a_host_name_that_is_not_looked_up_in_time_stops_the_start(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = trio.socket.getaddrinfo
+
+    async def look_up(host: str, *args: Any, **kwargs: Any) -> Any:
+        if host == "a.example":
+            await trio.sleep_forever()
+        return await really(host, *args, **kwargs)
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", look_up)
+    with pytest.raises(
+        config.ConfigError, match=r"cannot listen on a\.example:9092: .* within 0\.05 s: .*--listen"
+    ):
+        play(None, listen="a.example:9092", connect_timeout_s=0.05)
 
 
 def test_a_brokers_changed_address_is_followed(play: Play) -> None:

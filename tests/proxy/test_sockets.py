@@ -16,7 +16,7 @@ from tests.kafka.ports import free_range
 
 def test_a_listener_on_an_empty_host_accepts_ipv4_and_ipv6() -> None:
     port = free_range(1)
-    (listening,) = sockets.listen(Address("", port))
+    (listening,) = sockets.listen([""], port)
     with ExitStack() as stack:
         stack.enter_context(listening)
         for host in ["127.0.0.1"] + (["::1"] if listening.family == socket.AF_INET6 else []):
@@ -31,34 +31,41 @@ def test_a_listener_on_an_empty_host_accepts_ipv4_and_ipv6() -> None:
 def test_a_listener_on_an_empty_host_without_ipv6_accepts_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     port = free_range(1)
-    (listening,) = sockets.listen(Address("", port))
+    (listening,) = sockets.listen([""], port)
     with listening:
         assert listening.getsockname() == ("0.0.0.0", port)
 
 
 def test_listening_on_a_foreign_address_is_an_error() -> None:
     with pytest.raises(OSError, match="assign") as caught:
-        sockets.listen(Address("192.0.2.1", free_range(1)))
+        sockets.listen(["192.0.2.1"], free_range(1))
     assert caught.value.errno == errno.EADDRNOTAVAIL
 
 
-def test_listening_skips_one_missing_address_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listening_skips_one_missing_address_of_several() -> None:
     port = free_range(1)
-    both = [(socket.AF_INET, 1, 6, "", ("192.0.2.1", port)), (socket.AF_INET, 1, 6, "", ("127.0.0.1", port))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: both)
-    (listening,) = sockets.listen(Address("two.addresses.invalid", port))
+    (listening,) = sockets.listen(["192.0.2.1", "127.0.0.1"], port)
     with listening:
         assert listening.getsockname() == ("127.0.0.1", port)
 
 
-def test_a_taken_port_on_the_second_address_releases_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_on_the_second_address_releases_the_first() -> None:
     port = free_range(1)
-    both = [(socket.AF_INET, 1, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: both)
     with socket.create_server(("127.0.0.2", port)):
         with pytest.raises(OSError, match="in use"):
-            sockets.listen(Address("two.addresses.invalid", port))
+            sockets.listen(["127.0.0.1", "127.0.0.2"], port)
         socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_the_ip_addresses_of_a_host_are_each_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look_up(*_args: object, **_kwargs: object) -> list[object]:
+        targets = [("10.0.0.1", 0), ("10.0.0.2", 0), ("fd00::1", 0, 0, 0), ("10.0.0.1", 0)]
+        return [(socket.AF_UNSPEC, socket.SOCK_STREAM, 6, "", target) for target in targets]
+
+    assert trio.run(sockets.ip_addresses, "", 5.0) == [""]
+    assert trio.run(sockets.ip_addresses, "::1", 5.0) == ["::1"]
+    monkeypatch.setattr(trio.socket, "getaddrinfo", look_up)
+    assert trio.run(sockets.ip_addresses, "weir", 5.0) == ["10.0.0.1", "10.0.0.2", "fd00::1"]
 
 
 def test_connecting_tries_every_address_and_raises_the_last_error(monkeypatch: pytest.MonkeyPatch) -> None:
