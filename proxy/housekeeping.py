@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import structlog
+import trio
 
 from proxy.addresses import Address, AddressBook
 from proxy.cluster.access import Access
@@ -57,10 +58,11 @@ async def refresh(config: Config, book: AddressBook) -> None:
 class Expiring(Protocol):
     """Has budgets."""
 
-    def expire(self, now_ms: int) -> int:
-        """Forget those that were not used for long; return how many."""
+    def expire(self, now_ms: int) -> Iterator[int]:
+        """Forget those that were not used for long, in steps; yield how many each step has forgotten."""
 
 
 async def expire(quotas: Expiring, now_ms: Callable[[], int]) -> None:
-    """Forget budgets that were not used for long."""
-    quotas.expire(now_ms())
+    """Forget budgets that were not used for long; sockets have their turn between two steps."""
+    for _forgotten in quotas.expire(now_ms()):
+        await trio.lowlevel.checkpoint()

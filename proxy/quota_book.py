@@ -6,7 +6,7 @@ Mutations are per cluster, for its controller limits them: one budget, whichever
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from quotas import BrokerQuotas, QuotaTable
 from quotas.client_quotas import mutation_rates
@@ -98,6 +98,7 @@ class QuotaBook:
         for call in self.on_update:
             call(self._in_force)
 
-    def expire(self, now_ms: int) -> int:
-        """Forget budgets that were not used for an hour; return how many."""
-        return sum(quotas.expire(now_ms) for quotas in self._brokers.values())
+    def expire(self, now_ms: int) -> Iterator[int]:
+        """Forget budgets that were not used for an hour, in steps: as `ClientQuotas.expire`."""
+        for quotas in list(self._brokers.values()):
+            yield from quotas.expire(now_ms)

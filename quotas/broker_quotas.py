@@ -13,6 +13,8 @@ from quotas.table import QuotaKey
 from quotas.topics import TopicQuotas
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from quotas.table import QuotaTable
 
 A = TypeVar("A", bound=Account)
@@ -169,11 +171,13 @@ class BrokerQuotas:
         self._topic_changes += had_topics != (self.topics is not None)
         self._note_generation()
 
-    def expire(self, now_ms: int) -> int:
-        """Forget the budgets that were not charged for an hour; return how many. Call it now and then."""
-        forgotten = sum(quotas.expire(now_ms) for quotas in self._all)
-        self._note_generation()
-        return forgotten
+    def expire(self, now_ms: int) -> Iterator[int]:
+        """Forget the budgets that were not charged for an hour, in steps: as `ClientQuotas.expire`."""
+        for quotas in self._all:
+            for forgotten in quotas.expire(now_ms):
+                self._note_generation()
+                yield forgotten
+        self._note_generation()  # others share some of them, and may have changed these
 
     def _note_generation(self) -> None:
         self.generation = self._topic_changes + sum(

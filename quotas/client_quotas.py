@@ -53,6 +53,8 @@ ROOM_PAUSE_MS = 1000
 """Looking through all budgets takes tens of ms: no more often than this."""
 ROOM_MAX = BUDGETS_MAX // 10
 """How many are forgotten at a time: all of them would take up to a second."""
+SLICE = 250
+"""Budgets to look at, or to forget, in one step of an expiry: at most a millisecond's work."""
 
 A_co = TypeVar("A_co", bound=Account, covariant=True)
 B = TypeVar("B", bound=Budget)
@@ -175,6 +177,10 @@ class ClientQuotas(Generic[A_co]):
             return False
         self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
         self._forget(list(islice(self._at_rest(now_ms), ROOM_MAX)))
+        return self._has_room()
+
+    def _has_room(self) -> bool:
+        """Whether there is room; if so, those who share a budget look for one of their own again."""
         if len(self._budgets) >= BUDGETS_MAX:
             return False
         if self._crowded:
@@ -207,19 +213,52 @@ class ClientQuotas(Generic[A_co]):
             value = limits.of(tags)
             budget.set_limit(UNLIMITED if value is None else value)
 
-    def expire(self, now_ms: int) -> int:
-        """Forget the budgets that were not charged for an hour; return how many. Call it now and then."""
-        forgotten = self.shadow.expire(now_ms) if self.shadow is not None else 0
-        if self._crowded:
-            self._make_room(now_ms)
-        if now_ms < self._next_expiry_ms:
-            return forgotten
-        last_ms = now_ms - IDLE_MS_MAX
-        idle = [tags for tags, budget in self._budgets.items() if budget.charged_ms <= last_ms]
-        self._forget(idle)
-        oldest_ms = min((budget.charged_ms for budget in self._budgets.values()), default=now_ms)
+    def expire(self, now_ms: int) -> Iterator[int]:
+        """Forget the budgets that were not charged for an hour; yield after each step how many it has
+        forgotten. Between two steps, of a millisecond or two each, these quotas may be used and changed.
+        """
+        if self.shadow is not None:
+            yield from self.shadow.expire(now_ms)
+        if self._crowded and now_ms >= self._next_room_ms:
+            yield from self._relieve(now_ms)
+        if now_ms >= self._next_expiry_ms:
+            yield from self._forget_idle(now_ms)
+
+    def _relieve(self, now_ms: int) -> Iterator[int]:
+        """As `_make_room`, in steps."""
+        self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
+        wanted = ROOM_MAX
+        for budgets in self._slices():
+            gone = [budget.tags for budget in budgets if budget.at_rest(now_ms) and self._has(budget)]
+            self._forget(gone[:wanted])
+            wanted -= len(gone)
+            yield 0
+            if wanted <= 0:
+                break
+        self._has_room()
+        yield 0
+
+    def _forget_idle(self, now_ms: int) -> Iterator[int]:
+        last_ms, oldest_ms = now_ms - IDLE_MS_MAX, now_ms
+        for budgets in self._slices():
+            idle = [budget.tags for budget in budgets if budget.charged_ms <= last_ms and self._has(budget)]
+            self._forget(idle)
+            for budget in budgets:
+                if last_ms < budget.charged_ms < oldest_ms:
+                    oldest_ms = budget.charged_ms
+            yield len(idle)
         self._next_expiry_ms = float(oldest_ms + IDLE_MS_MAX)
-        return forgotten + len(idle)
+
+    def _slices(self) -> Iterator[list[A_co]]:
+        """The budgets that there are now, the oldest first; some may be forgotten before their turn comes."""
+        budgets = list(reversed(self._budgets.values()))
+        while budgets:
+            yield budgets[: -SLICE - 1 : -1]
+            del budgets[-SLICE:]  # what is forgotten is freed step by step, too
+
+    def _has(self, budget: Account) -> bool:
+        """Whether it was not forgotten meanwhile."""
+        return self._budgets.get(budget.tags) is budget
 
     def __len__(self) -> int:
         """How many budgets are remembered."""

@@ -164,9 +164,10 @@ class ConnectionQuotas:
         """How many budgets of addresses are remembered."""
         return sum(map(len, self._ips.values()))
 
-    def expire(self, now_ms: int) -> int:
-        """Forget addresses that have not come for an hour; return how many."""
-        return sum(quotas.expire(now_ms) for quotas in self._ips.values())
+    def expire(self, now_ms: int) -> Iterator[int]:
+        """Forget addresses that have not come for an hour, in steps: as `ClientQuotas.expire`."""
+        for quotas in list(self._ips.values()):
+            yield from quotas.expire(now_ms)
 
     def _listener(self, listener: int | None, now_ms: int) -> ConnectionBudget | None:
         if not self._listener_rate:

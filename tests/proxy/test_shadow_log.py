@@ -145,7 +145,7 @@ def test_the_shadow_log_reports_a_recreated_budget_as_new() -> None:
     for _time in range(3):
         shadow(book).charge(12_000, 0)
     said(shadow_log)
-    book.expire(3_600_000)
+    sum(book.expire(3_600_000))
     shadow(book).charge(12_000, 3_600_000)
     (line,) = said(shadow_log, 3_600_000)
     assert (line["count"], line["seconds"]) == (1, 2.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +14,7 @@ from proxy.cluster.discovery import discover
 from proxy.config import ConfigError
 from proxy.connection_gate import ConnectionGate
 from proxy.counters import Counters
-from proxy.housekeeping import EXPIRY_S
+from proxy.housekeeping import EXPIRY_S, expire
 from proxy.quota_book import QuotaBook
 from proxy.shadow_log import PERIOD_S, ShadowLog
 from proxy.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every
@@ -131,6 +131,28 @@ async def test_a_periodic_task_has_its_first_step_after_a_period(
 
     await run_for(every(10.0, step), 35)
     assert steps_s == pytest.approx([10, 20, 30])
+
+
+@pytest.mark.trio
+async def test_other_tasks_run_between_the_steps_of_an_expiry(nursery: trio.Nursery) -> None:
+    turns = 0
+
+    class Steps:
+        """Quotas whose expiry has ten steps."""
+
+        def expire(self, now_ms: int) -> Iterator[int]:
+            yield from [now_ms] * 10
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    nursery.start_soon(others)
+    await expire(Steps(), lambda: 7)
+    nursery.cancel_scope.cancel()
+    assert turns >= 9
 
 
 # In a server

@@ -20,7 +20,7 @@ from quotas import (
     Tags,
 )
 from quotas.budgets import UNLIMITED
-from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates, request_times
+from quotas.client_quotas import IDLE_MS_MAX, SLICE, byte_rates, mutation_rates, request_times
 from quotas.rate import Rate
 from quotas.throttle import INT32_MAX, throttle_ms
 from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
@@ -239,7 +239,7 @@ def test_a_session_that_checks_the_generation_always_has_its_current_budget(
     for _, what in story:
         if isinstance(what, int):
             now_ms += what
-            quotas.expire(now_ms)
+            sum(quotas.expire(now_ms))
         else:
             quotas.update(limited(*what.items()))
         if generation != quotas.generation:
@@ -258,9 +258,9 @@ def test_a_budget_is_forgotten_after_an_hour_without_a_charge() -> None:
     idle, used = budget_of(quotas.produce, "u", "idle"), budget_of(quotas.produce, "u", "used")
     used.charge(1, 1)
     generation = quotas.generation
-    assert quotas.expire(IDLE_MS_MAX - 1) == 0
+    assert sum(quotas.expire(IDLE_MS_MAX - 1)) == 0
     assert quotas.generation == generation
-    assert quotas.expire(IDLE_MS_MAX) == 1
+    assert sum(quotas.expire(IDLE_MS_MAX)) == 1
     assert quotas.generation > generation
     assert budget_of(quotas.produce, "u", "used") is used
     assert budget_of(quotas.produce, "u", "idle", IDLE_MS_MAX) is not idle
@@ -271,7 +271,7 @@ def test_a_budget_in_use_is_never_forgotten() -> None:
     budget = budget_of(quotas)
     for now_ms in range(0, 10 * IDLE_MS_MAX, IDLE_MS_MAX // 2):
         budget.charge(1, now_ms)
-        assert quotas.expire(now_ms) == 0
+        assert sum(quotas.expire(now_ms)) == 0
     assert budget_of(quotas) is budget
 
 
@@ -279,7 +279,7 @@ def test_a_budget_does_not_split_over_a_long_silence() -> None:
     quotas = BrokerQuotas.create(limited((ANY_APP, 1000.0)))
     budget_of(quotas.produce)
     generation = quotas.generation
-    quotas.expire(2 * IDLE_MS_MAX)
+    sum(quotas.expire(2 * IDLE_MS_MAX))
     assert quotas.generation != generation  # so both sessions look again, and meet
     first = budget_of(quotas.produce, now_ms=2 * IDLE_MS_MAX)
     second = budget_of(quotas.produce, now_ms=2 * IDLE_MS_MAX + 5)
@@ -295,11 +295,88 @@ def test_budgets_of_one_off_client_ids_do_not_accumulate() -> None:
         now_ms = round_number * round_ms
         for number in range(per_round):
             budget_of(quotas, "u", f"{round_number}-{number}", now_ms).charge(1, now_ms)
-        quotas.expire(now_ms)
+        sum(quotas.expire(now_ms))
         most = max(most, len(quotas))
     assert most == per_round * IDLE_MS_MAX // round_ms == 3600
-    quotas.expire(now_ms + IDLE_MS_MAX)
+    sum(quotas.expire(now_ms + IDLE_MS_MAX))
     assert len(quotas) == 0
+
+
+class Seen:
+    """An account that counts how often anybody looks whether it is idle."""
+
+    looks = 0
+
+    def __init__(self, tags: Tags, limit: float, now_ms: int) -> None:
+        self.tags = tags
+        self.limit = limit
+        self.charged = 0.0
+        self.throttled = 0
+        self.throttle_ms_total = 0
+        self._charged_ms = now_ms
+
+    @property
+    def charged_ms(self) -> int:
+        Seen.looks += 1
+        return self._charged_ms
+
+    @charged_ms.setter
+    def charged_ms(self, now_ms: int) -> None:
+        self._charged_ms = now_ms
+
+    def set_limit(self, limit: float) -> None:
+        self.limit = limit
+
+    def at_rest(self, now_ms: int) -> bool:
+        return self.charged_ms < now_ms
+
+
+@pytest.mark.parametrize(("now_ms", "kept"), [(IDLE_MS_MAX, 0), (IDLE_MS_MAX - 1, 10 * SLICE)])
+def test_no_step_of_an_expiry_looks_at_many_budgets(now_ms: int, kept: int) -> None:
+    quotas = ClientQuotas(PRODUCE, Seen)
+    quotas.update(limited((ANY_APP, 1.0)))
+    for number in range(10 * SLICE):
+        quotas.budget("u", f"app-{number}", 0)
+    Seen.looks, left, steps = 0, [], 0
+    for steps, _forgotten in enumerate(quotas.expire(now_ms), start=1):  # noqa: B007  # used below
+        assert Seen.looks <= 4 * SLICE
+        Seen.looks = 0
+        left.append(len(quotas))
+    assert steps == 10
+    assert left == ([10 * SLICE] * 10 if kept else list(range(9 * SLICE, -1, -SLICE)))
+
+
+apps = st.sampled_from([f"app-{number}" for number in range(9)])
+
+
+@given(st.dictionaries(apps, st.sampled_from([0, 10, 20])), st.lists(apps, max_size=9))
+def test_budgets_used_between_the_steps_of_an_expiry_are_kept_and_idle_ones_forgotten(
+    charged_ms: dict[str, int], between: list[str]
+) -> None:
+    quotas = BrokerQuotas.create(limited((ANY_APP, 1000.0)))
+    now_ms, last_ms = 10 + IDLE_MS_MAX, 10
+    for app, at_ms in charged_ms.items():
+        budget_of(quotas.produce, "u", app, at_ms).charge(1, at_ms)
+    before = {budget.tags.client_id: budget for budget in quotas.produce}
+    held: dict[str, Budget] = {}
+    generation, forgotten = -1, 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quotas.client_quotas.SLICE", 2)
+        steps = quotas.expire(now_ms)
+        for app in between:
+            forgotten += next(steps, 0)
+            if generation != quotas.generation:
+                generation, held = quotas.generation, {}
+            if app in held:
+                assert budget_of(quotas.produce, "u", app, now_ms) is held[app]
+            held[app] = budget_of(quotas.produce, "u", app, now_ms)
+            held[app].charge(1, now_ms)
+        forgotten += sum(steps)
+    after = {budget.tags.client_id: budget for budget in quotas.produce}
+    assert after.keys() == {app for app, at_ms in charged_ms.items() if at_ms > last_ms} | set(between)
+    assert all(after[app] is before[app] for app, at_ms in charged_ms.items() if at_ms > last_ms)
+    assert forgotten == len(before) - sum(after.get(app) is budget for app, budget in before.items())
+    assert sum(quotas.expire(now_ms)) == 0
 
 
 # Watching

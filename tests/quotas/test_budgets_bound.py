@@ -17,6 +17,7 @@ REST_MS = 11_000
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", MOST)
+    monkeypatch.setattr("quotas.client_quotas.SLICE", 7)
 
 
 def quotas_of(*limits: tuple[Entity, float]) -> ClientQuotas[Budget]:
@@ -64,7 +65,7 @@ def test_new_clients_get_separate_budgets_once_existing_ones_are_idle() -> None:
     crowd, generation = budget_of(quotas, "newcomer"), quotas.generation
     assert budget_of(quotas, "newcomer", REST_MS - 1) is crowd
     assert quotas.generation == generation
-    quotas.expire(REST_MS - 1 + ROOM_PAUSE_MS)
+    sum(quotas.expire(REST_MS - 1 + ROOM_PAUSE_MS))
     assert quotas.generation > generation, "sessions that keep the crowd's budget look again"
     own = budget_of(quotas, "newcomer", REST_MS + ROOM_PAUSE_MS)
     assert own.tags == Tags("", "newcomer")
@@ -144,13 +145,23 @@ def test_the_number_of_budgets_evicted_at_a_time_is_bounded(monkeypatch: pytest.
     assert len(quotas) == MOST - 10 + 1
 
 
+def test_an_expiry_evicts_a_bounded_number_of_resting_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quotas.client_quotas.ROOM_MAX", 10)
+    quotas = quotas_of((ANY_APP, 1000.0))
+    fill(quotas)
+    budget_of(quotas, "newcomer").charge(1, REST_MS)
+    assert sum(quotas.expire(REST_MS)) == 0, "evicted, not forgotten for being idle for an hour"
+    assert len(quotas) == MOST + 1 - 10
+    assert budget_of(quotas, "newcomer", REST_MS).tags == Tags("", "newcomer")
+
+
 def test_totals_do_not_shrink_when_budgets_are_forgotten() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     for number in range(3 * MOST):
         now_ms = number * 1000
         budget_of(quotas, f"client-{number}", now_ms).charge(10_500, now_ms)
-        quotas.expire(now_ms)
-    quotas.expire(now_ms + IDLE_MS_MAX)
+        sum(quotas.expire(now_ms))
+    sum(quotas.expire(now_ms + IDLE_MS_MAX))
     assert len(quotas) == 0
     assert quotas.forgotten.charged == 3 * MOST * 10_500
     assert quotas.forgotten.throttled == 3 * MOST

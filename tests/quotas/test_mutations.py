@@ -373,7 +373,7 @@ def test_shared_mutation_budgets_are_updated_and_expired_once() -> None:
     for quotas in brokers:
         quotas.update(changed)
     assert budget.given == given + 1
-    assert sum(quotas.expire(IDLE_MS_MAX) for quotas in brokers) == 1
+    assert sum(sum(quotas.expire(IDLE_MS_MAX)) for quotas in brokers) == 1
 
 
 def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
@@ -397,6 +397,6 @@ def test_totals_include_forgotten_mutation_budgets() -> None:
     charge = looked_up(quotas, "app").begin(strict=True)
     admitted(charge, [30, 1, 1])
     charge.finish(0)
-    assert quotas.expire(IDLE_MS_MAX) == 1
+    assert sum(quotas.expire(IDLE_MS_MAX)) == 1
     total = quotas.forgotten
     assert (total.charged, total.refused, total.throttled, total.throttle_ms) == (30, 2, 1, 4000)
