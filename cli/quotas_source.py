@@ -113,7 +113,7 @@ class _Configured:
 class FileSource(_Configured):
     """A quota file, changed as the server does it."""
 
-    takes_effect: Final = "a running Weir follows it within a second"
+    takes_effect: Final = "a running Weir follows it within two seconds"
 
     def __init__(self, path: Path, settings: config.Settings) -> None:
         super().__init__(settings)

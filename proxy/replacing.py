@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from proxy.quota_watch import Stamp, stamp
+from proxy.file_watch import Stamp, stamp
 
 PRIVATE: Final = 0o600
 

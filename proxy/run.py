@@ -92,20 +92,15 @@ async def _main(
         await nursery.start(keeper.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
         nursery.start_soon(_obey_hangup, keeper.reload)
-        try:
-            async with trio.open_nursery() as serving:
-                await serving.start(server.serve)
-                listening.set()
-                mode, quotas = config.settings.quota_mode, len(keeper.table)
-                log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
-                _say_costs(config)
-                if recorded is not None and server.usage is not None:
-                    recorder = recorded.recorder(
-                        server.usage, lambda: monotonic_us() // 1000, server.supervisor
-                    )
-                    await nursery.start(recorder.run)
-        finally:
-            keeper.stop()
+        async with trio.open_nursery() as serving:
+            await serving.start(server.serve)
+            listening.set()
+            mode, quotas = config.settings.quota_mode, len(keeper.table)
+            log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
+            _say_costs(config)
+            if recorded is not None and server.usage is not None:
+                recorder = recorded.recorder(server.usage, lambda: monotonic_us() // 1000, server.supervisor)
+                await nursery.start(recorder.run)
         nursery.cancel_scope.cancel()
 
 

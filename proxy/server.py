@@ -12,6 +12,7 @@ from functools import partial
 import structlog
 import trio
 
+from proxy import file_watch
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.config import Config, ConfigError
 from proxy.connection.connection import Connection, ConnectionLimits
@@ -29,7 +30,6 @@ from proxy.rules.management import Management, Unmanaged
 from proxy.rules.plans import Plans
 from proxy.shadow_log import PERIOD_S, ShadowLog, log_shadow
 from proxy.supervisor import Supervisor, Task, every
-from proxy.tls.files import LOOK_S
 from proxy.transport import sockets
 from proxy.transport.reactor import BUFFER_BYTES, Reactor
 from proxy.transport.relay import Relay
@@ -122,7 +122,7 @@ class Server:
 
         start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.book))
         for files in self.config.tls.files:
-            start(Task.TLS_FILES, LOOK_S, files.look)
+            start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
         for quotas in (self.quotas, self.gate.quotas):
             start(Task.EXPIRY, EXPIRY_S, partial(expire, quotas, now_ms))
         shadow_log = ShadowLog(self.quotas, self.gate.quotas)

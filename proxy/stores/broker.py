@@ -109,9 +109,6 @@ class BrokerStore:
         request = as_request(changes)
         return await self._in_turn(partial(self._alter, request, changes))
 
-    def stop(self) -> None:
-        """Nothing holds up being cancelled."""
-
     async def _in_turn(self, work: Callable[[], Awaitable[QuotaTable]]) -> QuotaTable:
         async with self._turn:
             try:

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 import trio
 
+from proxy import file_watch
 from proxy.config_error import ConfigError
-from proxy.quota_watch import Stamp, follow, stamp
+from proxy.file_watch import FileWatch, Stamp, stamp
 from proxy.replacing import replace
 from proxy.rules.management import Changes
 from proxy.stores.store import Changed, StoreError
@@ -46,9 +47,8 @@ class FileStore:
     def __init__(self, path: Path | None) -> None:
         """Nothing is read yet."""
         self._path = path
-        self._seen: Stamp = None
+        self._watch = FileWatch(() if path is None else (path,))
         self._turn = trio.Lock()
-        self._unwatch = trio.Event()
 
     def start(self) -> QuotaTable:
         """Read it before there is a Trio to run in. Raises ConfigError: one line with file, place and
@@ -56,8 +56,7 @@ class FileStore:
         """
         if self._path is None:
             return QuotaTable()
-        table, self._seen = _read(self._path)
-        return table
+        return self._known(_read(self._path))
 
     async def load(self) -> QuotaTable:
         """Read it, in a thread: 100,000 entries take seconds."""
@@ -69,42 +68,39 @@ class FileStore:
         if self._path is None:
             raise StoreError("there is no quota file: start weir with --quotas FILE, or set quotas")
         async with self._turn:
-            table, self._seen = await trio.to_thread.run_sync(rewrite, self._path, changes)
-            return table
+            return self._known(await trio.to_thread.run_sync(rewrite, self._path, changes))
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
         """Read it whenever it is not what was read or written last."""
-        path = self._path
-        if path is None:
-            return
+        while self._path is not None:
+            await trio.sleep(file_watch.LOOK_S)
+            await self.look(changed, failed)
 
-        async def reload() -> None:
-            async with self._turn:
-                if stamp(path) == self._seen:  # our own doing
-                    return
-                try:
-                    table = await self._load()
-                except StoreError as error:
-                    failed(error)
-                else:
-                    await changed(table)
-
-        await follow(path, self._seen, reload, self._unwatch)
-
-    def stop(self) -> None:
-        """The watching thread would be waited for."""
-        self._unwatch.set()
+    async def look(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
+        """Read it if it has changed."""
+        async with self._turn:
+            if not await self._watch.look():
+                return
+            try:
+                table = await self._load()
+            except StoreError as error:
+                failed(error)
+            else:
+                await changed(table)
 
     async def _load(self) -> QuotaTable:
+        """Raises StoreError."""
         if self._path is None:
             return QuotaTable()
-        seen = stamp(self._path)
+        self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
         try:
-            table, self._seen = await trio.to_thread.run_sync(_read, self._path)
+            return self._known(await trio.to_thread.run_sync(_read, self._path))
         except ConfigError as error:
-            self._seen = seen
             raise StoreError(str(error)) from None
-        return table
+
+    def _known(self, found: Found) -> QuotaTable:
+        self._watch.read = (found.seen,)
+        return found.table
 
 
 def read_quota_file(path: Path | None) -> QuotaTable:

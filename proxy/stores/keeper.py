@@ -108,7 +108,7 @@ class Keeper:
     # What the process does with it
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follow the store and make alterations until cancelled; call `stop` first."""
+        """Follow the store and make alterations until cancelled."""
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -131,10 +131,6 @@ class Keeper:
             log.exception("internal error while quotas were read, the last known stay in force")
             self._state.note(good=False)
         return False
-
-    def stop(self) -> None:
-        """`run` is about to be cancelled."""
-        self._store.stop()
 
     # Following
 

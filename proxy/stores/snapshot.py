@@ -92,10 +92,6 @@ class LastKnown:
             await self._store.follow(note, say)
             nursery.cancel_scope.cancel()
 
-    def stop(self) -> None:
-        """As the store."""
-        self._store.stop()
-
     def _note(self, table: QuotaTable) -> None:
         self._newest = table
         self._changed.set()

@@ -38,6 +38,3 @@ class QuotaStore(Protocol):
 
         A table that is the same as before tells that the store is to be had again.
         """
-
-    def stop(self) -> None:
-        """`follow` is about to be cancelled: end what would hold that up, such as a thread that waits."""

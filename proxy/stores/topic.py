@@ -112,9 +112,6 @@ class TopicStore:
                 offset = await self._append(records) if records else -1
                 return await self._read_back(offset)
 
-    def stop(self) -> None:
-        """No thread waits for longer than `POLL_S`."""
-
     async def _prepare(self) -> None:
         if self._made:
             return

@@ -1,9 +1,6 @@
-"""A context made of files, and made anew when they change.
+"""A context made of files, and made anew when they change (`proxy.file_watch`).
 
-The files are looked at once a second, not watched: certificates are replaced by links being swapped (at any
-level of the path, as Kubernetes does), and by programs that write the certificate first and its key later. So
-a change counts when the files have been the same for two looks. Files that cannot be used leave the old
-context in force.
+Files that cannot be used leave the old context in force.
 """
 
 from __future__ import annotations
@@ -11,22 +8,26 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import NamedTuple
 
 import structlog
+import trio
 
 from proxy.config_error import ConfigError
+from proxy.file_watch import FileWatch
 
 log = structlog.get_logger("weir.tls")
 
-LOOK_S: Final = 1.0
 
-Stamp: TypeAlias = tuple[int, int, int] | None
-"""Time of modification, size, inode; None if there is no such file."""
+class _Made(NamedTuple):
+    """What the files are good for."""
+
+    context: ssl.SSLContext
+    expires_s: float
 
 
 class ContextOfFiles:
-    """The present context; used on one thread."""
+    """The present context; used on one thread, but for the reading of changed files."""
 
     def __init__(
         self,
@@ -40,11 +41,9 @@ class ContextOfFiles:
         """
         self.name = name
         self._cert = cert
-        self._paths = tuple(paths)
+        self._watch = FileWatch(paths)
         self._make = make
         self._context: ssl.SSLContext | None = None
-        self._in_force: tuple[Stamp, ...] = ()
-        self._seen: tuple[Stamp, ...] = ()
         self.last_was_good = True
         """False while the files in place cannot be used, and older ones are in force."""
         self.refused = 0
@@ -54,12 +53,12 @@ class ContextOfFiles:
 
     def load(self) -> None:
         """Read the files now. Raises ConfigError."""
-        self._seen = self._in_force = self._stamps()  # before they are read
-        self._put_in_force(self._make())
+        self._watch.read = self._watch.stamps()
+        self._context, self.expires_s = self._made()
 
-    def _put_in_force(self, context: ssl.SSLContext) -> None:
-        self._context = context
-        self.expires_s = expiry_s(self._cert) if self._cert is not None else 0.0
+    def _made(self) -> _Made:
+        """Read the files. Raises ConfigError."""
+        return _Made(self._make(), expiry_s(self._cert) if self._cert is not None else 0.0)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -70,14 +69,12 @@ class ContextOfFiles:
         return self._context
 
     async def look(self) -> None:
-        """Read the files anew if they have changed and are settled."""
-        found = self._stamps()
-        settled, self._seen = found == self._seen, found
-        if not settled or found == self._in_force:
+        """Read the files anew, in a thread, if they have changed."""
+        if not await self._watch.look():
             return
-        self._in_force = found
+        self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
         try:
-            self._put_in_force(self._make())
+            self._context, self.expires_s = await trio.to_thread.run_sync(self._made)
         except ConfigError as error:
             self.refused += 1
             self.last_was_good = False
@@ -87,17 +84,6 @@ class ContextOfFiles:
         else:
             self.last_was_good = True
             log.info("changed TLS files in force for new connections", files=self.name)
-
-    def _stamps(self) -> tuple[Stamp, ...]:
-        return tuple(map(_stamp, self._paths))
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def expiry_s(path: Path) -> float:

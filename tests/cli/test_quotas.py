@@ -141,7 +141,7 @@ def test_quotas_set_leaves_all_other_lines_unchanged(file: Path) -> None:
         "user alice, client-id app: producer_byte_rate 500000 (488.3 KiB/s) -> 1048576 (1 MiB/s)\n"
         "user alice, client-id app: consumer_byte_rate none -> 2000000 (1.907 MiB/s)\n"
     )
-    assert result.stderr == f"changed {file}: a running Weir follows it within a second\n"
+    assert result.stderr == f"changed {file}: a running Weir follows it within two seconds\n"
     after = FILE.replace("500_000  # for now", "1048576  # for now\nconsumer_byte_rate = 2000000")
     assert file.read_text() == after
 

@@ -161,7 +161,7 @@ def test_import_applied_to_a_file_keeps_its_other_quotas(dump: Path, tmp_path: P
     assert "+producer_byte_rate = 1024" in out
     exit_code, out, err = imported("--dump", dump, "--apply", "--quotas", file)
     assert exit_code == DONE
-    assert err.splitlines()[0] == f"changed {file}: a running Weir follows it within a second"
+    assert err.splitlines()[0] == f"changed {file}: a running Weir follows it within two seconds"
     assert file.read_text().startswith("# ours\n")
     assert parse(file.read_text()) == before.altered(TABLE.values)
     _exit_code, out, _err = imported("--dump", dump, "--apply", "--quotas", file, "--json")

@@ -25,6 +25,10 @@ class Followed:
         """There is another table."""
         self.tables.append(table)
 
+    def has_tables(self, number: int) -> bool:
+        """Whether there were so many."""
+        return len(self.tables) == number
+
     def failed(self, error: StoreError) -> None:
         """There is none to be had."""
         self.failures.append(str(error))

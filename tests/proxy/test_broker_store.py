@@ -200,7 +200,6 @@ def follow(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.follow, followed.changed, followed.failed)
             await script(store, followed)
-            store.stop()
             nursery.cancel_scope.cancel()
 
     play(cluster, with_follower, brokers)

@@ -9,25 +9,23 @@ import pathlib
 import stat
 import tempfile
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
 import trio
 import trio.testing
 
-from proxy import replacing
+from proxy import file_watch, replacing
 from proxy.stores import file as file_module
 from proxy.stores.file import FileStore, read_quota_file, rewrite
 from proxy.stores.store import StoreError
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.quota_edit import edited
-from tests.proxy.following import Followed
+from tests.proxy.following import Followed, until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
-
-    from proxy.quota_watch import Stamp
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE
@@ -229,18 +227,11 @@ def test_a_file_store_without_a_file_is_empty_and_read_only() -> None:
 class Watched:
     """A store that is followed; the test says when to look."""
 
-    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self.store = FileStore(path)
         self.first = self.store.start()
         self.seen: list[QuotaTable | str] = []
-        self._reload: Callable[[], Awaitable[object]] | None = None
-        monkeypatch.setattr(file_module, "follow", self._follow)
-
-    async def _follow(
-        self, _path: Path, _seen: Stamp, reload: Callable[[], Awaitable[object]], _unwatch: trio.Event
-    ) -> None:
-        self._reload = reload
 
     async def _changed(self, table: QuotaTable) -> None:
         self.seen.append(table)
@@ -250,16 +241,14 @@ class Watched:
         self._path.write_text(text)
 
     async def look(self) -> None:
-        """Something has happened in the directory."""
-        if self._reload is None:
-            await self.store.follow(self._changed, lambda error: self.seen.append(str(error)))
-        assert self._reload is not None
-        await self._reload()
+        """Let two looks pass."""
+        for _look in range(2):
+            await self.store.look(self._changed, lambda error: self.seen.append(str(error)))
 
 
-def test_the_file_store_does_not_reread_its_changes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_store_does_not_reread_its_changes(path: Path) -> None:
     async def main() -> None:
-        watched = Watched(path, monkeypatch)
+        watched = Watched(path)
         table = await watched.store.alter({(ALICE, PRODUCE): 2.0})
         await watched.look()
         assert watched.seen == []
@@ -284,7 +273,7 @@ def test_the_file_store_reads_an_edit_right_after_its_change(
         sync(directory)
 
     async def main() -> None:
-        watched = Watched(path, monkeypatch)
+        watched = Watched(path)
         monkeypatch.setattr(replacing, "sync_directory", edited_meanwhile)
         await watched.store.alter({(ALICE, PRODUCE): 2.0})
         await watched.look()
@@ -293,11 +282,9 @@ def test_the_file_store_reads_an_edit_right_after_its_change(
     trio.run(main)
 
 
-def test_the_file_store_reports_a_mistake_and_its_correction_once(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_store_reports_a_mistake_and_its_correction_once(path: Path) -> None:
     async def main() -> None:
-        watched = Watched(path, monkeypatch)
+        watched = Watched(path)
         watched.write("user = 1\n")
         await watched.look()
         await watched.look()
@@ -310,3 +297,20 @@ def test_the_file_store_reports_a_mistake_and_its_correction_once(
         assert watched.seen == [mistake, watched.first]
 
     trio.run(main)
+
+
+@pytest.mark.trio
+async def test_a_changed_quota_file_is_followed(
+    path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 2 * file_watch.LOOK_S <= 2, "the second look that sees a change comes within two seconds"
+    monkeypatch.setattr(file_watch, "LOOK_S", 0)
+    store, followed = FileStore(path), Followed()
+    store.start()
+    nursery.start_soon(store.follow, followed.changed, followed.failed)
+    for tables, text in enumerate(("", TEXT), start=1):
+        await trio.Path(path).write_text(text)
+        await until(partial(followed.has_tables, tables))
+    assert followed.tables == [QuotaTable(), read_quota_file(path)]
+    assert followed.failures == []
+    nursery.cancel_scope.cancel()

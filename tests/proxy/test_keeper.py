@@ -50,7 +50,6 @@ class Store:
         self.failure: Exception | None = None
         self.changed: Changed | None = None
         self.failed: Callable[[StoreError], None] | None = None
-        self.stopped = False
         self.loads = 0
         self.follow_failure: Exception | None = None
 
@@ -74,10 +73,6 @@ class Store:
         if self.follow_failure is not None:
             raise self.follow_failure
         self.changed, self.failed = changed, failed
-
-    def stop(self) -> None:
-        """Take note."""
-        self.stopped = True
 
 
 class Scene:
@@ -114,8 +109,6 @@ def play(script: Callable[[Scene], Awaitable[None]]) -> None:
             await nursery.start(scene.keeper.run)
             await scene.settle()
             await script(scene)
-            scene.keeper.stop()
-            assert scene.store.stopped
             nursery.cancel_scope.cancel()
 
     trio.run(main)
@@ -398,7 +391,6 @@ def test_reloaded_and_altered_quota_tables_are_prepared_off_the_loops_thread(
             assert answers == [None]
             assert (book.changes, book.table) == (3, read_quota_file(path))
             assert book.table.values[ALICE, FETCH] == 7.0
-            keeper.stop()
             nursery.cancel_scope.cancel()
 
     trio.run(main)

@@ -29,13 +29,6 @@ CHANGE: Final = alter(entry({"client-id": "app"}, {"producer_byte_rate": 1000.0}
 CHANGED: Final = QuotaTable({(Entity(client_id="app"), PRODUCE): 1000.0})
 
 
-class Unwatched(FileStore):
-    """A file whose directory is left alone: a watcher's descriptors stay open for a while."""
-
-    async def follow(self, _changed: object, _failed: object) -> None:
-        """Nothing to follow."""
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A quota file without quotas."""
@@ -46,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"ANONYMOUS"})) -> Keeper:
     """Have the stage's server keep its quotas in this file."""
-    store = Unwatched(path)
+    store = FileStore(path)
     table = store.start()
     stage.server.quotas.update(table)
     state, supervisor = StoreState(lambda: 0.0), stage.server.supervisor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.quota_watch import stamp
+from proxy.file_watch import stamp
 from proxy.replacing import PRIVATE, replace
 
 if TYPE_CHECKING:

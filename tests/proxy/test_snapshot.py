@@ -67,9 +67,6 @@ class FakeStore:
         self.changed, self.failed = changed, failed
         await trio.sleep_forever()
 
-    def stop(self) -> None:
-        """Nothing to stop."""
-
 
 def holds(path: Path, table: QuotaTable) -> bool:
     return path.exists() and read_snapshot(path) == table
@@ -258,7 +255,6 @@ async def test_the_snapshot_passes_loading_and_altering_to_the_store(
         (ALICE, PRODUCE): 1000.0,
         (BOB, PRODUCE): 1.0,
     }
-    store.stop()
 
 
 # Choosing

@@ -14,11 +14,12 @@ from proxy.cluster.discovery import discover
 from proxy.config import ConfigError
 from proxy.connection_gate import ConnectionGate
 from proxy.counters import Counters
+from proxy.file_watch import LOOK_S
 from proxy.housekeeping import EXPIRY_S, expire
 from proxy.quota_book import QuotaBook
 from proxy.shadow_log import PERIOD_S, ShadowLog
 from proxy.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every
-from proxy.tls.files import LOOK_S, ContextOfFiles
+from proxy.tls.files import ContextOfFiles
 from proxy.transport.drivers import trio_us
 from proxy.transport.reactor import Reactor
 from tests.proxy.certificates import client_context, write_pair

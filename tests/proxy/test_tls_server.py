@@ -16,11 +16,12 @@ import trio
 from structlog.testing import capture_logs
 
 from protocol.messages import MetadataResponse
+from proxy import file_watch
 from proxy.addresses import Address
 from proxy.config import ConfigError
 from proxy.connection.connection import ANONYMOUS
 from proxy.reasons import CloseReason
-from proxy.tls import files, handshakes
+from proxy.tls import handshakes
 from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
 from tests.proxy.fake_broker import FakeCluster
@@ -280,7 +281,7 @@ async def fingerprint(stage: Stage) -> bytes:
 def test_a_changed_certificate_is_reloaded_and_an_invalid_one_is_not(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LOOK_S", 0.01)
+    monkeypatch.setattr(file_watch, "LOOK_S", 0.01)
     for name in ("first", "second", "bad"):
         (tmp_path / name).mkdir()
         write_pair(tmp_path / name, HOST)

@@ -134,7 +134,6 @@ def play(log: FakeLog, script: Callable[[TopicStore, Followed], Awaitable[None]]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.follow, followed.changed, followed.failed)
             await script(store, followed)
-            store.stop()
             nursery.cancel_scope.cancel()
 
     trio.run(main)
