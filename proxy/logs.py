@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from contextlib import suppress
+from typing import Literal, TextIO
 
 import structlog
 
@@ -31,9 +32,24 @@ def _escaped(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
+class _Lines:
+    """Prints lines; one that cannot be printed is lost, and ends nothing."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._printer = structlog.PrintLogger(file)
+
+    def msg(self, message: str) -> None:
+        """Print a line. (structlog asks for a method per level.)"""
+        with suppress(OSError, ValueError):  # the latter of a closed file
+            self._printer.msg(message)
+
+    debug = info = warning = error = critical = exception = msg
+
+
 def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
     """Set up structlog for the process; `form` auto is console on a terminal, else JSON."""
-    on_terminal = sys.stderr.isatty()
+    stderr = sys.stderr
+    on_terminal = stderr.isatty()
     console = form == "console" or (form == "auto" and on_terminal)
     plain = structlog.dev.plain_traceback  # rich's shows variables, so clients' data, and takes seconds
     renderers: list[structlog.types.Processor] = (
@@ -48,5 +64,5 @@ def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_names: _Lines(stderr),
     )

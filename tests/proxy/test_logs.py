@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import sys
+from typing import Literal
 
 import pytest
 import structlog
@@ -27,6 +31,24 @@ def test_a_traceback_names_the_place_and_not_the_data(form: str, capsys: pytest.
     assert "in _fail" in printed
     assert "ZeroDivisionError: a bug" in printed
     assert "what a client sent" not in printed
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_a_log_line_that_cannot_be_written_raises_nothing(
+    form: Literal["console", "json"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader of the log has gone, or its disk is full."""
+    receiver, sender = os.pipe()
+    os.close(receiver)
+    with os.fdopen(sender, "w", buffering=1) as broken:
+        monkeypatch.setattr(sys, "stderr", broken)
+        logs.configure("debug", form)
+        log = structlog.get_logger()
+        for write in (log.debug, log.info, log.warning, log.error, log.exception, log.critical):
+            write("an event", detail=5)
+        with contextlib.suppress(BrokenPipeError):
+            broken.close()  # which writes what was not written
+    log.error("another event")
 
 
 def test_json_log_lines_are_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
