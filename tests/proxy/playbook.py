@@ -7,8 +7,9 @@
         play.at(5).broker(response)
         play.to_client(throttled(response, 2199))
 
-Each event must be followed by all that comes of it: bytes that go on, a mute, a violation. Whatever was not
-asserted before the next event, or the end, fails the test. So does a playbook in which nothing happens.
+Each event must be followed by all that comes of it: bytes that go on, a mute, a violation, the close.
+Whatever was not asserted before the next event, or the end, fails the test. So does a playbook in which
+nothing happens, and a connection whose deadline or close a relay would not learn of.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.proxy.frames import told
-from tests.proxy.wire import Wire, new_connection
+from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
     from proxy.connection.connection import Connection
+    from proxy.connection.state import State
     from proxy.reasons import CloseReason
     from quotas import QuotaTable
 
@@ -38,15 +41,21 @@ class Playbook:
         hold: bool = False,
         in_flight_max: int = 1000,
         buffer_bytes: int = 256 * 1024,
+        first_hold_ms_max: int = FIRST_HOLD_MS,
     ) -> None:
         """Quotas for a new session, or a session."""
         self.session = session or new_connection(
-            table, hold=hold, in_flight_max=in_flight_max, buffer_bytes=buffer_bytes
+            table,
+            hold=hold,
+            in_flight_max=in_flight_max,
+            buffer_bytes=buffer_bytes,
+            first_hold_ms_max=first_hold_ms_max,
         )
         self.wire = Wire(self.session)
         self.now_ms = 0
         self._events = 0
         self._muted_until_ms = 0
+        self._closed_for: CloseReason | None = None
         self._violation_said = False
 
     # Events
@@ -68,6 +77,31 @@ class Playbook:
         """The broker sends."""
         self._begin()
         self.wire.feed(self.now_ms, broker=b"".join(frames))
+
+    def client_ends(self, *frames: bytes) -> None:
+        """The client sends, and closes its half."""
+        self._begin()
+        self.wire.feed(self.now_ms, client=b"".join(frames))
+        self.wire.client_ends(self.now_ms)
+
+    def broker_ends(self, *frames: bytes) -> None:
+        """The broker sends, and closes its half."""
+        self._begin()
+        self.wire.feed(self.now_ms, broker=b"".join(frames))
+        self.wire.broker_ends()
+
+    def wake(self, event: Callable[[], None]) -> None:
+        """Something happens elsewhere: a response that was being prepared is ready."""
+        self._begin()
+        self.wire.wake(self.now_ms, event)
+
+    def tick(self) -> int:
+        """The connection's deadline has come; return when that is."""
+        deadline_ms = self.wire.obey(self.now_ms).deadline_ms
+        assert deadline_ms > self.now_ms, "the connection has no deadline"
+        self.at(deadline_ms)
+        self._events += 1
+        return deadline_ms
 
     def drain(self) -> None:
         """The proxy is being stopped."""
@@ -96,6 +130,16 @@ class Playbook:
         assert (found.reason, saying in found.detail) == (reason, True), found
         self._violation_said = True
 
+    def closed(self, reason: CloseReason, *, saying: str = "") -> None:
+        """Both sides are closed, for this reason."""
+        effects = self.wire.obey(self.now_ms)
+        assert (effects.close_reason, effects.close_detail) == (reason, saying)
+        self._closed_for = reason
+
+    def waits(self, state: State) -> None:
+        """The connection is in this state."""
+        assert self.session.state is state, f"{self.session.state.name}, expected {state.name}"
+
     def silent(self) -> None:
         """Nothing has come of the last event."""
         self._nothing_left()
@@ -119,6 +163,9 @@ class Playbook:
             f"not asserted: muted until {session.throttled_until_ms}"
         )
         assert self._violation_said or session.violation is None, f"not asserted: {session.violation}"
+        reason = wire.closed(self.now_ms)
+        violated = session.violation is not None and reason is session.violation.reason
+        assert violated or reason is self._closed_for, f"not asserted: closed for {reason}"
 
     def __enter__(self) -> Self:
         """Begin."""

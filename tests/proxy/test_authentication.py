@@ -354,7 +354,7 @@ def test_a_sasl_response_is_forwarded_while_draining() -> None:
         play.client(authenticate(plain("alice")))
         play.broker(shaken())
         play.to_client(shaken())
-        assert play.session.idle
+        play.closed(CloseReason.DRAINED)
 
 
 # Names that cannot be seen

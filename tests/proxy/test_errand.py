@@ -229,7 +229,7 @@ def test_draining_completes_a_broker_query_and_takes_no_more_requests() -> None:
         play.to_broker(asked(1, 1))
         play.broker(answer())
         play.to_client(deleted(1, "c"))
-        assert play.session.idle
+        play.closed(CloseReason.DRAINED)
 
 
 def test_a_request_is_not_decided_again_while_draining() -> None:
@@ -242,8 +242,7 @@ def test_a_request_is_not_decided_again_while_draining() -> None:
         play.to_broker(asked(1))
         play.drain()
         play.broker(answer())
-        play.silent()
-        assert play.session.idle
+        play.closed(CloseReason.DRAINED)
 
 
 # On sockets

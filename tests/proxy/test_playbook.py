@@ -77,6 +77,55 @@ def test_a_playbook_fails_on_a_violation_of_another_kind() -> None:
         Playbook().violation(CloseReason.REQUEST_TOO_SHORT)
 
 
+def test_a_playbook_fails_on_an_unasserted_close() -> None:
+    with pytest.raises(AssertionError, match="not asserted: closed for client_closed"), Playbook() as play:
+        play.client_ends()
+
+
+def test_a_playbook_fails_on_a_close_that_does_not_happen() -> None:
+    play = Playbook()
+    play.client(PING)
+    with pytest.raises(AssertionError):
+        play.closed(CloseReason.CLIENT_CLOSED)
+
+
+def test_a_playbook_fails_on_a_close_for_another_reason() -> None:
+    play = Playbook()
+    play.broker_ends()
+    with pytest.raises(AssertionError):
+        play.closed(CloseReason.CLIENT_CLOSED)
+
+
+def test_a_closed_connection_in_a_playbook_takes_no_bytes() -> None:
+    with Playbook() as play:
+        play.client_ends()
+        play.closed(CloseReason.CLIENT_CLOSED)
+        play.client(PING)
+        play.broker(PONG)
+        play.silent()
+
+
+def test_a_playbook_ticks_at_the_deadline_that_the_connection_has_set() -> None:
+    with Playbook(quota_table(1000)) as play:
+        play.client(HEAVY, PING)
+        play.to_broker(HEAVY)
+        until_ms = len(HEAVY) - 4 - 10_000
+        play.muted_until(until_ms)
+        assert play.tick() == until_ms
+        play.to_broker(PING)
+        with pytest.raises(AssertionError, match="has no deadline"):
+            play.tick()
+
+
+def test_a_playbook_fails_if_a_relay_would_not_learn_of_a_deadline() -> None:
+    play = Playbook(quota_table(1000))
+    play.client(HEAVY)
+    play.to_broker(HEAVY)
+    play.session.effects.changed = False
+    with pytest.raises(AssertionError, match="changed untold"):
+        play.tick()
+
+
 def test_a_playbook_fails_on_different_output_and_names_the_frames() -> None:
     play = Playbook()
     play.client(PING)

@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 from proxy.addresses import AddressBook, AdvertisedAddresses, PortRange
 from proxy.connection.connection import Connection, ConnectionLimits
-from proxy.connection.effects import End
+from proxy.connection.effects import Effects, End
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
+from proxy.connection.state import State
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.plans import Plans
@@ -23,6 +24,8 @@ Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 
 APP = Entity(client_id="app")
 BUFFER_BYTES = 256 * 1024
+FIRST_HOLD_MS = 5000
+"""For how long the first request of a connection may be held for what others of its client have caused."""
 PORTS = PortRange(19093, 19192)
 
 
@@ -49,6 +52,7 @@ def new_connection(
     plans: Plans | None = None,
     node_id: int | None = None,
     held_bytes_max: int = 1024 * 1024,
+    first_hold_ms_max: int = FIRST_HOLD_MS,
 ) -> Connection:
     """A session with everything of its own, but for `quotas` and `plans` if given."""
     counters = Counters()
@@ -63,6 +67,7 @@ def new_connection(
             in_flight_max=in_flight_max,
             stream_above_bytes=buffer_bytes,
             held_bytes_max=held_bytes_max,
+            first_hold_ms_max=first_hold_ms_max,
         ),
         hold=hold,
         node_id=node_id,
@@ -90,7 +95,7 @@ class Wire:
         """More bytes from either side, or none: then only the time is new."""
         self._client.unread += client
         self._broker.unread += broker
-        while self.session.violation is None and (self._step_broker(now_ms) or self._step_client(now_ms)):
+        while not self._is_closed and (self._step_broker(now_ms) or self._step_client(now_ms)):
             pass
 
     def client_ends(self, now_ms: int) -> None:
@@ -102,9 +107,34 @@ class Wire:
         """The broker closes its half."""
         self._broker.eof = True
 
+    def wake(self, now_ms: int, event: Callable[[], None]) -> None:
+        """Something happens that may wake the connection: an answer of its own is ready."""
+        self.session.clock.now_us = 1000 * now_ms
+        event()
+        self._flush()
+        self.feed(now_ms)
+
+    def obey(self, now_ms: int) -> Effects:
+        """Ask the connection for its effects, as a relay does: when they have changed, when their deadline
+        has come, and while bytes wait or a side has ended. At all other times they must be up to date.
+        """
+        effects = self.session.effects
+        busy = any(side.kept or side.unread or side.eof for side in (self._client, self._broker))
+        due = 0 < effects.deadline_ms <= now_ms
+        if effects.changed or busy or due:
+            return self.session.settle(now_ms)
+        before = effects.deadline_ms, effects.close_reason
+        self.session.settle(now_ms)
+        assert (effects.deadline_ms, effects.close_reason) == before, "the effects have changed untold"
+        return effects
+
     def closed(self, now_ms: int) -> CloseReason | None:
         """Why the connection is to be closed now; None while it is not."""
-        return self.session.settle(now_ms).close_reason
+        return self.obey(now_ms).close_reason
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.session.state is State.CLOSED
 
     @property
     def waiting_bytes(self) -> int:
@@ -137,7 +167,11 @@ class Wire:
         assert 0 <= consumed <= end
         side.kept = bytes(data[consumed:end])
         progress = bool(read or consumed or effects.to_broker or effects.to_client)
+        self._flush()
+        return progress
+
+    def _flush(self) -> None:
+        effects = self.session.effects
         self.to_broker += b"".join(effects.to_broker)
         self.to_client += b"".join(effects.to_client)
         effects.to_broker, effects.to_client = [], []
-        return progress
