@@ -48,12 +48,12 @@ class FetchSession:
         self.id, self.topics, self._head = UNKNOWN, topics, b""
 
     def adopt(self) -> None:
-        """Go on with the other one, of which nothing is known."""
+        """Go on with the other one: an answer with its records shows its topics."""
         self.id, self.topics = self.other, set()
 
     def answered(self, data: bytearray, start: int, stop: int) -> None:
         """See the next bytes of an answer's body, if it may be the one that tells the id."""
-        if self.id == UNKNOWN and len(self._head) < _ANSWER_HEAD.size:
+        if self.id == UNKNOWN and self.is_known and len(self._head) < _ANSWER_HEAD.size:
             end = min(stop, start + _ANSWER_HEAD.size - len(self._head))
             self._head += data[start:end]
             if len(self._head) == _ANSWER_HEAD.size:

@@ -86,8 +86,11 @@ class FetchMeter(TopicMeter):
 
     def charge(self, now_ms: int) -> int:
         """As it does."""
-        if self._session is not None:
-            self._session.topics.update(self._bytes.counted)
+        session = self._session
+        if session is not None:
+            if not session.is_known:
+                session.adopt()
+            session.topics.update(self._bytes.counted)
         return super().charge(now_ms)
 
     def cut(self, now_ms: int) -> None:
@@ -178,8 +181,6 @@ def _metered(
     except ProtocolError:
         return METERED_UNREAD
     session.is_known = asked is not None
-    if asked is None:
-        session.adopt()
     return METERED_FETCH
 
 

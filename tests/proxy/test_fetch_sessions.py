@@ -1,6 +1,8 @@
-"""Fetches that go on with a fetch session name no topics: a rate holds them all the same (KIP-227)."""
+"""Fetches that go on with a fetch session name no topics: a rate covers them all the same (KIP-227)."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pytest
 
@@ -18,90 +20,136 @@ OURS, THEIRS = 7, 8
 """Ids of sessions."""
 
 
-def fetch(*topics: str, session_id: int = 0, epoch: int = 0, version: int = 12) -> bytes:
-    asked = [FetchRequest.FetchTopic(topic=topic) for topic in topics]
-    return request(FetchRequest(topics=asked, session_id=session_id, session_epoch=epoch), version)
+@dataclass(frozen=True)
+class Fetch:
+    """A fetch request, as its client sends it."""
+
+    topics: tuple[str, ...]
+    session_id: int
+    epoch: int
+    version: int
+
+    def frame(self, *, least: bool = False) -> bytes:
+        """Return its frame; with `least`, as the broker gets it from a client over its rate."""
+        message = FetchRequest(
+            topics=[FetchRequest.FetchTopic(topic=topic) for topic in self.topics],
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            max_wait_ms=0 if least else 500,
+            min_bytes=0 if least else 1,
+            max_bytes=1 if least else 50_000,
+        )
+        return request(message, self.version)
 
 
-def fetched(session_id: int, version: int = 12, **sizes: int) -> bytes:
+def fetch(*topics: str, session_id: int = 0, epoch: int = 0, version: int = 12) -> Fetch:
+    return Fetch(topics, session_id, epoch, version)
+
+
+def fetched(session_id: int, version: int = 12, throttle_ms: int = 0, **sizes: int) -> bytes:
     topics = [
         FetchResponse.FetchableTopicResponse(
             topic=name, partitions=[FetchResponse.PartitionData(records=b"r" * size)]
         )
         for name, size in sizes.items()
     ]
-    return response(FetchResponse(responses=topics, session_id=session_id), version)
+    answer = FetchResponse(responses=topics, session_id=session_id, throttle_time_ms=throttle_ms)
+    return response(answer, version)
 
 
 def connection(quotas: BrokerQuotas) -> Wire:
     return Wire(new_connection(quotas=quotas))
 
 
-def passes(wire: Wire, asked: bytes, now_ms: int, answer: bytes = b"") -> bool:
-    """Whether a fetch goes to the broker at once; it is then answered."""
+def delivers(wire: Wire, asked: Fetch, now_ms: int, session_id: int = OURS, **sizes: int) -> bool:
+    """Return whether a fetch, which the broker answers at once, gets records; if not, it must have asked for
+    least, and is told the throttle time in a response that is the same but for the records.
+    """
     wire.to_broker.clear()
-    wire.feed(now_ms, client=asked)
-    if not wire.to_broker:
-        return False
-    assert bytes(wire.to_broker) == asked
-    wire.feed(now_ms, broker=answer or fetched(OURS))
-    return True
+    wire.to_client.clear()
+    sizes = sizes or {"a": 1, "b": 1}
+    wire.feed(now_ms, client=asked.frame())
+    delivered = bytes(wire.to_broker) == asked.frame()
+    assert delivered or bytes(wire.to_broker) == asked.frame(least=True)
+    wire.feed(now_ms, broker=fetched(session_id, asked.version, **sizes))
+    if not delivered:
+        empty = dict.fromkeys(sizes, 0)
+        told_ms = wire.session.throttled_until_ms - now_ms
+        assert told_ms > 0
+        assert bytes(wire.to_client) == fetched(session_id, asked.version, told_ms, **empty)
+    return delivered
 
 
 def exceed(quotas: BrokerQuotas, topic: str, seconds: int) -> None:
     """Somebody fetches so much of a topic at 0 that its rate is exceeded for so long."""
-    answer = fetched(0, **{topic: 1000 * (10 + seconds)})
-    assert passes(connection(quotas), fetch(topic, epoch=-1), 0, answer)
+    assert delivers(connection(quotas), fetch(topic, epoch=-1), 0, 0, **{topic: 1000 * (10 + seconds)})
 
 
 @pytest.mark.parametrize("version", [7, 11, 12])
-def test_a_fetch_session_of_another_connection_does_not_escape_a_topics_rate(version: int) -> None:
+def test_a_fetch_session_of_another_connection_gets_no_records_of_a_throttled_topic(version: int) -> None:
     quotas = BrokerQuotas.create(RATES)
     first = connection(quotas)
-    assert passes(first, fetch("a", version=version), 0, fetched(OURS, version, a=70_000))
+    assert delivers(first, fetch("a", version=version), 0, a=70_000)
     assert first.session.throttled_until_ms == 60_000
     for epoch in range(1, 5):
         other = connection(quotas)
-        assert not passes(other, fetch(session_id=OURS, epoch=epoch, version=version), 1000 * epoch)
+        goes_on = fetch(session_id=OURS, epoch=epoch, version=version)
+        assert not delivers(other, goes_on, 1000 * epoch, a=5000)
         assert other.session.throttled_until_ms == 60_000
+    assert quotas.topics is not None
+    assert [budget.charged for budget in quotas.topics.fetch.budgets()] == [70_000, 0]
 
 
-def test_a_fetch_session_waits_while_another_connection_exceeds_its_topics_rate() -> None:
+def test_a_fetch_session_gets_no_records_while_another_connection_exceeds_its_topics_rate() -> None:
     quotas = BrokerQuotas.create(RATES)
     wire = connection(quotas)
-    assert passes(wire, fetch("a"), 0, fetched(OURS))
-    assert passes(wire, fetch(session_id=OURS, epoch=1), 0)
+    assert delivers(wire, fetch("a"), 0, a=0)
+    assert delivers(wire, fetch(session_id=OURS, epoch=1), 0, a=0)
     exceed(quotas, "a", seconds=60)
-    assert not passes(wire, fetch(session_id=OURS, epoch=2), 1)
+    assert not delivers(wire, fetch(session_id=OURS, epoch=2), 1, a=300)
+    wire.to_broker.clear()
+    wire.feed(59_999, client=fetch(session_id=OURS, epoch=3).frame())
+    assert not wire.to_broker
     wire.feed(60_000)
-    assert wire.to_broker
+    assert bytes(wire.to_broker) == fetch(session_id=OURS, epoch=3).frame()
 
 
-def test_a_fetch_session_of_unthrottled_topics_continues() -> None:
+def test_a_fetch_session_of_unthrottled_topics_gets_its_records() -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)
     wire = connection(quotas)
-    assert passes(wire, fetch("b", "c"), 0, fetched(OURS))
-    assert passes(wire, fetch(session_id=OURS, epoch=1), 1)
-    assert not passes(wire, fetch("a", session_id=OURS, epoch=2), 2), "it has named another topic"
+    assert delivers(wire, fetch("b", "c"), 0, b=0, c=0)
+    assert delivers(wire, fetch(session_id=OURS, epoch=1), 1, b=10, c=10)
+    assert not delivers(wire, fetch("a", session_id=OURS, epoch=2), 2), "it has named another topic"
 
 
-def test_a_connection_cannot_continue_an_unknown_fetch_session_freely() -> None:
+def test_a_connection_gets_no_records_of_an_unknown_fetch_session_while_any_topic_is_throttled() -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)
     wire = connection(quotas)
-    assert passes(wire, fetch("b"), 0, fetched(OURS))
-    assert not passes(wire, fetch(session_id=THEIRS, epoch=1), 1)
+    assert delivers(wire, fetch("b"), 0, b=0)
+    assert not delivers(wire, fetch(session_id=THEIRS, epoch=1), 1, THEIRS, b=10)
 
 
 def test_topics_of_a_fetch_session_older_than_the_rate_are_learnt_from_responses() -> None:
     quotas = BrokerQuotas.create(RATES)
     wire = connection(quotas)
-    assert passes(wire, fetch(session_id=THEIRS, epoch=1), 0, fetched(THEIRS, b=100))
+    assert delivers(wire, fetch(session_id=THEIRS, epoch=1), 0, THEIRS, b=100)
     exceed(quotas, "a", seconds=60)
-    assert passes(wire, fetch(session_id=THEIRS, epoch=2), 1, fetched(THEIRS))
+    assert delivers(wire, fetch(session_id=THEIRS, epoch=2), 1, THEIRS, b=0)
     exceed(quotas, "b", seconds=60)
-    assert not passes(wire, fetch(session_id=THEIRS, epoch=3), 2)
+    assert not delivers(wire, fetch(session_id=THEIRS, epoch=3), 2, THEIRS, b=100)
+
+
+def test_a_fetch_session_is_not_learnt_from_a_response_without_records() -> None:
+    """Else the next fetch of it would be taken for one of no topics, whatever these have been used."""
+    quotas = BrokerQuotas.create(RATES)
+    exceed(quotas, "a", seconds=60)
+    wire = connection(quotas)
+    assert not delivers(wire, fetch(session_id=THEIRS, epoch=1), 1, THEIRS, a=10)
+    assert quotas.topics is not None
+    assert quotas.topics.fetch.charge({b"a": 30_000}, 60_000) > 0
+    assert not delivers(wire, fetch(session_id=THEIRS, epoch=2), 60_000, THEIRS, a=10)
 
 
 @in_one_test
@@ -111,11 +159,28 @@ def test_a_fetch_session_id_is_read_from_a_response_in_pieces(cut: int) -> None:
     exceed(quotas, "a", seconds=60)
     wire = Wire(new_connection(quotas=quotas, buffer_bytes=64))
     answer = fetched(OURS, c=200)
-    wire.feed(0, client=fetch("b"))
+    wire.feed(0, client=fetch("b").frame())
     wire.feed(0, broker=answer[:cut])
     wire.feed(0, broker=answer[cut:])
     assert bytes(wire.to_client) == answer
-    assert passes(wire, fetch(session_id=OURS, epoch=1), 1, fetched(OURS))
+    assert delivers(wire, fetch(session_id=OURS, epoch=1), 1, b=0)
+
+
+@in_one_test
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_a_fetch_session_id_is_read_from_a_response_whose_records_are_taken_out(cut: int) -> None:
+    """The session is of topics that are not throttled by then: its next fetch is not over."""
+    quotas = BrokerQuotas.create(RATES)
+    wire = connection(quotas)
+    wire.feed(0, client=fetch("b").frame())
+    assert quotas.topics is not None
+    assert quotas.topics.fetch.charge({b"b": 11_000}, 0) == 1000
+    answer = fetched(OURS, b=200)
+    wire.feed(0, broker=answer[:cut])
+    wire.feed(0, broker=answer[cut:])
+    assert bytes(wire.to_client) == fetched(OURS, throttle_ms=1000, b=0)
+    assert quotas.topics.fetch.charge({b"a": 70_000}, 0) == 60_000
+    assert delivers(wire, fetch(session_id=OURS, epoch=1), 1000, b=10)
 
 
 # Answers that are not read to their end
@@ -126,13 +191,13 @@ def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics(
     quotas = BrokerQuotas.create(RATES)
     session = new_connection(quotas=quotas, buffer_bytes=4096)
     wire = Wire(session)
-    wire.feed(0, client=fetch("a", epoch=-1))
+    wire.feed(0, client=fetch("a", epoch=-1).frame())
     wire.feed(0, broker=fetched(0, a=70_000)[:-1])
     assert session.throttled_until_ms == 0
     session.end(5)
     session.end(6)
     other = connection(quotas)
-    assert not passes(other, fetch("a", epoch=-1), 10)
+    assert not delivers(other, fetch("a", epoch=-1), 10, 0, a=1)
     assert other.session.throttled_until_ms == 60_005
 
 
@@ -140,7 +205,7 @@ def test_a_client_that_leaves_a_relay_during_a_fetch_response_is_charged() -> No
     quotas = BrokerQuotas.create(RATES)
     rig = Rig(session=new_connection(quotas=quotas), broker_pair=tcp_pair)
     try:
-        rig.pass_on(fetch("a", epoch=-1), rig.client, rig.broker)
+        rig.pass_on(fetch("a", epoch=-1).frame(), rig.client, rig.broker)
         sent = fetched(0, a=600_000)[:-1]
         assert rig.pass_on(sent, rig.broker, rig.client) == sent
         rig.relay.close(CloseReason.CLIENT_RESET)
