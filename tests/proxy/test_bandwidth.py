@@ -24,7 +24,16 @@ from proxy.reasons import CloseReason
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
-from tests.proxy.bandwidth_frames import fetch, fetched, length_of, ping, produce, produced
+from tests.proxy.bandwidth_frames import (
+    emptied,
+    fetch,
+    fetched,
+    least,
+    length_of,
+    ping,
+    produce,
+    produced,
+)
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request
 from tests.proxy.playbook import Playbook
 from tests.proxy.talk import pong
@@ -219,7 +228,8 @@ def test_share_fetches_are_charged_and_capped_by_the_fetch_quota(version: int) -
 # One client, several connections
 
 
-def test_a_fetch_on_a_new_connection_waits_for_its_clients_throttle() -> None:
+def test_a_fetch_on_a_new_connection_of_a_throttled_client_gets_no_records() -> None:
+    """It is answered at once, and told to wait; the requests behind it wait."""
     answer = fetched(1, 20_000)
     wait_ms = length_of(answer) - 10_000
     first = new_connection(quota_table(fetch=1000))
@@ -231,45 +241,49 @@ def test_a_fetch_on_a_new_connection_waits_for_its_clients_throttle() -> None:
         play.to_client(fetched(1, 20_000, throttle_ms=wait_ms))
         play.muted_until(wait_ms)
     with Playbook(session=second) as play:
-        play.at(5).client(ping(1), fetch(2), ping(3))
-        play.to_broker(ping(1))
+        play.at(5).client(ping(1), fetch(2), ping(3), fetch(4))
+        play.to_broker(ping(1), least(2))
+        play.broker(pong(1), fetched(2, 900))
+        play.to_client(pong(1), emptied(2, throttle_ms=wait_ms - 5))
         play.muted_until(wait_ms)
-        play.broker(pong(1))
-        play.to_client(pong(1))
-        play.at(wait_ms - 1)
-        play.silent()
-        play.at(wait_ms)
-        play.to_broker(fetch(2))
+        assert play.tick() == wait_ms
+        play.to_broker(ping(3), fetch(4))
+        play.at(12_000).broker(pong(3), fetched(4, 900))
+        play.to_client(pong(3), fetched(4, 900))
+        assert the_budget(first, "fetch").charged == length_of(answer) + length_of(fetched(4, 900))
 
 
-def test_a_held_fetch_waits_longer_if_another_connection_extends_the_throttle() -> None:
+def test_a_response_without_records_tells_a_throttle_that_another_connection_has_extended() -> None:
     first = new_connection(quota_table(fetch=1000))
     second = new_connection(quotas=first.quotas)
     budget = first.quotas.payers("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.charge(11_000, 0) == 1000
     with Playbook(session=second) as play:
-        play.client(fetch(1, max_bytes=50_000))
-        play.muted_until(1000)
+        play.client(fetch(1, max_bytes=50_000), fetch(2, max_bytes=50_000))
+        play.to_broker(least(1))
         assert budget.charge(1000, 0) == 2000
-        play.at(1000)
+        play.at(100).broker(fetched(1, 900))
+        play.to_client(emptied(1, throttle_ms=1900))
         play.muted_until(2000)
+        play.at(1999)
+        play.silent()
         play.at(2000)
-        play.to_broker(fetch(1, max_bytes=10_000))
+        play.to_broker(fetch(2, max_bytes=10_000))
 
 
-def test_a_partial_fetch_request_is_held_like_a_whole_one() -> None:
-    session = new_connection(quota_table(fetch=1000))
-    budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
-    assert budget is not None
-    assert budget.charge(11_000, 0) == 1000
-    with Playbook(session=session) as play:
-        play.client(fetch(1)[:-1])
-        play.muted_until(1000)
-        play.at(1000)
-        play.to_broker(fetch(1)[:-1])
-        play.client(fetch(1)[-1:])
-        play.to_broker(fetch(1)[-1:])
+def test_a_fetch_request_of_a_throttled_client_asks_for_least_for_any_cut() -> None:
+    asked, expected = fetch(1), least(1)
+    for cut in range(1, len(asked)):
+        session = new_connection(quota_table(fetch=1000))
+        budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
+        assert budget is not None
+        assert budget.charge(11_000, 0) == 1000
+        wire = Wire(session)
+        wire.feed(0, client=asked[:cut])
+        assert expected.startswith(bytes(wire.to_broker))
+        wire.feed(0, client=asked[cut:])
+        assert (bytes(wire.to_broker), session.throttled_until_ms) == (expected, 0), cut
 
 
 # Hold mode
@@ -428,7 +442,7 @@ def test_a_cached_fetch_is_capped_by_a_lowered_quota() -> None:
         play.to_broker(fetch(2, max_bytes=1000))
 
 
-def test_a_cached_fetch_waits_for_throttles_of_other_connections() -> None:
+def test_a_cached_fetch_asks_for_least_while_its_client_is_throttled() -> None:
     with Playbook(quota_table(fetch=1000)) as play:
         play.client(fetch(1))
         play.to_broker(fetch(1))
@@ -437,10 +451,13 @@ def test_a_cached_fetch_waits_for_throttles_of_other_connections() -> None:
         assert play.session.parse_cache.plan is not None
         the_budget(play.session, "fetch").charge(11_000, 0)
         until_ms = the_budget(play.session, "fetch").throttled_until_ms
-        play.client(fetch(2))
+        play.client(fetch(2), fetch(3))
+        play.to_broker(least(2))
+        play.broker(fetched(2, 10))
+        play.to_client(emptied(2, until_ms))
         play.muted_until(until_ms)
         play.at(until_ms)
-        play.to_broker(fetch(2))
+        play.to_broker(fetch(3))
 
 
 def test_a_long_client_id_is_charged_and_not_cached() -> None:

@@ -43,7 +43,9 @@ RATE: Final = 1000
 BURST: Final = 10 * RATE
 """What a budget that has rested lets pass without a wait: at least ten windows are measured (KIP-13)."""
 TEN_MINUTES_MS: Final = 600_000
-PRODUCED, EMPTY_FETCH = response(ProduceResponse(), 7, 9), response(FetchResponse(), 11, 9)
+PRODUCED = response(ProduceResponse(), 7, 9)
+EMPTY_BYTES: Final = 66
+FIRST_HOLD_MS: Final = 5000
 
 
 def quotas(*entities: Entity, unnamed: str = "") -> BrokerQuotas:
@@ -57,12 +59,18 @@ def produce(size: int, client_id: bytes | None = b"app", acks: int = 1) -> bytes
     return padded(request(ProduceRequest(acks=acks), 7, 9, client_id), size)
 
 
-def fetch(client_id: bytes | None = b"app", replica_id: int = -1) -> bytes:
-    return request(FetchRequest(replica_id=replica_id, max_bytes=BURST), 11, 9, client_id)
+def fetch(client_id: bytes | None = b"app", replica_id: int = -1, version: int = 11) -> bytes:
+    return request(FetchRequest(replica_id=replica_id, max_bytes=BURST), version, 9, client_id)
 
 
-def fetched(size: int) -> bytes:
-    return padded(EMPTY_FETCH, size)
+def fetched(size: int, throttle_ms: int = 0, version: int = 11) -> bytes:
+    """A response whose frame length in v11, which is what it is charged, is `size`; EMPTY_BYTES without
+    records.
+    """
+    topic = FetchResponse.FetchableTopicResponse(
+        partitions=[FetchResponse.PartitionData(records=bytes(size - EMPTY_BYTES))]
+    )
+    return response(FetchResponse(responses=[topic], throttle_time_ms=throttle_ms), version, 9)
 
 
 def visit(shared: BrokerQuotas, *asked: bytes, user: str = "alice", now_ms: int = 0) -> Connection:
@@ -156,7 +164,7 @@ def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
     assert sum(session.throttled_until_ms == 100 for session in sessions) == 900
 
 
-def test_a_fetch_throttle_holds_on_every_new_connection() -> None:
+def test_no_new_connection_gets_records_while_its_client_is_throttled() -> None:
     shared = quotas(Entity(user="alice"))
     session = new_connection(quotas=shared)
     session.become("alice")
@@ -164,19 +172,24 @@ def test_a_fetch_throttle_holds_on_every_new_connection() -> None:
     wire.feed(0, client=fetch())
     wire.feed(0, broker=fetched(BURST + TEN_MINUTES_MS))
     assert session.throttled_until_ms == TEN_MINUTES_MS
+    (budget,) = shared.fetch
     for now_ms in (1, 11_000, 300_000, TEN_MINUTES_MS - 1):
         again = new_connection(quotas=shared)
         again.become("alice")
         wire = Wire(again)
         wire.feed(now_ms, client=fetch(b"%d" % now_ms))
-        assert (bytes(wire.to_broker), again.throttled_until_ms) == (b"", TEN_MINUTES_MS)
-    wire.feed(TEN_MINUTES_MS)
-    assert wire.to_broker
+        wire.feed(now_ms, broker=fetched(2000))
+        assert bytes(wire.to_client) == fetched(EMPTY_BYTES, throttle_ms=TEN_MINUTES_MS - now_ms)
+        assert (again.throttled_until_ms, budget.charged) == (TEN_MINUTES_MS, BURST + TEN_MINUTES_MS)
+    wire.to_client.clear()
+    wire.feed(TEN_MINUTES_MS, client=fetch())
+    wire.feed(TEN_MINUTES_MS, broker=fetched(2000))
+    assert bytes(wire.to_client) == fetched(2000)
 
 
-def passed_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> int:
-    """What a client gets through that makes a connection for each request, 20 a second, and ignores waits."""
-    passed = 0
+def visits_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> list[Wire]:
+    """A client that makes a connection for each request, 20 a second, and ignores waits."""
+    made = []
     for now_ms in range(0, 60_000, 50):
         session = new_connection(quotas=shared)
         session.become("alice")
@@ -184,16 +197,37 @@ def passed_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> i
         wire.feed(now_ms, client=asked)
         if len(wire.to_broker) == len(asked):
             wire.feed(now_ms, broker=answered)
-            passed += max(len(asked), len(answered)) - 4
-    return passed
+        made.append(wire)
+    return made
 
 
 def test_a_connection_per_fetch_gets_only_its_byte_rate() -> None:
-    got = passed_in_a_minute(quotas(Entity(user="alice")), fetch(), fetched(2000))
+    wires = visits_in_a_minute(quotas(Entity(user="alice")), fetch(), fetched(2000))
+    sizes = [len(wire.to_client) - 4 for wire in wires]
+    assert set(sizes) == {EMPTY_BYTES, 2000}
+    got = 2000 * sizes.count(2000)
     assert 60 * RATE - 2000 <= got <= 60 * RATE + BURST + 2000
 
 
-def test_a_producers_throttle_holds_on_its_next_connection() -> None:
+@pytest.mark.parametrize("version", [3, 11])
+def test_parallel_long_polls_get_hardly_more_than_the_byte_rate(version: int) -> None:
+    """A hundred fetches under way at once: what a broker gives them is a burst and one response."""
+    shared = quotas(Entity(user="alice"))
+    wires = []
+    for _ in range(100):
+        session = new_connection(quotas=shared)
+        session.become("alice")
+        wires.append(Wire(session))
+        wires[-1].feed(0, client=fetch(version=version))
+        assert bytes(wires[-1].to_broker) == fetch(version=version)
+    got = 0
+    for wire in wires:
+        wire.feed(400, broker=fetched(2000, version=version))
+        got += len(wire.to_client) - 4 > EMPTY_BYTES
+    assert BURST <= 2000 * got <= BURST + 2000
+
+
+def test_a_producers_throttle_holds_its_next_connection_for_a_few_seconds() -> None:
     """Ten minutes for 610,000 bytes: a broker would take the next connection's first request at once."""
     shared = quotas(Entity(user="alice"))
     first = visit(shared, produce(BURST + TEN_MINUTES_MS))
@@ -202,13 +236,28 @@ def test_a_producers_throttle_holds_on_its_next_connection() -> None:
     again.become("alice")
     wire = Wire(again)
     wire.feed(1000, client=produce(1000))
-    assert (bytes(wire.to_broker), again.throttled_until_ms) == (b"", TEN_MINUTES_MS)
-    wire.feed(TEN_MINUTES_MS)
+    assert (bytes(wire.to_broker), again.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
+    wire.feed(1000 + FIRST_HOLD_MS, client=produce(1000))
     assert bytes(wire.to_broker) == produce(1000)
+    assert charged(shared) == {("alice", ""): BURST + TEN_MINUTES_MS + 1000}
+    assert again.throttled_until_ms > TEN_MINUTES_MS
     other = new_connection(quotas=shared)
     other.become("bob")
     wire = Wire(other)
     wire.feed(1000, client=produce(1000))
+    assert bytes(wire.to_broker) == produce(1000)
+
+
+@pytest.mark.parametrize("most_ms", [0, 1, 700])
+def test_a_first_produce_request_is_held_at_most_as_long_as_configured(most_ms: int) -> None:
+    shared = quotas(Entity(user="alice"))
+    visit(shared, produce(BURST + TEN_MINUTES_MS))
+    again = new_connection(quotas=shared, first_hold_ms_max=most_ms)
+    again.become("alice")
+    wire = Wire(again)
+    wire.feed(1000, client=produce(1000))
+    assert bytes(wire.to_broker) == (b"" if most_ms else produce(1000))
+    wire.feed(1000 + most_ms)
     assert bytes(wire.to_broker) == produce(1000)
 
 
@@ -225,9 +274,25 @@ def test_open_connections_of_a_producer_wait_only_for_their_throttles() -> None:
     assert calm.throttled_until_ms > TEN_MINUTES_MS
 
 
-def test_a_connection_per_produce_request_gets_only_its_byte_rate() -> None:
-    got = passed_in_a_minute(quotas(Entity(user="alice")), produce(2000), PRODUCED)
-    assert got <= 60 * RATE + BURST + 2000
+def test_a_connection_per_produce_request_that_does_not_wait_gets_only_its_byte_rate() -> None:
+    wires = visits_in_a_minute(quotas(Entity(user="alice")), produce(2000), PRODUCED)
+    assert 2000 * sum(bool(wire.to_broker) for wire in wires) <= 60 * RATE + BURST + 2000
+
+
+def test_a_connection_per_produce_request_that_waits_gets_one_request_per_hold() -> None:
+    """One connection after the other. At a broker each gets its request through at once."""
+    shared, now_ms, passed = quotas(Entity(user="alice")), 0, 0
+    visit(shared, produce(BURST + TEN_MINUTES_MS))
+    while now_ms < 60_000:
+        session = new_connection(quotas=shared)
+        session.become("alice")
+        wire = Wire(session)
+        wire.feed(now_ms, client=produce(2000))
+        assert not wire.to_broker
+        now_ms = session.throttled_until_ms
+        wire.feed(now_ms)
+        passed += bytes(wire.to_broker) == produce(2000)
+    assert passed == 60_000 / FIRST_HOLD_MS
 
 
 # What is left of credentials
