@@ -62,7 +62,7 @@ class Budget:
         self.charged: float = 0.0
         """Everything ever charged."""
         self.throttled = 0
-        """How many charges were answered with a throttle time."""
+        """Number of requests that were answered with a throttle time, charged or not."""
         self.throttle_ms_total = 0
         """The sum of these throttle times."""
         self.throttled_until_ms = now_ms
@@ -97,6 +97,16 @@ class Budget:
             self.throttle_ms_total += max(until_ms - waited_from_ms, 0)
             self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
         return wait_ms
+
+    def tell_rest(self, now_ms: int) -> int:
+        """Count a request that is told the rest of the throttle time and is not charged; return that rest
+        (ms), 0 if the throttle time is over.
+        """
+        rest_ms = max(self.throttled_until_ms - now_ms, 0)
+        if rest_ms:
+            self.throttled += 1
+            self.throttle_ms_total += rest_ms
+        return rest_ms
 
     def take_over(self, other: Budget) -> None:
         """Begin with what `other`, of the same windows, has used. Its counts and its waits stay its own."""

@@ -59,9 +59,17 @@ class TopicRates:
 
     def throttled_until_ms(self, topics: Iterable[str] | None = None) -> int:
         """When the last wait that was announced for one of these topics ends; None: for any topic."""
+        return max((budget.throttled_until_ms for budget in self._of(topics)), default=0)
+
+    def tell_rest(self, topics: Iterable[str] | None, now_ms: int) -> int:
+        """Count a request for these topics (None: for any) that is told the rest of their throttle times and
+        is not charged; return the longest rest (ms), 0 if all are over.
+        """
+        return max((budget.tell_rest(now_ms) for budget in self._of(topics)), default=0)
+
+    def _of(self, topics: Iterable[str] | None) -> list[Budget]:
         names = self._enforced.keys() if topics is None else {topic.encode() for topic in topics}
-        budgets = [self._enforced[name] for name in names if name in self._enforced]
-        return max((budget.throttled_until_ms for budget in budgets), default=0)
+        return [self._enforced[name] for name in names if name in self._enforced]
 
     @property
     def enforces(self) -> bool:

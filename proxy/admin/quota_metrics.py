@@ -59,7 +59,9 @@ def _quotas(side: Side, rates: Reading[Budget], times: Reading[RequestBudget]) -
         lambda total: seconds(total.charged),
         times.totals,
     )
-    yield counters("quota_throttles", "Charges answered with a throttle time.", lambda total: total.throttled)
+    yield counters(
+        "quota_throttles", "Requests answered with a throttle time.", lambda total: total.throttled
+    )
     yield counters("quota_throttle_seconds", "Their throttle times.", lambda total: total.throttle_ms / 1000)
     counts = ((_pot_labels(pot), count) for pot, count in (rates.counts | times.counts).items())
     yield side.gauges("quota_entities", "Budgets remembered.", BROKER_QUOTA, counts)
@@ -94,7 +96,7 @@ def _entities(side: Side, rates: list[Entity], times: list[Entity]) -> Iterator[
         )
     yield counters(
         "entity_throttles",
-        "Charges answered with a throttle time.",
+        "Requests answered with a throttle time.",
         lambda entity: entity.throttled,
         rates + times,
     )

@@ -37,7 +37,10 @@ def families(book: QuotaBook, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
         prefix + "limit_bytes_per_second", says + "The rate it may have.", LABELS, values(lambda b: b.limit)
     )
     yield family.counters(
-        prefix + "throttles", says + "Charges that made somebody wait.", LABELS, values(lambda b: b.throttled)
+        prefix + "throttles",
+        says + "Requests that made somebody wait.",
+        LABELS,
+        values(lambda b: b.throttled),
     )
     yield family.counters(
         prefix + "throttle_seconds",

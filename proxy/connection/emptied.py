@@ -18,16 +18,13 @@ KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 class EmptiedResponse:
     """One response on its way."""
 
-    __slots__ = ("_head", "_remover", "head_bytes", "until_ms")
+    __slots__ = ("_head", "_remover", "head_bytes")
 
-    def __init__(self, version: int, head: bytes, until_ms: int) -> None:
-        """Begin with the response's head, through the tagged fields of its header; `until_ms` is the time at
-        which its client is no longer over.
-        """
+    def __init__(self, version: int, head: bytes) -> None:
+        """Begin with the response's head, through the tagged fields of its header."""
         self._head = head
         self._remover = RecordsRemover(version, kept_bytes_max=KEPT_BYTES_MAX)
         self.head_bytes = len(head)
-        self.until_ms = until_ms
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Take the body's next bytes, `data[start:stop]`. Raises ProtocolError."""

@@ -130,11 +130,7 @@ class Outbound:
 
     def _empty(self, record: RequestInFlight, data: bytearray, body: int, frame: int, end: int) -> None:
         """Begin to take the records out of the response `data[frame:end]`. Raises ProtocolError."""
-        plan = record.plan
-        assert plan.over is not None
-        assert record.payers is not None
-        until_ms = plan.over(self._connection, record.payers)
-        self._emptied = EmptiedResponse(plan.version, bytes(data[frame:body]), until_ms)
+        self._emptied = EmptiedResponse(record.plan.version, bytes(data[frame:body]))
         self._emptied.feed(data, body, end)
 
     def _empty_rest(self, rest_bytes: int) -> None:
@@ -156,13 +152,11 @@ class Outbound:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return
         end = len(frame)
-        record.payers, self._begun = None, True
+        self._begun = True
         begin_response(connection, record, end - LENGTH_BYTES, charged=False)
-        throttle_ms = emptied.until_ms - connection.now_ms
+        throttle_ms = self._tell(record)
         if throttle_ms > 0:
             record.until_ms = max(record.until_ms, connection.mute(throttle_ms))
-            if connection.usage is not None:
-                connection.usage.throttled(CONSUMER, throttle_ms)
         if connection.fetch_session is not None:
             connection.fetch_session.answered(frame, emptied.head_bytes, end)
         splice = self._treat(record, frame, 0, end, True)
@@ -175,6 +169,22 @@ class Outbound:
         connection.in_flight.popleft()
         connection.effects.to_client.append(bytes(frame))
         connection.send_local()
+
+    def _tell(self, record: RequestInFlight) -> int:
+        """Count a response without records for the quotas that its client is over; return the throttle time
+        (ms) that it tells. No bytes of it are charged.
+        """
+        connection, tell, payers = self._connection, record.plan.tell, record.payers
+        assert tell is not None
+        assert payers is not None
+        record.payers = None
+        client_ms, topic_ms = tell(connection, payers)
+        if connection.usage is not None:
+            if client_ms:
+                connection.usage.throttled(CONSUMER, client_ms)
+            if topic_ms:
+                connection.usage.throttled(TOPIC, topic_ms)
+        return max(client_ms, topic_ms)
 
     # Responses that go on in parts
 

@@ -108,7 +108,7 @@ def plan_fetch(plan: Plan) -> None:
             return asked_least(plan, least, data, frame, end, complete)
         return _capped(caller, plan, max_bytes, budget, data, frame, end, complete)
 
-    plan.admit, plan.over = admit, _over
+    plan.admit, plan.over, plan.tell = admit, _over, _tell
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
 
 
@@ -183,6 +183,11 @@ def asked_least(
 def _over(caller: Caller, payers: Payers) -> int:
     budget = payers.fetch
     return 0 if budget is None or caller.hold else budget.throttled_until_ms
+
+
+def _tell(caller: Caller, payers: Payers) -> tuple[int, int]:
+    budget = payers.fetch
+    return 0 if budget is None else budget.tell_rest(caller.now_ms), 0
 
 
 def _located(wanted: Place, data: bytearray, body: int, end: int, complete: bool) -> int:

@@ -234,6 +234,10 @@ Charge: TypeAlias = "Callable[[Payers, int, int], int]"
 """(payers, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
 prefix.
 """
+Tell: TypeAlias = "Callable[[Caller, Payers], tuple[int, int]]"
+"""Count a response without records; return the throttle times (ms) that it tells: by the client's quota, and
+by rates of topics.
+"""
 Extra: TypeAlias = "Callable[[Caller, bytearray, int, int], float]"
 """(caller, data, frame, end) -> µs: what the request `data[frame:end]`, perhaps cut, costs beyond what its
 length tells. What it cannot read costs nothing extra: it refuses nothing, and raises nothing.
@@ -270,6 +274,8 @@ class Plan:
     if it is not. Until then it gets no records (KIP-219). None: the response is delivered whatever was
     charged.
     """
+    tell: Tell | None = None
+    """Counts a response without records. Goes with `over`."""
     meter: Callable[[Caller], Meter | None] | None = None
     """What measures a charged response, if anything is to."""
     cost: Cost | None = None

@@ -31,7 +31,7 @@ from proxy.reasons import CloseReason
 from proxy.rules.bandwidth import asked_least
 from proxy.rules.decisions import WAIT, Decision, Forward, Hold, Wait
 from proxy.rules.fetch_sessions import About, FetchSession, about
-from proxy.rules.plan import Caller, Meter, Plan
+from proxy.rules.plan import Caller, Meter, Plan, Tell
 from proxy.rules.unread import passed_unread
 from quotas import Payers
 from quotas.topics import TopicRates
@@ -168,7 +168,7 @@ def plan_fetch(plan: Plan) -> None:
 
     plan.admit, plan.whole = admit, True
     if named:
-        plan.meter, plan.over = meter, over_with_topics
+        plan.meter, plan.over, plan.tell = meter, over_with_topics, _with_topics(plan.tell)
 
 
 def _metered(
@@ -189,8 +189,27 @@ def _over(caller: Caller) -> int:
     topics, session = caller.quotas.topics, caller.fetch_session
     if topics is None or session is None or caller.is_broker:
         return 0
-    names = [name.decode() for name in session.topics] if session.is_known else None
-    return topics.fetch.throttled_until_ms(names)
+    return topics.fetch.throttled_until_ms(_named(session))
+
+
+def _with_topics(tell: Tell | None) -> Tell:
+    def tell_with_topics(caller: Caller, payers: Payers) -> tuple[int, int]:
+        return 0 if tell is None else tell(caller, payers)[0], _tell(caller)
+
+    return tell_with_topics
+
+
+def _tell(caller: Caller) -> int:
+    """Count a response without records for the topics of the latest fetch; return the throttle time (ms)."""
+    topics, session = caller.quotas.topics, caller.fetch_session
+    if topics is None or session is None or caller.is_broker:
+        return 0
+    return topics.fetch.tell_rest(_named(session), caller.now_ms)
+
+
+def _named(session: FetchSession) -> list[str] | None:
+    """Topics that a fetch of this session may bring; None for any."""
+    return [name.decode() for name in session.topics] if session.is_known else None
 
 
 def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:

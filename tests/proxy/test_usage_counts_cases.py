@@ -25,7 +25,7 @@ from tests.proxy.frames import framed, header, padded, request, response, unknow
 from tests.proxy.request_costs import EACH_US, ping, pong, time_table, timed
 from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
 from tests.proxy.usage_totals import START_MS, Taken, recorded, total, total_traced
-from tests.proxy.wire import Wire, new_connection
+from tests.proxy.wire import APP, Wire, new_connection
 from usage.groups import GROUPS, Group
 
 
@@ -408,6 +408,35 @@ def test_throttle_times_of_topic_rates_are_counted() -> None:
     assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
     assert total(taken.records)["topic_byte_rate violations"] == 1
     assert total_traced(taken.traces)["topic_byte_rate ms"] == budget.throttle_ms_total
+
+
+@pytest.mark.parametrize("entity", [APP, Entity(topic="t")], ids=["the client's quota", "a topic's rate"])
+def test_a_fetch_answered_without_records_is_counted_by_its_throttle_time(entity: Entity) -> None:
+    """3000 bytes and some at 100 bytes/s are worth more than 30 s, of which 10 have passed. The other
+    connection asks a second later, and is told a second less.
+    """
+    taken = traced()
+    first = recorded(new_connection(QuotaTable({(entity, QuotaKey.CONSUMER_BYTE_RATE): 100.0})), taken.books)
+    other = recorded(new_connection(quotas=first.quotas), taken.books)
+    fetch = FetchRequest(topics=[FetchRequest.FetchTopic(topic="t")])
+    partition = FetchResponse.PartitionData(records=b"r" * 3000)
+    topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
+    for session, now_ms in ((first, 0), (other, 1000)):
+        wire = Wire(session)
+        wire.feed(now_ms, client=request(fetch, 11))
+        wire.feed(now_ms, broker=response(FetchResponse(responses=[topic]), 11))
+        session.end(now_ms)
+    taken.drain()
+    topics = first.quotas.topics
+    (budget,) = first.quotas.fetch if topics is None else topics.fetch.budgets()
+    quota = "consumer_byte_rate" if entity is APP else "topic_byte_rate"
+    told_ms = [getattr(trace.throttle_ms, quota) for trace in taken.traces]
+    assert 20_000 <= told_ms[0] < 22_000
+    assert told_ms[1] == told_ms[0] - 1000
+    assert [trace.charged_bytes > 0 for trace in taken.traces] == [True, False]
+    assert total(taken.records)[f"{quota} ms"] == sum(told_ms) == budget.throttle_ms_total
+    assert total(taken.records)[f"{quota} violations"] == budget.throttled == 2
+    assert {name for name in total(taken.records) if name.endswith(" ms")} == {f"{quota} ms"}
 
 
 def test_an_interval_without_usage_has_no_record() -> None:

@@ -49,6 +49,15 @@ def budget_of(
     return budget
 
 
+def test_a_request_told_the_rest_of_a_throttle_time_is_counted_and_not_charged() -> None:
+    """12,000 bytes at 1000 bytes/s are worth 12 s, of which 10 have passed."""
+    budget = Budget(Tags("", "app"), 1000.0, 0)
+    assert budget.charge(12_000, 0) == 2000
+    assert [budget.tell_rest(now_ms) for now_ms in (500, 1999, 2000, 3000)] == [1500, 1, 0, 0]
+    assert (budget.charged, budget.throttled, budget.throttle_ms_total) == (12_000, 3, 3501)
+    assert (budget.charged_ms, budget.throttled_until_ms) == (0, 2000)
+
+
 # Kafka's manager
 
 
