@@ -62,6 +62,13 @@ Examples:
     help="As in weir run.",
 )
 @click.option(
+    "--throttle-mode",
+    type=click.Choice(["mute", "hold"]),
+    default="mute",
+    show_default=True,
+    help="As in weir run.",
+)
+@click.option(
     "--empty-client-id",
     type=click.Choice(["unlimited", "default"]),
     default="unlimited",
@@ -97,6 +104,7 @@ def replay(
     quota_window_size_seconds: int,
     controller_quota_samples: int,
     controller_quota_window_seconds: int,
+    throttle_mode: str,
     empty_client_id: str,
     patience_s: int,
     charges_per_record: int,
@@ -122,6 +130,7 @@ def replay(
             controller_quota_samples,
             controller_quota_window_seconds,
             1000 * patience_s,
+            throttle_mode == "hold",
         )
         unnamed = EMPTY if empty_client_id == "default" else ""
         options = Options(

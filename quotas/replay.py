@@ -6,16 +6,23 @@ connection would still be waiting is taken when that is over, those behind it af
 limit that is too low grows. How long a broker takes to answer stays as recorded, and so does when clients
 that do not wait ask.
 
-Who waits, and when a request is charged, is as in a session:
+A connection waits for throttle times that it was told, and for no others. When a request is charged is as in
+`proxy.connection`:
 
-* Produce is charged when it is taken. The first of a connection waits while the budget is throttled.
-* A fetch is charged when its response begins. One of a connection is under way at a time, and each waits
-  while the budget is throttled, whoever caused it.
+* Produce is charged when it is taken.
+* A fetch is charged when its response begins. One of a connection is under way at a time. If the budget is
+  throttled by then, whoever caused that, the response has no records: it tells the rest of the throttle time,
+  and is not charged. Its client fetches the same records again when that time is over; they are there by
+  then, so they come at once. A fetch that was answered without records when it was recorded brings none here
+  either: the records came with a later one, which is fed too.
+* Share fetches, and all fetches in hold mode, get their records whatever was charged.
 * Request time is charged when the response begins. Near the limit, and of those that had to wait, one request
-  of a connection is under way at a time. (That the first of a connection waits once, a second at most, is
-  not replayed.)
+  of a connection is under way at a time.
 * Mutations are charged when they are taken. Where a topic is refused (error 89), the client asks again after
   the throttle time, as Java's does.
+
+That the first request of a new connection may be held for some seconds is not replayed: it is in the recorded
+times where it happened.
 
 A request that has waited longer than its client is patient is given up: nobody is charged for it.
 
@@ -46,31 +53,36 @@ CONNECTIONS_MAX: Final = 100_000
 """More than so many are not remembered after they have been silent for an hour."""
 IDLE_MS: Final = 3_600_000
 NEVER: Final = 2**62
+SHARE_FETCH: Final = 78
+"""The API key of fetches that acquire records (KIP-932)."""
 _WAKE, _CHARGE = 0, 1
 """At one moment waits end before anything is charged."""
-_NONE, _FIRST, _ALL = 0, 1, 2
-"""Of a connection."""
 _NOBODY: Final = Tags("", "")
 
 Asked: TypeAlias = tuple[int, int, float, int, int, int]
 """One request: when it was taken (ms), how much later it was answered (ms), what it was charged, its
-connection, the throttle time that was recorded (ms), a note: the API of request time, of mutations whether
-topics are refused (1, strict).
+connection, the throttle time that was recorded (ms), a note: the API of request time and of fetches, of
+mutations whether topics are refused (1, strict).
 """
+
+
+def rank(asked: Asked) -> int:
+    """Where a request belongs among those that were answered in the same ms: the throttle times of charges
+    grow, and requests that are not charged are told the last of them.
+    """
+    return 2 * asked[4] + (not asked[2])
 
 
 class Connection:
     """Of a client, as far as one budget knows it."""
 
-    __slots__ = ("alone", "known", "seen_ms", "under_way", "until_ms", "waiting", "wake_ms")
+    __slots__ = ("alone", "seen_ms", "under_way", "until_ms", "waiting", "wake_ms")
 
     def __init__(self) -> None:
         self.until_ms = 0
-        """It takes no request before."""
+        """Time (ms) before which no request is taken."""
         self.alone = False
-        """Nor while the one under way is not answered."""
-        self.known = False
-        """It has sent a request already."""
+        """True while no request is taken because one is under way, or waits to be fetched again."""
         self.under_way = 0
         self.waiting: deque[Asked] = deque()
         self.wake_ms = -1
@@ -81,8 +93,8 @@ class _Kind(Protocol):
     """How one kind of budget is charged, and when its clients wait."""
 
     @property
-    def door(self) -> int:
-        """Which requests wait while the budget is throttled, whoever caused it."""
+    def over_until_ms(self) -> int:
+        """Time (ms) until which requests are told to wait and are not charged."""
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         """A request is taken: charge it, or wait for its answer."""
@@ -95,7 +107,6 @@ class _Produce:
     """Charged when it is taken."""
 
     __slots__ = ("_budget",)
-    door = _FIRST
 
     def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
         self._budget = Budget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
@@ -109,22 +120,46 @@ class _Produce:
 
     answered = begin
 
+    @property
+    def over_until_ms(self) -> int:
+        return 0
 
-class _Fetches(_Produce):
+
+class _HeldFetches(_Produce):
     """Charged when they are answered, one of a connection at a time."""
 
     __slots__ = ()
-    door = _ALL
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         replay.await_answer(connection, asked, now_ms, alone=True)
+
+
+class _Fetches(_HeldFetches):
+    """Answered without records while the budget is throttled."""
+
+    __slots__ = ()
+
+    def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
+        rest_ms = 0 if asked[5] == SHARE_FETCH else self.over_until_ms - now_ms
+        if asked[2] and rest_ms <= 0:
+            super().answered(replay, connection, asked, now_ms)
+            return
+        replay.hours.count(0.0, now_ms)
+        if rest_ms > 0:
+            replay.throttle(connection, rest_ms, now_ms, now_ms)
+            if asked[2]:
+                replay.fetch_again(connection, asked)
+
+    @property
+    def over_until_ms(self) -> int:
+        return self._budget.throttled_until_ms
 
 
 class _Time:
     """Charged when the request is answered."""
 
     __slots__ = ("_budget",)
-    door = _NONE
+    over_until_ms = 0
 
     def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
         self._budget = RequestBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
@@ -144,7 +179,7 @@ class _Mutations:
     """Charged when the request is taken; the wait begins when it is answered."""
 
     __slots__ = ("_budget",)
-    door = _NONE
+    over_until_ms = 0
 
     def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
         self._budget = MutationBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
@@ -179,16 +214,14 @@ class Replay:
     """One budget and its clients, from nothing used on."""
 
     __slots__ = (
+        "_again",
         "_connections",
         "_connections_max",
-        "_door_before_ms",
-        "_door_ms",
         "_heap",
         "_kind",
         "_next_ms",
         "_number",
         "_patience_ms",
-        "_violated_ms",
         "hours",
     )
 
@@ -200,22 +233,27 @@ class Replay:
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
         patience_ms: int = PATIENCE_MS,
+        hold: bool = False,
     ) -> None:
-        """`limit` is in the unit of `key`; the numbers are those of the budgets of this key. Raises KeyError
-        if it is not a quota of clients.
+        """`limit` is in the unit of `key`; the numbers are those of the budgets of this key; `hold` says that
+        the throttle mode is that. Raises KeyError if it is not a quota of clients.
         """
         self.hours = Hours()
-        self._kind = _KINDS[key](limit, num_samples, window_s)
+        kind = _HeldFetches if hold and key is QuotaKey.CONSUMER_BYTE_RATE else _KINDS[key]
+        self._kind = kind(limit, num_samples, window_s)
         self._patience_ms = patience_ms
         self._connections: dict[int, Connection] = {}
         self._connections_max = CONNECTIONS_MAX
-        self._heap: list[tuple[int, int, int, int, Connection, Asked | None]] = []
-        """What is to come: (when, wake or charge, recorded throttle time, number, ...)."""
+        self._heap: list[tuple[int, int, int, int, Connection | None, Asked | None]] = []
+        """What is to come: (when, wake or charge, rank, number, connection, request). Without a connection:
+        wake those of `_again`.
+        """
         self._next_ms = NEVER
         self._number = 0
-        self._door_ms = self._door_before_ms = 0
-        """When the last wait that was announced ends; the same before what was charged at `_violated_ms`."""
-        self._violated_ms = -1
+        self._again: deque[Connection] = deque()
+        """Connections that fetch the same once more when the budget's throttle time is over. They may be
+        many, and all but one be told again to wait: they have one place in the heap together.
+        """
 
     def feed(
         self,
@@ -228,26 +266,21 @@ class Replay:
     ) -> None:
         """Take requests, `at_ms` in ascending order, also from one call to the next; see `Asked`.
 
-        Where several were charged in one ms, give them by recorded throttle time: that tells their order.
+        Where several were taken in one ms, give them by `rank`: that tells the order in which they were
+        charged.
         """
-        known, door = self._connections, self._kind.door
+        known = self._connections
         for asked in zip(at_ms, service_ms, values, connections, recorded_ms, notes, strict=True):
             now_ms = asked[0]
             if self._next_ms <= now_ms:
-                self._go_on(now_ms, asked[4])
+                self._go_on(now_ms, rank(asked))
             connection = known.get(asked[3])
             if connection is None:
                 connection = self._meet(asked[3], now_ms)
             connection.seen_ms = now_ms
-            if (
-                connection.until_ms > now_ms
-                or connection.alone
-                or connection.waiting
-                or (door > connection.known and self._shut_until_ms(now_ms) > now_ms)
-            ):
+            if connection.until_ms > now_ms or connection.alone or connection.waiting:
                 self._hold(connection, asked, now_ms)
             else:
-                connection.known = True
                 self._kind.begin(self, connection, asked, now_ms)
 
     def take(self) -> list[Hour]:
@@ -262,13 +295,9 @@ class Replay:
     # What kinds of budgets use
 
     def throttle(self, connection: Connection, wait_ms: int, now_ms: int, from_ms: int) -> None:
-        """What was charged at `now_ms` is to be waited for from `from_ms` on."""
+        """A request was told at `now_ms` to wait, from `from_ms` on."""
         self.hours.violated(wait_ms, now_ms, from_ms)
-        until_ms = from_ms + wait_ms
-        connection.until_ms = max(connection.until_ms, until_ms)
-        if now_ms != self._violated_ms:
-            self._door_before_ms, self._violated_ms = self._door_ms, now_ms
-        self._door_ms = max(self._door_ms, until_ms)
+        connection.until_ms = max(connection.until_ms, from_ms + wait_ms)
 
     def await_answer(self, connection: Connection, asked: Asked, now_ms: int, *, alone: bool) -> None:
         """The request is under way; what it costs is charged when it is answered."""
@@ -278,7 +307,7 @@ class Replay:
             return
         connection.under_way += 1
         connection.alone = connection.alone or alone
-        self._push(now_ms + service_ms, _CHARGE, asked[4], connection, asked)
+        self._push(now_ms + service_ms, _CHARGE, rank(asked), connection, asked)
 
     def ask_again(self, connection: Connection, asked: Asked, now_ms: int) -> None:
         """The client asks the same once more when its wait is over."""
@@ -286,18 +315,30 @@ class Replay:
         connection.waiting.appendleft(asked)
         self._resume(connection, now_ms)
 
+    def fetch_again(self, connection: Connection, asked: Asked) -> None:
+        """The client fetches the same records once more when the budget's throttle time is over. They are
+        there by then, so they come at once.
+        """
+        at_ms, _service_ms, value, number, recorded_ms, api_key = asked
+        connection.waiting.appendleft((at_ms, 0, value, number, recorded_ms, api_key))
+        connection.alone = True
+        if not self._again:
+            self._push(connection.until_ms, _WAKE, 0, None, None)
+        self._again.append(connection)
+
     # What happens by and by
 
-    def _go_on(self, now_ms: int, recorded_ms: int) -> None:
-        """Do what is due before a request that was taken at `now_ms` and answered with this throttle time."""
+    def _go_on(self, now_ms: int, rank: int) -> None:
+        """Do what is due before a request of this rank that was taken at `now_ms`."""
         heap = self._heap
         while heap:
-            when_ms, what, its_recorded_ms, _number, connection, asked = heap[0]
-            if when_ms >= now_ms and (
-                when_ms > now_ms or (what == _CHARGE and its_recorded_ms >= recorded_ms)
-            ):
+            when_ms, what, its_rank, _number, connection, asked = heap[0]
+            if when_ms >= now_ms and (when_ms > now_ms or (what == _CHARGE and its_rank >= rank)):
                 break
             heappop(heap)
+            if connection is None:
+                self._wake_fetches(when_ms)
+                continue
             if asked is None:
                 self._resume(connection, when_ms)
                 continue
@@ -308,11 +349,34 @@ class Replay:
                 self._resume(connection, when_ms)
         self._next_ms = heap[0][0] if heap else NEVER
 
+    def _wake_fetches(self, now_ms: int) -> None:
+        """Let connections fetch again, one after the other, until one of them has exceeded the quota; the
+        others are told to wait again, all for the same time.
+        """
+        again, self._again = self._again, deque()
+        kind = self._kind
+        while again and (kind.over_until_ms <= now_ms or self._is_too_old(again[0].waiting[0], now_ms)):
+            connection = again.popleft()
+            connection.alone = False
+            self._resume(connection, now_ms)
+        if again:
+            rest_ms = kind.over_until_ms - now_ms
+            self.hours.count(0.0, now_ms, len(again))
+            self.hours.violated(rest_ms, now_ms, now_ms, len(again))
+            if not self._again:
+                self._push(now_ms + rest_ms, _WAKE, 0, None, None)
+            again.extend(self._again)
+            self._again = again
+
+    def _is_too_old(self, asked: Asked, now_ms: int) -> bool:
+        """Return whether the client has given this request up."""
+        return asked[0] + self._patience_ms < now_ms
+
     def _hold(self, connection: Connection, asked: Asked, now_ms: int) -> None:
         """A request has to wait."""
         waiting = connection.waiting
         waiting.append(asked)
-        while waiting[0][0] + self._patience_ms < now_ms:
+        while self._is_too_old(waiting[0], now_ms):
             waiting.popleft()
             self.hours.gave_up(now_ms)
         if len(waiting) == 1:
@@ -323,33 +387,24 @@ class Replay:
         waiting = connection.waiting
         while waiting and not connection.alone:
             until_ms = connection.until_ms
-            if self._kind.door > connection.known:
-                until_ms = max(until_ms, self._shut_until_ms(now_ms))
             if until_ms > now_ms:
                 if connection.wake_ms != until_ms:
                     connection.wake_ms = until_ms
                     self._push(until_ms, _WAKE, 0, connection, None)
                 return
             asked = waiting.popleft()
-            if asked[0] + self._patience_ms < now_ms:
+            if self._is_too_old(asked, now_ms):
                 self.hours.gave_up(now_ms)
                 continue
-            connection.known = True
             self._kind.begin(self, connection, asked, now_ms)
-            if asked[0] < now_ms:  # nobody sends a backlog all at once
-                connection.alone = connection.under_way > 0
-
-    def _shut_until_ms(self, now_ms: int) -> int:
-        """Until when the budget is throttled, by what was charged before this ms: who was taken in the same
-        ms was taken first.
-        """
-        return self._door_ms if self._violated_ms < now_ms else self._door_before_ms
+            if asked[0] < now_ms and connection.under_way:  # nobody sends a backlog all at once
+                connection.alone = True
 
     def _push(
-        self, when_ms: int, what: int, recorded_ms: int, whose: Connection, asked: Asked | None
+        self, when_ms: int, what: int, rank: int, whose: Connection | None, asked: Asked | None
     ) -> None:
         self._number += 1
-        heappush(self._heap, (when_ms, what, recorded_ms, self._number, whose, asked))
+        heappush(self._heap, (when_ms, what, rank, self._number, whose, asked))
         self._next_ms = min(self._next_ms, when_ms)
 
     def _meet(self, name: int, now_ms: int) -> Connection:

@@ -14,15 +14,16 @@ class Hour:
 
     start_ms: int
     charges: int = 0
+    """Number of requests, those included that were refused or answered without records."""
     charged: float = 0.0
     violations: int = 0
-    """Charges that were answered with a throttle time, or refused."""
+    """Number of requests that were answered with a throttle time, or refused."""
     throttle_ms: int = 0
     """The sum of these throttle times."""
     throttled_ms: int = 0
     """The time in this hour during which somebody was waiting: where waits overlap, it counts once."""
     first_ms: int | None = None
-    """When the first charge was made that was answered so, and the last."""
+    """When the first request was answered so, and the last."""
     last_ms: int | None = None
     given_up: int = 0
     """Requests that had waited for longer than their client is patient."""
@@ -41,17 +42,17 @@ class Hours:
         """When the current hour ends."""
         self._waiting_until_ms = 0
 
-    def count(self, value: float, now_ms: int) -> None:
-        """A charge."""
+    def count(self, value: float, now_ms: int, requests: int = 1) -> None:
+        """Count a charge, or several requests that are charged the same in all."""
         hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
-        hour.charges += 1
+        hour.charges += requests
         hour.charged += value
 
-    def violated(self, wait_ms: int, now_ms: int, from_ms: int) -> None:
-        """The charge made at `now_ms` is to be waited for, from `from_ms` on."""
+    def violated(self, wait_ms: int, now_ms: int, from_ms: int, requests: int = 1) -> None:
+        """A request, or several, was told at `now_ms` to wait, from `from_ms` on."""
         hour = self._hour if now_ms < self.until_ms else self._turn(now_ms)
-        hour.violations += 1
-        hour.throttle_ms += wait_ms
+        hour.violations += requests
+        hour.throttle_ms += wait_ms * requests
         hour.last_ms = now_ms
         if hour.first_ms is None:
             hour.first_ms = now_ms

@@ -39,10 +39,10 @@ def of_traces(traces: DataFrame) -> DataFrame:
     service = F.greatest(answered - at, F.lit(0))
     size, mutations = F.coalesce("charged_bytes", F.lit(0)), F.coalesce("mutations", F.lit(0))
     percent = F.coalesce("request_time_us", F.lit(0.0)) / US_PER_PERCENT
-    refused = _told("controller_mutation_rate") > 0
+    refused = _told(MUTATIONS) > 0
     charges = [
         _charge("producer_byte_rate", (F.col("api") == Group.PRODUCE) & (size > 0), size, F.lit(0)),
-        _charge("consumer_byte_rate", (F.col("api") == Group.FETCH) & (size > 0), size, service),
+        _charge("consumer_byte_rate", _is_fetch(size), size, service, F.col("api_key")),
         _charge("request_percentage", percent > 0, percent, service, F.col("api_key")),
         _charge(MUTATIONS, (mutations > 0) | refused, mutations, service, _strict()),
     ]
@@ -61,7 +61,7 @@ def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -
     none = F.lit(0)
     charges = [
         _charge("producer_byte_rate", (F.col("api") == Group.PRODUCE) & (size > 0), size / number, none),
-        _charge("consumer_byte_rate", (F.col("api") == Group.FETCH) & (size > 0), size / number, none),
+        _charge("consumer_byte_rate", _is_fetch(size), size / number, none),
         _charge("request_percentage", percent > 0, percent / number, none, F.lit(-1)),
         _charge(MUTATIONS, (mutations > 0) | refused, mutations / number, none, F.lit(1)),
     ]
@@ -99,6 +99,11 @@ def _charge(quota: str, wanted: Column, value: Column, service: Column, note: Co
         (F.lit(0) if note is None else note).cast("long").alias("note"),
     )
     return F.when(wanted, fields)
+
+
+def _is_fetch(size: Column) -> Column:
+    """Whether it is fetched data, or the response without records of a fetch over its quota."""
+    return (F.col("api") == Group.FETCH) & ((size > 0) | (_told("consumer_byte_rate") > 0))
 
 
 def _told(quota: str) -> Column:

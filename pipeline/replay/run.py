@@ -53,6 +53,8 @@ class Rules:
     controller_num_samples: int = NUM_SAMPLES_DEFAULT
     controller_window_s: int = WINDOW_S_DEFAULT
     patience_ms: int = PATIENCE_MS
+    hold: bool = False
+    """True if the throttle mode is hold: then fetches are delivered over their quota."""
 
     def replay(self, quota: str, limit: float) -> Replay:
         """A budget with nothing used."""
@@ -64,6 +66,7 @@ class Rules:
             num_samples=self.controller_num_samples if of_controller else self.num_samples,
             window_s=self.controller_window_s if of_controller else self.window_s,
             patience_ms=self.patience_ms,
+            hold=self.hold,
         )
 
 
@@ -72,8 +75,9 @@ def hours(charges: DataFrame, draws: DataFrame, rules: Rules) -> DataFrame:
     joined = charges.join(draws, ["quota", "user", "client_id"])
     budget = F.xxhash64(*BUDGET)
     wanted = joined.select(budget.alias("budget"), *BUDGET, *CHARGE)
+    rank = F.col("recorded_ms"), F.col("value") == 0  # as `quotas.replay.rank`
     in_order = wanted.repartition("budget").sortWithinPartitions(
-        "budget", *BUDGET, "at_ms", "recorded_ms", "connection"
+        "budget", *BUDGET, "at_ms", *rank, "connection"
     )
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """Clients, real sessions of Weir and a broker that answers, in simulated time: what they did, as traces.
 
 The rules that say who waits are Weir's own (`proxy.connection`), not those of the replay that is tested by
-it.
+them.
 """
 
 from __future__ import annotations
@@ -72,8 +72,11 @@ class Connected:
 class World:
     """Connections, one broker, one Weir, and the time."""
 
-    def __init__(self, table: QuotaTable, seed: int = 1, instance: str = "weir-1") -> None:
+    def __init__(
+        self, table: QuotaTable, seed: int = 1, instance: str = "weir-1", *, hold: bool = False
+    ) -> None:
         self._instance = instance
+        self._hold = hold
         self._random = random.Random(seed)
         self._quotas = BrokerQuotas.create(table)
         self._plans = Plans(Counters(), costs=costs())
@@ -89,7 +92,11 @@ class World:
         """Have clients of this kind connect."""
         for _ in range(habits.connections):
             session = new_connection(
-                quotas=self._quotas, plans=self._plans, node_id=0, buffer_bytes=16 * 1024
+                quotas=self._quotas,
+                plans=self._plans,
+                node_id=0,
+                buffer_bytes=16 * 1024,
+                hold=self._hold,
             )
             session.usage = self._books.of(0)
             self._connections.append(Connected(habits, Wire(session)))
@@ -129,7 +136,7 @@ class World:
             if now_ms < until_ms:
                 self._ask(one, now_ms + self._draw(one.habits.think_ms))
         one.to_broker, one.to_client = len(wire.to_broker), len(wire.to_client)
-        if session.throttled_until_ms > now_ms and wire.waiting_bytes:
+        if session.throttled_until_ms > now_ms and (wire.waiting_bytes or session.held_until_ms > now_ms):
             self._plan(session.throttled_until_ms, one)
 
     def _ask(self, one: Connected, when_ms: int) -> None:

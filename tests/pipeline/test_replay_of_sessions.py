@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
+import dataclasses
 
 import pytest
 
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.replay import Replay
+from quotas.replay import Replay, rank
 from quotas.replay_hours import Hour
 from tests.pipeline.session_cases import CASES, FETCH, PRODUCE, TIME
 from tests.pipeline.sessions import Habits, World
@@ -17,7 +17,9 @@ APPS = Entity(client_id=DEFAULT)
 GROUP = {PRODUCE: "produce", FETCH: "fetch"}
 
 
-def replayed(traces: list[TraceRecord], key: QuotaKey, limit: float, client_id: str) -> Hour:
+def replayed(
+    traces: list[TraceRecord], key: QuotaKey, limit: float, client_id: str, *, hold: bool = False
+) -> Hour:
     """The sum of all hours of one client's budget."""
     rows = []
     for trace in traces:
@@ -26,8 +28,8 @@ def replayed(traces: list[TraceRecord], key: QuotaKey, limit: float, client_id: 
             service_ms = 0 if key is PRODUCE else trace.answered_ms - trace.time_ms
             recorded_ms = getattr(trace.throttle_ms, key.value)
             rows.append((trace.time_ms, service_ms, value, trace.connection, recorded_ms, trace.api_key))
-    rows.sort(key=itemgetter(0, 4, 3))
-    replay = Replay(key, limit)
+    rows.sort(key=lambda row: (row[0], rank(row), row[3]))
+    replay = Replay(key, limit, hold=hold)
     replay.feed(*zip(*rows, strict=True))
     total = Hour(0)
     for hour in replay.finish():
@@ -66,10 +68,10 @@ def test_a_replay_of_session_traces_equals_the_recorded_throttles(case: str, see
     assert_same(world, key, limit)
 
 
-def assert_same(world: World, key: QuotaKey, limit: float) -> None:
+def assert_same(world: World, key: QuotaKey, limit: float, *, hold: bool = False) -> None:
     waits = recorded(world.traces, key, "app")
     assert len(waits) > 10, "somebody waits"
-    total = replayed(world.traces, key, limit, "app")
+    total = replayed(world.traces, key, limit, "app", hold=hold)
     assert total.given_up == 0
     assert total.violations == len(waits)
     assert total.throttle_ms == sum(wait for _start, wait in waits)
@@ -87,3 +89,27 @@ def test_several_quotas_in_force_at_once_are_replayed_separately(seed: int) -> N
     world.run(60_000)
     for key, limit in limits.items():
         assert_same(world, key, limit)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("key", [PRODUCE, FETCH])
+def test_a_replay_equals_sessions_of_connections_that_join_during_a_long_throttle(
+    key: QuotaKey, seed: int
+) -> None:
+    """The first produce request of each is held for five seconds at most, which nobody is told."""
+    world = World(QuotaTable({(APPS, key): 1000.0}), seed)
+    habits = Habits(b"app", GROUP[key], size=(2000, 9000), connections=4)
+    world.join(habits)
+    for from_ms in range(2000, 50_000, 3000):
+        world.join(dataclasses.replace(habits, connections=1, from_ms=from_ms))
+    world.run(60_000)
+    assert max(wait for _start, wait in recorded(world.traces, key, "app")) > 10_000
+    assert_same(world, key, 1000.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_replay_equals_sessions_whose_responses_are_delayed_in_hold_mode(seed: int) -> None:
+    key, limit, habits = CASES["consumers"]
+    world = World(QuotaTable({(APPS, key): limit}), seed, hold=True).join(habits).run(60_000)
+    assert all(trace.charged_bytes for trace in world.traces), "none is without records"
+    assert_same(world, key, limit, hold=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quotas.budgets import Budget
 from quotas.entities import Tags
-from quotas.replay import Asked, Replay, _Time
+from quotas.replay import SHARE_FETCH, Asked, Replay, _Time, rank
 from quotas.replay_hours import HOUR_MS, Hour, Hours
 from quotas.table import QuotaKey
 
@@ -20,6 +20,8 @@ PRODUCE, FETCH, TIME, MUTATIONS = (
 )
 CREATED = 1
 """Topics are refused in this version."""
+SIDE_BY_SIDE = ((0, 100, 2), (0, 15_000, 1), (1000, 100, 2))
+"""(at, bytes, connection)"""
 
 
 def feed(replay: Replay, asked: list[Asked]) -> None:
@@ -55,23 +57,112 @@ def test_replay_with_fewer_samples_allows_a_smaller_burst() -> None:
     assert hour.throttle_ms == 500
 
 
-def test_a_connections_first_produce_request_waits_for_throttles_of_other_connections() -> None:
-    """15,000 bytes at 1000/s: 5 s. Then 100 more: 15.1 s, of which 10 have passed."""
+def test_a_connections_first_produce_request_is_charged_when_it_was_recorded() -> None:
+    """15,000 bytes at 1000/s: 5 s. Then 100 more, where the window is 10 s again: 5.1 s. If the request was
+    held for some seconds, that is over when it is recorded.
+    """
     hour = of(Replay(PRODUCE, 1000), (0, 15_000, 1), (1000, 100, 2))
-    assert (hour.throttle_ms, hour.last_ms) == (5000 + 5100, 5000)
+    assert (hour.throttle_ms, hour.last_ms) == (5000 + 5100, 1000)
 
 
 def test_later_produce_requests_do_not_wait_for_throttles_of_other_connections() -> None:
     """15,100 bytes: 5.1 s; 15,200 at second 1, where the window is 10 s again: 5.2."""
-    hour = of(Replay(PRODUCE, 1000), (0, 100, 2), (0, 15_000, 1), (1000, 100, 2))
+    hour = of(Replay(PRODUCE, 1000), *SIDE_BY_SIDE)
     assert (hour.throttle_ms, hour.last_ms) == (5100 + 5200, 1000)
     assert hour.throttled_ms == 6200, "from 0 to 6200"
 
 
-def test_every_fetch_waits_for_throttles_of_other_connections() -> None:
+def test_a_fetch_over_the_quota_is_told_the_rest_and_delivered_after_it() -> None:
     """15,100 bytes: 5.1 s. Then 15.2 s, of which 10.1 have passed."""
-    hour = of(Replay(FETCH, 1000), (0, 100, 2), (0, 15_000, 1), (1000, 100, 2))
-    assert (hour.throttle_ms, hour.last_ms) == (5100 + 5100, 5100)
+    hour = of(Replay(FETCH, 1000), *SIDE_BY_SIDE)
+    assert (hour.throttle_ms, hour.first_ms, hour.last_ms) == (5100 + 4100 + 5100, 0, 5100)
+    assert (hour.charges, hour.violations, hour.charged) == (4, 3, 15_200)
+    assert hour.throttled_ms == 10_200, "from 0 on"
+
+
+def test_a_fetch_answered_while_its_client_is_over_the_quota_is_told_the_rest() -> None:
+    """It was asked before that. Its records are there when they are fetched again at 5100, so that takes no
+    800 ms more: 15.1 s, of which 10 have passed.
+    """
+    hour = of(Replay(FETCH, 1000), (0, 100, 2, 800), (100, 15_000, 1))
+    assert (hour.throttle_ms, hour.last_ms) == (5000 + 4300 + 5100, 5100)
+    assert (hour.charges, hour.charged) == (3, 15_100)
+
+
+def test_a_fetch_recorded_without_records_brings_none_under_other_quotas() -> None:
+    """It was told to wait for 4 s. Under the same quota it is again, under a higher one it is not."""
+    rows = (0, 15_000, 1, 0, 5000), (1000, 0, 2, 0, 4000), (5000, 100, 2)
+    hour = of(Replay(FETCH, 1000), *rows)
+    assert (hour.charges, hour.violations, hour.throttle_ms) == (3, 3, 5000 + 4000 + 5100)
+    hour = of(Replay(FETCH, 2000), *rows)
+    assert (hour.charges, hour.violations, hour.charged) == (3, 0, 15_100)
+
+
+def test_a_fetch_without_records_is_not_charged_where_nobody_waits_any_more() -> None:
+    """10,500 bytes at 1000/s are within the quota at 999 ms, where the window is 10,999 ms, and above it at
+    1000, where the window is 10 s again: there a charge of nothing is answered with a throttle time.
+    """
+    budget = Budget(Tags("", ""), 1000, 0)
+    assert [budget.charge(value, at) for value, at in ((10_000, 0), (500, 999), (0, 1000))] == [0, 0, 500]
+    hour = of(Replay(FETCH, 1000), (0, 10_000, 1), (999, 500, 1), (1000, 0, 2, 0, 700))
+    assert (hour.violations, hour.charges) == (0, 3)
+
+
+def test_fetches_of_one_ms_are_replayed_in_the_order_in_which_they_were_answered() -> None:
+    """The one that exceeded the quota first, then those that were told the rest of its throttle time."""
+    exceeded: Asked = (0, 7, 15_000.0, 3, 5000, 1)
+    told: list[Asked] = [(0, 7, 0.0, 1, 5000, 1), (7, 0, 0.0, 2, 5000, 1)]
+    for rows in ([exceeded, *told], [told[0], exceeded, told[1]]):
+        replay = Replay(FETCH, 1000)
+        feed(replay, rows)
+        (hour,) = replay.finish()
+        assert (hour.violations, hour.throttle_ms) == (3, 3 * 5000)
+    assert sorted([*told, exceeded], key=rank) == [exceeded, *told]
+
+
+def test_connections_that_fetch_again_are_delivered_one_after_the_other() -> None:
+    """15,000 bytes: 5 s, of which three others are told the rest. At 5 s one of them gets 1000 bytes, which
+    make 16 s, of which 10 have passed: 6 s more for the two others. At 11 s the first fetch counts no longer;
+    1000 bytes for each of the two are less than the quota.
+    """
+    replay = Replay(FETCH, 1000)
+    feed(replay, [(0, 0, 15_000.0, 0, 0, 1), *((i, 0, 1000.0, i, 0, 1) for i in (1, 2, 3))])
+    (hour,) = replay.finish()
+    assert hour.throttle_ms == 5000 + (4999 + 4998 + 4997) + 6000 + 2 * 6000
+    assert (hour.violations, hour.charges, hour.charged) == (7, 9, 18_000)
+    assert (hour.throttled_ms, hour.last_ms) == (11_000, 5000)
+
+
+def test_replay_work_does_not_grow_with_the_square_of_the_connections() -> None:
+    """A thousand connections fetch again, most of them many times; each is woken once."""
+    replay = Replay(FETCH, 1000, patience_ms=10**9)
+    rows: list[Asked] = [(0, 0, 20_000.0, 0, 0, 1), *((i, 0, 1000.0, i, 0, 1) for i in range(1, 1001))]
+    feed(replay, rows)
+    hours = replay.finish()
+    assert sum(hour.charged for hour in hours) == 1_020_000
+    assert sum(hour.violations for hour in hours) > 100_000
+    assert replay._number < 3000
+
+
+def test_replay_gives_up_a_fetch_that_is_told_again_and_again_to_wait() -> None:
+    """Three wait for 10 s. Then one of them takes what lasts for 1000 s, and the others are told to wait for
+    that.
+    """
+    replay = Replay(FETCH, 1000)
+    feed(replay, [(0, 0, 20_000.0, 0, 0, 1), *((i, 0, 1e6, i, 0, 1) for i in (1, 2, 3))])
+    (hour,) = replay.finish()
+    assert (hour.given_up, hour.charged) == (2, 1_020_000)
+    assert (hour.violations, hour.charges) == (1 + 3 + 1 + 2, 1 + 3 + 1 + 2)
+
+
+@pytest.mark.parametrize(("hold", "api_key"), [(False, SHARE_FETCH), (True, 1)], ids=["share", "hold"])
+def test_share_fetches_and_fetches_in_hold_mode_are_delivered_over_the_quota(
+    hold: bool, api_key: int
+) -> None:
+    """As produce: 15,100 bytes: 5.1 s; 15,200 at second 1, where the window is 10 s again: 5.2."""
+    replay = Replay(FETCH, 1000, hold=hold)
+    hour = of(replay, *((at, value, one, 0, 0, api_key) for at, value, one in SIDE_BY_SIDE))
+    assert (hour.throttle_ms, hour.last_ms, hour.charges) == (5100 + 5200, 1000, 3)
 
 
 def test_replay_sends_fetches_of_a_connection_one_at_a_time() -> None:
@@ -234,7 +325,7 @@ def test_replay_charges_each_request_once_or_gives_it_up(
     assert sum(hour.charged for hour in hours) <= sum(row[2] for row in rows)
     if not given_up:
         assert sum(hour.charged for hour in hours) == sum(row[2] for row in rows)
-    if key is not MUTATIONS:
+    if key in (PRODUCE, TIME):
         assert sum(hour.charges for hour in hours) + given_up == len(rows)
     for hour in hours:
         assert 0 <= hour.throttled_ms <= HOUR_MS
