@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.connection.state import State
 from tests.proxy.frames import told
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from proxy.connection.connection import Connection
-    from proxy.connection.state import State
     from proxy.reasons import CloseReason
     from quotas import QuotaTable
 
@@ -138,7 +138,7 @@ class Playbook:
 
     def waits(self, state: State) -> None:
         """The connection is in this state."""
-        assert self.session.state is state, f"{self.session.state.name}, expected {state.name}"
+        assert State(self.session.state) is state
 
     def silent(self) -> None:
         """Nothing has come of the last event."""

@@ -244,7 +244,7 @@ class Conversation:
         before_ms = self.answered[-1].done_ms if self.answered else 0
         late_ms = now_ms - max(request.last_ms, before_ms, self.down.full_ms)
         if script.hold:
-            told_ms = throttle_ms(request.ask.kind, frame) or script.request_percentage and WINDOW_MS
+            told_ms = throttle_ms(request.ask.kind, frame) or (script.request_percentage and WINDOW_MS)
             late_ms -= max(told_ms, request.own_until_ms - request.last_ms)
         if late_ms > 0:
             self._fail("waits", f"response {number} was delivered {late_ms} ms too late")

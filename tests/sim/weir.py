@@ -6,10 +6,10 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
+from proxy.connection.connection import Connection
 from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.plans import Plans
-from proxy.connection.connection import Connection
 from proxy.transport.reactor import Reactor
 from proxy.transport.relay import Relay
 from proxy.transport.tls_relay import new_relay
