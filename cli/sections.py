@@ -63,6 +63,8 @@ SECTIONS: Final = {
         "max_connections_per_ip_overrides",
         "frame_bytes_max",
         "in_flight_max",
+        "throttle_ms_max",
+        "first_request_hold_ms_max",
         "drain_timeout_s",
     ),
     "Usage records": (
