@@ -33,7 +33,7 @@ from tests.proxy.sasl import (
     scram_first,
     shaken,
 )
-from tests.proxy.wire import Wire, new_connection
+from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
@@ -45,7 +45,6 @@ BURST: Final = 10 * RATE
 TEN_MINUTES_MS: Final = 600_000
 PRODUCED = response(ProduceResponse(), 7, 9)
 EMPTY_BYTES: Final = 66
-FIRST_HOLD_MS: Final = 5000
 
 
 def quotas(*entities: Entity, unnamed: str = "") -> BrokerQuotas:

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from protocol.messages import (
-    FetchRequest,
-    FetchResponse,
-)
 from proxy.connection.connection import LINGER_MS
 from proxy.reasons import CloseReason
-from tests.proxy.frames import framed, padded, request, response
+from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of
+from tests.proxy.frames import framed, padded
 from tests.proxy.rigs import Rig, reset, tcp_pair, unix_pair
 from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced
 from tests.proxy.wire import new_connection, quota_table
@@ -229,34 +226,34 @@ def test_a_closed_clients_session_waits_longer_for_an_arriving_response(new_rig:
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_requests_behind_a_held_fetch_arrive_after_the_client_closed(
+def test_requests_behind_a_fetch_without_records_arrive_after_the_client_closed(
     new_rig: Callable[..., Rig],
 ) -> None:
-    """Also if the fetch was then decided like the one before it, and muted the client itself."""
+    """Also if the fetch was decided like the one before it, which had its records."""
     session = new_connection(quota_table(fetch=1000))
     budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     rig = new_rig(session=session, pair=tcp_pair)
-    first, second = (request(FetchRequest(max_bytes=100), 11, number) for number in (1, 2))
-    rig.pass_on(first, rig.client, rig.broker)
-    rig.pass_on(response(FetchResponse(), 11, 1), rig.broker, rig.client)
-    assert budget.charge(11_000, 0) > 0
+    rig.pass_on(fetch(1), rig.client, rig.broker)
+    rig.pass_on(fetched(1, 10), rig.broker, rig.client)
+    assert budget.charge(11_000, 0) == 1000 + length_of(fetched(1, 10))
+    until_ms = budget.throttled_until_ms
     last = produce(3, 50, acks=0)
-    rig.send(rig.client, second + last)
-    rig.turn(4)
-    assert session.throttled_until_ms == budget.throttled_until_ms
-    rig.until(session.throttled_until_ms)
-    rig.expect(rig.broker, second)
+    rig.send(rig.client, fetch(2) + last)
+    rig.expect(rig.broker, least(2))
     rig.client.shutdown(socket.SHUT_WR)
-    assert len(rig.pass_on(padded(response(FetchResponse(), 11, 2), 5000), rig.broker, rig.client)) == 5004
-    assert session.throttled_until_ms > rig.clock.now_ms
-    rig.turn(4)
+    rig.send(rig.broker, fetched(2, 5000))
+    rig.expect(rig.client, emptied(2, until_ms))
+    assert session.throttled_until_ms == until_ms
+    rig.until(until_ms - 1)
+    rig.expect(rig.broker, b"")
     assert rig.reason is None
-    rig.until(session.throttled_until_ms)
+    rig.until(until_ms)
     rig.expect(rig.broker, last)
+    assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
-def test_a_fetch_held_for_other_connections_throttle_ends_with_its_client(
+def test_a_throttled_fetching_client_that_closes_does_not_stay_until_its_deadline(
     new_rig: Callable[..., Rig],
 ) -> None:
     """Else one that connects anew for each fetch would soon have used up all descriptors."""
@@ -265,8 +262,12 @@ def test_a_fetch_held_for_other_connections_throttle_ends_with_its_client(
     assert budget is not None
     assert budget.charge(11_000, 0) == 1000
     rig = new_rig(session=session, pair=tcp_pair)
-    rig.send(rig.client, request(FetchRequest(max_bytes=100), 11, 1))
-    rig.expect(rig.broker, b"")
-    assert session.throttled_until_ms == 1000
-    rig.client.close()
+    rig.send(rig.client, fetch(1))
+    rig.expect(rig.broker, least(1))
+    rig.client.shutdown(socket.SHUT_WR)
+    rig.turn(2)
+    assert rig.reason is None
+    rig.send(rig.broker, fetched(1, 900))
+    rig.expect(rig.client, emptied(1, 1000))
     assert rig.end() is CloseReason.CLIENT_CLOSED
+    assert rig.clock.now_ms == 0

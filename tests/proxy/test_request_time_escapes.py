@@ -172,23 +172,41 @@ def test_a_connection_waits_for_throttles_of_others_only_before_its_first_reques
         spend(session, 10 * LIMIT_US)  # until 1400
         play.at(500)
         play.to_broker(ping(1))
-        assert session.state == State.OPEN
+        assert session.state != State.THROTTLED
         play.broker(pong(1))
         play.to_client(pong(1, 1000))
         play.muted_until(1500)
 
 
 def test_an_admitted_connection_is_no_longer_held() -> None:
-    """What it has sent meanwhile is not forgotten when it closes its half."""
+    """Its first request is under way then, and its second one waits for the response of that only."""
     session = timed()
     spend(session, LIMIT_US + EACH_US)
     with Playbook(session=session) as play:
         play.client(ping(1), ping(2))
-        assert session.state == State.THROTTLED
+        play.waits(State.THROTTLED)
         play.muted_until(500)
-        play.at(500)
+        assert play.tick() == 500
         play.to_broker(ping(1))
-        assert session.waits_because == ""
+        play.waits(State.SERIAL)
+        play.broker(pong(1))
+        play.to_client(pong(1, 500))  # 1100 µs are 50 more than 10.5 s allow
+        play.muted_until(1000)
+        play.waits(State.THROTTLED)
+        assert play.tick() == 1000
+        play.to_broker(ping(2))
+
+
+@pytest.mark.parametrize("most_ms", [0, 200])
+def test_a_first_request_waits_for_request_time_at_most_as_long_as_configured(most_ms: int) -> None:
+    session = timed(first_hold_ms_max=most_ms)
+    spend(session, LIMIT_US + EACH_US)
+    with Playbook(session=session) as play:
+        play.client(ping(1))
+        if most_ms:
+            play.muted_until(most_ms)
+            assert play.tick() == most_ms
+        play.to_broker(ping(1))
 
 
 @pytest.mark.parametrize("asked", [1, 5])

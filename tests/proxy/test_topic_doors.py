@@ -1,4 +1,4 @@
-"""A topic's rate holds producers who connect anew instead of waiting."""
+"""A topic's rate holds producers who connect anew instead of waiting, for a few seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from protocol.messages import ProduceRequest, ProduceResponse
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import request, response
-from tests.proxy.wire import Wire, new_connection
+from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
 
 RATE = 1000
 RATES = QuotaTable({(Entity(topic="a"), QuotaKey.PRODUCER_BYTE_RATE): float(RATE)})
@@ -35,25 +35,52 @@ def exceeded(until_ms: int) -> BrokerQuotas:
 
 @pytest.mark.parametrize("acks", [0, 1])
 @pytest.mark.parametrize("cut", [5, 30, 45, 60, 3000])
-def test_a_new_connection_waits_for_its_topics_throttle_for_any_cut(cut: int, acks: int) -> None:
-    wire = Wire(new_connection(quotas=exceeded(60_000)))
+def test_a_first_produce_to_a_throttled_topic_is_held_5_seconds_for_any_cut(cut: int, acks: int) -> None:
+    """From the time on at which the request is here, once; then it is forwarded and charged."""
+    quotas = exceeded(60_000)
+    wire = Wire(new_connection(quotas=quotas))
     asked = produce(acks, a=5000)
     wire.feed(1000, client=asked[:cut])
     wire.feed(2000, client=asked[cut:])
-    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 60_000)
-    wire.feed(60_000)
+    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 2000 + FIRST_HOLD_MS)
+    wire.feed(2000 + FIRST_HOLD_MS - 1)
+    assert not wire.to_broker
+    wire.feed(2000 + FIRST_HOLD_MS)
     assert bytes(wire.to_broker) == asked
+    assert wire.session.throttled_until_ms > 60_000
+    assert quotas.topics is not None
+    assert [budget.charged for budget in quotas.topics.produce.budgets()] == [70_000 + 5000]
     assert wire.session.violation is None
 
 
-def test_a_request_larger_than_the_buffer_waits_for_its_topics_throttle() -> None:
+def test_a_first_produce_waits_for_no_longer_than_its_topics_throttle() -> None:
+    wire = Wire(new_connection(quotas=exceeded(3000)))
+    wire.feed(1000, client=produce(a=5000))
+    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 3000)
+    wire.feed(3000)
+    assert bytes(wire.to_broker) == produce(a=5000)
+
+
+def test_a_first_produce_larger_than_the_buffer_is_held_5_seconds_for_its_topics_throttle() -> None:
     wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
     asked = produce(a=20_000)
     wire.feed(1000, client=asked)
-    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 60_000)
-    wire.feed(60_000)
+    assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
+    wire.feed(1000 + FIRST_HOLD_MS)
     assert bytes(wire.to_broker) == asked
     assert wire.session.violation is None
+
+
+def test_an_open_connection_does_not_wait_for_a_topics_throttle_that_others_have_caused() -> None:
+    """Whatever it has produced to before."""
+    quotas = BrokerQuotas.create(RATES)
+    wire = Wire(new_connection(quotas=quotas))
+    wire.feed(0, client=produce(b=10))
+    wire.feed(0, broker=response(ProduceResponse(), 9))
+    Wire(new_connection(quotas=quotas)).feed(0, client=produce(a=70_000))
+    wire.to_broker.clear()
+    wire.feed(1000, client=produce(a=10))
+    assert bytes(wire.to_broker) == produce(a=10)
 
 
 @pytest.mark.parametrize("size", [100, 20_000])
@@ -64,7 +91,7 @@ def test_requests_for_unthrottled_topics_do_not_wait(size: int) -> None:
     assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (asked, 0)
 
 
-def test_a_connection_per_request_gets_only_the_topics_rate() -> None:
+def test_a_connection_per_request_that_does_not_wait_gets_only_the_topics_rate() -> None:
     quotas, asked, passed = BrokerQuotas.create(RATES), produce(a=2000), 0
     for now_ms in range(0, 60_000, 50):
         wire = Wire(new_connection(quotas=quotas))
@@ -72,3 +99,15 @@ def test_a_connection_per_request_gets_only_the_topics_rate() -> None:
         wire.feed(now_ms, broker=response(ProduceResponse(), 9))
         passed += len(wire.to_broker) == len(asked)
     assert 60 * RATE - 2000 <= 2000 * passed <= 60 * RATE + 10 * RATE + 2000
+
+
+def test_a_connection_per_request_that_waits_gets_one_request_per_hold() -> None:
+    quotas, now_ms, passed = exceeded(600_000), 0, 0
+    while now_ms < 60_000:
+        wire = Wire(new_connection(quotas=quotas))
+        wire.feed(now_ms, client=produce(a=2000))
+        assert not wire.to_broker
+        now_ms = wire.session.throttled_until_ms
+        wire.feed(now_ms)
+        passed += bytes(wire.to_broker) == produce(a=2000)
+    assert passed == 60_000 / FIRST_HOLD_MS

@@ -45,9 +45,15 @@ def produced(correlation_id: int, throttle_ms: int = 0, version: int = 9) -> byt
     return response(ProduceResponse(throttle_time_ms=throttle_ms), version, correlation_id)
 
 
-def fetch(correlation_id: int, *topics: str, version: int = 12) -> bytes:
-    asked = [FetchRequest.FetchTopic(topic=topic) for topic in topics]
-    return request(FetchRequest(topics=asked, max_bytes=1000), version, correlation_id)
+def fetch(correlation_id: int, *topics: str, version: int = 12, least: bool = False) -> bytes:
+    """A request; with `least`, as the broker gets it while one of the topics is throttled."""
+    asked = FetchRequest(
+        topics=[FetchRequest.FetchTopic(topic=topic) for topic in topics],
+        max_wait_ms=0 if least else 500,
+        min_bytes=0 if least else 1,
+        max_bytes=1 if least else 1000,
+    )
+    return request(asked, version, correlation_id)
 
 
 def fetched(correlation_id: int, throttle_ms: int = 0, version: int = 12, **sizes: int) -> bytes:
@@ -153,17 +159,38 @@ def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: 
     assert bytes(wire.to_client) == fetched(1, throttle_ms=cost - 10_000, a=30_000, b=50_000)
 
 
-def test_a_new_connection_waits_for_the_throttle_of_its_topic() -> None:
+def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> None:
     table = QuotaTable({(A, FETCH): 100})
     first = new_connection(table)
     exchange(Wire(first), 0, fetch(1, "a"), fetched(1, a=3000))
-    wire = Wire(new_connection(quotas=first.quotas))
-    exchange(wire, 1000, fetch(1, "b"), fetched(1))
+    session = new_connection(quotas=first.quotas)
+    wire = Wire(session)
+    exchange(wire, 1000, fetch(1, "b"), fetched(1, b=9000))
     assert bytes(wire.to_broker) == fetch(1, "b")
-    wire.feed(2000, client=fetch(2, "a", "b"))
-    assert bytes(wire.to_broker) == fetch(1, "b")
+    assert bytes(wire.to_client) == fetched(1, b=9000)
+    wire.to_client.clear()
+    exchange(wire, 2000, fetch(2, "a", "b") + fetch(3, "a"), fetched(2, a=400, b=500))
+    assert bytes(wire.to_broker) == fetch(1, "b") + fetch(2, "a", "b", least=True)
+    assert bytes(wire.to_client) == fetched(2, throttle_ms=18_000, a=0, b=0)
+    assert (charged(session, "fetch", "a"), session.throttled_until_ms) == (3000, 20_000)
+    wire.feed(19_999)
+    assert wire.waiting_bytes == len(fetch(3, "a"))
     wire.feed(20_000)
-    assert bytes(wire.to_broker) == fetch(1, "b") + fetch(2, "a", "b")
+    assert bytes(wire.to_broker).endswith(fetch(3, "a"))
+
+
+def test_a_response_that_arrives_while_its_topic_is_throttled_comes_without_records() -> None:
+    """Fetches under way at once: the first response makes its topic exceed the rate."""
+    first = new_connection(QuotaTable({(A, FETCH): 100}))
+    one, other = Wire(first), Wire(new_connection(quotas=first.quotas))
+    for wire in (one, other):
+        wire.feed(0, client=fetch(1, "a"))
+        assert bytes(wire.to_broker) == fetch(1, "a")
+    one.feed(300, broker=fetched(1, a=1500))
+    assert bytes(one.to_client) == fetched(1, throttle_ms=5000, a=1500)
+    other.feed(400, broker=fetched(1, a=1500))
+    assert bytes(other.to_client) == fetched(1, throttle_ms=4900, a=0)
+    assert charged(first, "fetch", "a") == 1500
 
 
 @pytest.mark.parametrize("key", [PRODUCE, FETCH])
