@@ -61,8 +61,8 @@ limit it is: all of them may be forwarded before the first is charged.
 NAME_BYTES_MAX: Final = 1024
 """Longer client-ids are looked up for each request: each connection keeps its own, and one may have 32 KB."""
 LINGER_MS: Final = 30_000
-"""How long a client that has closed its half is kept for the responses to its requests: a broker that hangs
-gives none.
+"""Time (ms) that a client which has closed its half is kept after the latest progress with its requests: a
+broker that hangs makes none.
 """
 _OPEN: Final = State.OPEN.value
 _THROTTLED: Final = State.THROTTLED.value
@@ -108,6 +108,7 @@ class Connection:
 
     __slots__ = (
         "_generation",
+        "_left",
         "_linger_until_ms",
         "_named",
         "_serial_local",
@@ -199,8 +200,10 @@ class Connection:
         """Time (ms) before which no request is taken from the client (KIP-219)."""
         self.held_until_ms = 0
         """Time (ms) before which no response is given to the client (hold mode only)."""
+        self._left: tuple[int, int, int] | None = None
+        """What was left to do when a client that has closed its half was last looked at."""
         self._linger_until_ms = 0
-        """Time (ms) until which a client that has closed its half is kept for its responses."""
+        """Time (ms) until which such a client is kept unless something of that gets done."""
         self.violation: Violation | None = None
         self.in_flight: deque[RequestInFlight] = deque()
         """Requests that wait for their responses, oldest first."""
@@ -297,9 +300,8 @@ class Connection:
         """Return how many bytes may be read from the client; 0 for any number."""
         return 0 if self.may_take(now_ms) else self.request_rest_bytes
 
-    def client_left(self, now_ms: int) -> None:
+    def client_left(self) -> None:
         """The client has closed its half: it still gets its responses, for a while."""
-        self._linger_until_ms = now_ms + LINGER_MS
         self.effects.changed = True
 
     def drain(self) -> None:
@@ -343,14 +345,14 @@ class Connection:
         Its requests that wait for a throttle are taken when that is over: acks=0 data must not be lost
         because its sender has left.
         """
-        if self.response_rest_bytes:
-            self._linger_until_ms = now_ms + LINGER_MS
-            return False
-        if self.throttled_until_ms > now_ms and (self.client.kept or not self.client.eof):
-            self._linger_until_ms = self.throttled_until_ms + LINGER_MS
-        if self.in_flight:
-            return self._linger_until_ms <= now_ms
-        return self.client.eof and (not self.client.kept or self.takes_client(now_ms))
+        if not (self.in_flight or self.response_rest_bytes):
+            return self.client.eof and (not self.client.kept or self.takes_client(now_ms))
+        left = (len(self.in_flight), self.response_rest_bytes, len(self.client.kept))
+        if left != self._left:
+            self._left, self._linger_until_ms = left, now_ms + LINGER_MS
+        more = bool(self.client.kept) or not self.client.eof
+        waits = self.held_until_ms > now_ms or (more and self.throttled_until_ms > now_ms)
+        return self._linger_until_ms <= now_ms and not waits
 
     @property
     def idle(self) -> bool:

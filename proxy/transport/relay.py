@@ -208,7 +208,7 @@ class Relay:
     def _left(self, side: Side) -> None:
         self._calm = False
         if side is self._client and not side.left:
-            self.connection.client_left(self._reactor.now_ms)
+            self.connection.client_left()
         side.left = True
 
     def _buffer_for(self, side: Side) -> tuple[bytearray, memoryview]:

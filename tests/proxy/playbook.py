@@ -82,7 +82,7 @@ class Playbook:
         """The client sends, and closes its half."""
         self._begin()
         self.wire.feed(self.now_ms, client=b"".join(frames))
-        self.wire.client_ends(self.now_ms)
+        self.wire.client_ends()
 
     def broker_ends(self, *frames: bytes) -> None:
         """The broker sends, and closes its half."""

@@ -98,10 +98,10 @@ class Wire:
         while not self._is_closed and (self._step_broker(now_ms) or self._step_client(now_ms)):
             pass
 
-    def client_ends(self, now_ms: int) -> None:
+    def client_ends(self) -> None:
         """The client closes its half."""
         self._client.eof = True
-        self.session.client_left(now_ms)
+        self.session.client_left()
 
     def broker_ends(self) -> None:
         """The broker closes its half."""
@@ -119,6 +119,8 @@ class Wire:
         has come, and while bytes wait or a side has ended. At all other times they must be up to date.
         """
         effects = self.session.effects
+        if effects.close_reason is not None:
+            return effects
         busy = any(side.kept or side.unread or side.eof for side in (self._client, self._broker))
         due = 0 < effects.deadline_ms <= now_ms
         if effects.changed or busy or due:

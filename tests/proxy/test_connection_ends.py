@@ -1,0 +1,578 @@
+"""How connections end, as playbooks: either side closes its half, a deadline comes, the process is stopped;
+in every state, and with all that may be under way then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from protocol.messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from proxy.connection.connection import LINGER_MS
+from proxy.connection.state import State
+from proxy.reasons import CloseReason
+from proxy.rules.decisions import Defer, Query
+from proxy.rules.deferred import Deferred
+from proxy.rules.errand import ask
+from tests.matrix import check_each
+from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of, produce, produced
+from tests.proxy.frames import padded, request, response
+from tests.proxy.playbook import Playbook
+from tests.proxy.sasl import handshake, shaken
+from tests.proxy.talk import ping, pong
+from tests.proxy.throttled import throttled_quotas
+from tests.proxy.wire import FIRST_HOLD_MS, new_connection, quota_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.connection.connection import Connection
+    from proxy.rules.errand import Errand
+
+SMALL_BYTES: Final = 1000
+"""A buffer that long responses do not fit in."""
+CLOSED: Final = CloseReason.CLIENT_CLOSED
+
+
+# A client that closes its half
+
+
+def test_a_client_that_ends_with_nothing_under_way_is_closed_at_once() -> None:
+    with Playbook() as play:
+        play.client_ends()
+        play.closed(CLOSED)
+
+
+def test_a_client_that_ends_gets_all_its_responses() -> None:
+    with Playbook() as play:
+        play.client_ends(ping(1), ping(2))
+        play.to_broker(ping(1), ping(2))
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.at(LINGER_MS - 1).broker(pong(2))
+        play.to_client(pong(2))
+        play.closed(CLOSED)
+
+
+def test_a_client_that_ends_is_closed_when_its_broker_has_been_silent_for_30_seconds() -> None:
+    with Playbook() as play:
+        play.client(ping(1), ping(2))
+        play.to_broker(ping(1), ping(2))
+        play.at(500).client_ends()
+        assert play.tick() == 500 + 30_000
+        play.closed(CLOSED, saying="2 requests unanswered")
+
+
+def test_each_response_makes_a_client_that_has_ended_stay_30_seconds_more() -> None:
+    with Playbook() as play:
+        play.client_ends(ping(1), ping(2))
+        play.to_broker(ping(1), ping(2))
+        play.at(20_000).broker(pong(1))
+        play.to_client(pong(1))
+        assert play.tick() == 20_000 + LINGER_MS
+        play.closed(CLOSED, saying="1 requests unanswered")
+
+
+def test_a_client_that_has_ended_gets_a_response_that_arrives_in_parts() -> None:
+    answer = padded(pong(1), 5000)
+    with Playbook(buffer_bytes=SMALL_BYTES) as play:
+        play.client_ends(ping(1))
+        play.to_broker(ping(1))
+        for number, start in enumerate(range(0, len(answer), 700)):
+            play.at(20_000 * number).broker(answer[start : start + 700])
+            play.to_client(answer[start : start + 700])
+        play.closed(CLOSED)
+
+
+def test_a_client_that_has_ended_is_closed_when_a_response_stops_in_the_middle() -> None:
+    answer = padded(pong(1), 5000)
+    with Playbook(buffer_bytes=SMALL_BYTES) as play:
+        play.client_ends(ping(1))
+        play.to_broker(ping(1))
+        play.at(100).broker(answer[:4000])
+        play.to_client(answer[:4000])
+        assert play.tick() == 100 + LINGER_MS
+        play.closed(CLOSED)
+
+
+def test_a_request_that_its_client_has_cut_is_not_waited_for() -> None:
+    with Playbook() as play:
+        play.client(ping(1), ping(2)[:9])
+        play.to_broker(ping(1))
+        play.client_ends()
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.closed(CLOSED)
+
+
+def test_a_request_that_its_client_has_cut_while_it_goes_on_is_not_waited_for() -> None:
+    asked = produce(1, 5000)
+    with Playbook(buffer_bytes=SMALL_BYTES) as play:
+        play.client(asked[:4000])
+        play.to_broker(asked[:4000])
+        play.client_ends()
+        play.closed(CLOSED)
+
+
+# A client that closes its half while it waits
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_held_first_produce_request_reaches_the_broker_though_its_client_has_ended(acks: int) -> None:
+    """Fault 2 of issue 16: none of its bytes did. It is charged, too."""
+    asked, quotas = produce(1, 500, acks=acks), throttled_quotas(produce_s=60)
+    with Playbook(session=new_connection(quotas=quotas)) as play:
+        play.client(asked)
+        play.muted_until(FIRST_HOLD_MS)
+        play.at(10).client_ends()
+        play.at(FIRST_HOLD_MS - 1)
+        play.silent()
+        assert play.tick() == FIRST_HOLD_MS
+        play.to_broker(asked)
+        (budget,) = quotas.produce
+        assert budget.charged == 70_000 + 500
+        play.muted_until(budget.throttled_until_ms)
+        if acks:
+            left_ms = budget.throttled_until_ms - FIRST_HOLD_MS
+            play.broker(produced(1))
+            play.to_client(produced(1, throttle_ms=left_ms))
+        play.closed(CLOSED)
+
+
+def test_a_held_first_produce_request_in_two_parts_reaches_the_broker_though_its_client_has_ended() -> None:
+    """The first part ends within what decides about the request, or behind that."""
+    for cut in (5, 20, 400):
+        asked = produce(1, 500, acks=0)
+        with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=3))) as play:
+            play.client(asked[:cut])
+            play.muted_until(play.session.throttled_until_ms)
+            play.client_ends(asked[cut:])
+            play.muted_until(3000)
+            play.at(3000)
+            play.to_broker(asked)
+            play.muted_until(play.session.throttled_until_ms)
+            play.closed(CLOSED)
+
+
+def test_all_acks_0_requests_behind_a_throttle_reach_the_broker_though_their_client_has_ended() -> None:
+    """Each of them throttles the next one anew."""
+    asked = [produce(number, 30_000, acks=0) for number in range(5)]
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client_ends(*asked)
+        play.to_broker(asked[0])
+        for frame in asked[1:]:
+            play.muted_until(play.session.throttled_until_ms)
+            play.at(play.session.throttled_until_ms)
+            play.to_broker(frame)
+        play.muted_until(play.session.throttled_until_ms)
+        play.closed(CLOSED)
+        (budget,) = play.session.quotas.produce
+        assert budget.charged == 5 * 30_000
+
+
+def test_a_throttled_client_that_ends_with_nothing_under_way_is_closed_at_once() -> None:
+    """Its throttle keeps no descriptors."""
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(produce(1, 70_000))
+        play.to_broker(produce(1, 70_000))
+        play.muted_until(60_000)
+        play.broker(produced(1))
+        play.to_client(produced(1, throttle_ms=60_000))
+        play.at(100).client_ends()
+        play.closed(CLOSED)
+
+
+def test_a_throttled_client_that_ends_is_closed_before_its_throttle_is_over_if_its_broker_is_silent() -> None:
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client_ends(produce(1, 70_000))
+        play.to_broker(produce(1, 70_000))
+        play.muted_until(60_000)
+        assert play.tick() == LINGER_MS
+        play.closed(CLOSED, saying="1 requests unanswered")
+
+
+def test_a_client_that_has_ended_gets_the_response_of_a_request_that_waited_for_a_minute() -> None:
+    asked = produce(2, 500)
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client_ends(produce(1, 70_000), asked)
+        play.to_broker(produce(1, 70_000))
+        play.muted_until(60_000)
+        play.at(5).broker(produced(1))
+        play.to_client(produced(1, throttle_ms=59_995))
+        play.at(60_000)
+        play.to_broker(asked)
+        play.at(60_000 + LINGER_MS - 1).broker(produced(2))
+        play.to_client(produced(2))
+        play.closed(CLOSED)
+
+
+def test_a_request_behind_a_throttle_reaches_a_broker_that_has_been_silent_meanwhile() -> None:
+    """The client has waited for its first response for longer than it is kept otherwise."""
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client_ends(produce(1, 70_000), produce(2, 500, acks=0))
+        play.to_broker(produce(1, 70_000))
+        play.muted_until(60_000)
+        play.at(LINGER_MS)
+        play.silent()
+        play.at(60_000)
+        play.to_broker(produce(2, 500, acks=0))
+        assert play.tick() == 60_000 + LINGER_MS
+        play.closed(CLOSED, saying="1 requests unanswered")
+
+
+def test_requests_behind_a_fetch_go_on_though_their_client_has_ended() -> None:
+    with Playbook(quota_table(fetch=1e6)) as play:
+        play.client_ends(fetch(1), fetch(2), ping(3))
+        play.to_broker(fetch(1))
+        play.waits(State.SERIAL)
+        play.broker(fetched(1, 10))
+        play.to_client(fetched(1, 10))
+        play.to_broker(fetch(2))
+        play.broker(fetched(2, 10))
+        play.to_client(fetched(2, 10))
+        play.to_broker(ping(3))
+        play.broker(pong(3))
+        play.to_client(pong(3))
+        play.closed(CLOSED)
+
+
+def test_a_client_that_has_ended_gets_a_response_whose_records_are_taken_out() -> None:
+    """In parts; it is throttled by then, which keeps it no longer."""
+    answer = fetched(1, 9000)
+    session = new_connection(quotas=throttled_quotas(fetch_s=60), buffer_bytes=SMALL_BYTES)
+    with Playbook(session=session) as play:
+        play.client_ends(fetch(1))
+        play.to_broker(least(1))
+        play.at(100).broker(answer[:5000])
+        play.at(20_100).broker(answer[5000:-1])
+        play.at(40_100).broker(answer[-1:])
+        play.to_client(emptied(1, throttle_ms=19_900))
+        play.muted_until(60_000)
+        play.closed(CLOSED)
+
+
+@pytest.mark.parametrize("size", [12_106, 70_000])
+def test_a_client_that_has_ended_gets_a_response_that_hold_mode_delays(size: int) -> None:
+    """By 2 s, and by a minute, for longer than a silent broker would be waited for."""
+    until_ms = size - 10_000
+    with Playbook(quota_table(produce=1000), hold=True) as play:
+        play.client_ends(produce(1, size))
+        play.to_broker(produce(1, size))
+        play.muted_until(until_ms)
+        play.broker(produced(1))
+        play.at(until_ms - 1)
+        play.silent()
+        play.at(until_ms)
+        play.to_client(produced(1, throttle_ms=until_ms))
+        play.closed(CLOSED)
+
+
+# Broker queries, and responses that Weir prepares
+
+TOPICS: Final = MetadataRequest(topics=[])
+DELETE: Final = request(DeleteTopicsRequest(topic_names=["t"]), 1)
+DELETED: Final = response(DeleteTopicsResponse(), 1)
+
+
+def question() -> bytes:
+    return request(TOPICS, 4)
+
+
+def querying() -> Connection:
+    """A connection that asks the broker one thing before it answers DeleteTopics itself."""
+
+    def errand() -> Errand:
+        yield from ask(TOPICS, 4, MetadataResponse)
+        return DeleteTopicsResponse()
+
+    session = new_connection()
+    session.plans.make(20, 1).admit = lambda *_arguments: Query(errand())
+    return session
+
+
+def deferring() -> tuple[Connection, Callable[[], None]]:
+    """A connection whose response to DeleteTopics is prepared elsewhere, and the event that it is ready."""
+    deferred = Deferred()
+    session = new_connection()
+    session.plans.make(20, 1).admit = lambda *_arguments: Defer(deferred)
+    return session, lambda: deferred.answer(DELETED)
+
+
+def test_a_client_that_ends_during_a_broker_query_gets_its_response() -> None:
+    with Playbook(session=querying()) as play:
+        play.client_ends(DELETE, ping(2))
+        play.to_broker(question())
+        play.waits(State.QUERYING)
+        play.at(20_000).broker(response(MetadataResponse(), 4))
+        play.to_client(DELETED)
+        play.to_broker(ping(2))
+        play.broker(pong(2))
+        play.to_client(pong(2))
+        play.closed(CLOSED)
+
+
+def test_a_client_that_ends_while_its_response_is_prepared_gets_it() -> None:
+    session, ready = deferring()
+    with Playbook(session=session) as play:
+        play.client_ends(DELETE, ping(2))
+        play.waits(State.QUERYING)
+        play.at(20_000).wake(ready)
+        play.to_client(DELETED)
+        play.to_broker(ping(2))
+        play.broker(pong(2))
+        play.to_client(pong(2))
+        play.closed(CLOSED)
+
+
+def test_a_client_that_ends_is_closed_after_30_seconds_if_its_response_is_not_prepared() -> None:
+    session, ready = deferring()
+    with Playbook(session=session) as play:
+        play.client_ends(DELETE)
+        assert play.tick() == LINGER_MS
+        play.closed(CLOSED, saying="1 requests unanswered")
+        session.end(LINGER_MS)
+        play.wake(ready)
+        play.silent()
+
+
+def test_a_response_that_is_prepared_waits_for_the_one_before_it() -> None:
+    session, ready = deferring()
+    with Playbook(session=session) as play:
+        play.client(ping(1), DELETE, ping(2))
+        play.to_broker(ping(1))
+        play.wake(ready)
+        play.silent()
+        play.broker(pong(1))
+        play.to_client(pong(1), DELETED)
+        play.to_broker(ping(2))
+
+
+def test_a_throttle_lasts_beyond_a_response_that_is_prepared() -> None:
+    session, ready = deferring()
+    session.quotas.update(quota_table(produce=1000))
+    with Playbook(session=session) as play:
+        play.client(produce(1, 12_000, acks=0))
+        play.to_broker(produce(1, 12_000, acks=0))
+        play.muted_until(2000)
+        play.at(2000).client(DELETE, produce(2, 2000, acks=0), ping(3))
+        play.waits(State.QUERYING)
+        play.at(2500).wake(ready)
+        play.to_client(DELETED)
+        play.to_broker(produce(2, 2000, acks=0))
+        play.muted_until(play.session.throttled_until_ms)
+        play.waits(State.THROTTLED)
+        play.tick()
+        play.to_broker(ping(3))
+
+
+# A broker that closes its half
+
+
+def test_a_broker_that_ends_closes_an_idle_connection() -> None:
+    with Playbook() as play:
+        play.broker_ends()
+        play.closed(CloseReason.BROKER_CLOSED)
+
+
+def test_a_broker_that_ends_closes_a_connection_with_requests_under_way() -> None:
+    with Playbook() as play:
+        play.client(ping(1), ping(2))
+        play.to_broker(ping(1), ping(2))
+        play.broker_ends(pong(1))
+        play.to_client(pong(1))
+        play.closed(CloseReason.BROKER_CLOSED)
+
+
+def test_a_broker_that_ends_in_a_response_closes_behind_the_part_that_has_come() -> None:
+    answer = padded(pong(1), 5000)
+    with Playbook(buffer_bytes=SMALL_BYTES) as play:
+        play.client(ping(1))
+        play.to_broker(ping(1))
+        play.broker_ends(answer[:3000])
+        play.to_client(answer[:3000])
+        play.closed(CloseReason.BROKER_CLOSED)
+
+
+def test_a_broker_that_ends_while_records_are_taken_out_closes_the_connection() -> None:
+    """The client gets nothing of a response that is not known to its end."""
+    session = new_connection(quotas=throttled_quotas(fetch_s=60), buffer_bytes=SMALL_BYTES)
+    with Playbook(session=session) as play:
+        play.client(fetch(1))
+        play.to_broker(least(1))
+        play.broker_ends(fetched(1, 9000)[:-1])
+        play.closed(CloseReason.BROKER_CLOSED)
+        session.end(5)
+        (budget,) = session.quotas.fetch
+        assert budget.charged == 70_000
+
+
+def test_a_response_that_hold_mode_delays_is_delivered_though_the_broker_has_ended() -> None:
+    with Playbook(quota_table(produce=1000), hold=True) as play:
+        play.client(produce(1, 12_106))
+        play.to_broker(produce(1, 12_106))
+        play.muted_until(2106)
+        play.broker_ends(produced(1))
+        play.at(2105)
+        play.silent()
+        assert play.tick() == 2106
+        play.to_client(produced(1, throttle_ms=2106))
+        play.closed(CloseReason.BROKER_CLOSED)
+
+
+def test_a_broker_that_ends_closes_a_connection_whose_client_is_held() -> None:
+    with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=60))) as play:
+        play.client(produce(1, 500, acks=0))
+        play.muted_until(FIRST_HOLD_MS)
+        play.broker_ends()
+        play.closed(CloseReason.BROKER_CLOSED)
+
+
+# Drain: what is under way is completed, and nothing else begun
+
+
+def in_state(state: State) -> tuple[Playbook, bytes, bytes]:
+    """Return a connection in this state with a request under way, whose answer by the broker leads to this
+    response.
+    """
+    if state is State.OPEN:
+        play, asked, answer, told = Playbook(), ping(1), pong(1), pong(1)
+    elif state is State.THROTTLED:
+        play, asked, answer = Playbook(quota_table(produce=1000)), produce(1, 12_106), produced(1)
+        told = produced(1, throttle_ms=2106)
+    elif state is State.SERIAL:
+        play, asked, answer = Playbook(quota_table(fetch=1e6)), fetch(1), fetched(1, 10)
+        told = answer
+    elif state is State.AUTHENTICATING:
+        play, asked, answer, told = Playbook(), handshake("PLAIN"), shaken(), shaken()
+    else:
+        play, asked, answer = Playbook(session=querying()), DELETE, response(MetadataResponse(), 4)
+        told = DELETED
+    play.client(asked)
+    play.to_broker(question() if state is State.QUERYING else asked)
+    play.muted_until(play.session.throttled_until_ms)
+    play.waits(state)
+    return play, answer, told
+
+
+UNDER_WAY: Final = (State.OPEN, State.THROTTLED, State.SERIAL, State.AUTHENTICATING, State.QUERYING)
+
+
+def test_draining_completes_the_request_under_way_in_every_state() -> None:
+    def check(state: State) -> None:
+        play, answer, told = in_state(state)
+        with play:
+            play.client(ping(2)[:5])
+            play.drain()
+            play.waits(State.DRAINING)
+            play.drain()
+            play.client(ping(2)[5:])
+            play.silent()
+            play.broker(answer)
+            play.to_client(told)
+            play.closed(CloseReason.DRAINED)
+
+    check_each(UNDER_WAY, check)
+    assert set(UNDER_WAY) == set(State) - {State.DRAINING, State.CLOSED}
+
+
+def test_a_client_and_a_broker_may_end_while_draining_in_every_state() -> None:
+    def check(state: State) -> None:
+        play, answer, told = in_state(state)
+        with play:
+            play.drain()
+            play.client_ends()
+            play.broker(answer)
+            play.to_client(told)
+            play.closed(CLOSED)
+        play, _answer, _told = in_state(state)
+        with play:
+            play.drain()
+            play.broker_ends()
+            play.closed(CloseReason.BROKER_CLOSED)
+
+    check_each(UNDER_WAY, check)
+
+
+def test_an_idle_connection_is_drained_at_once() -> None:
+    with Playbook() as play:
+        play.drain()
+        play.closed(CloseReason.DRAINED)
+
+
+def test_a_throttled_connection_with_nothing_under_way_is_drained_at_once() -> None:
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(produce(1, 12_106, acks=0))
+        play.to_broker(produce(1, 12_106, acks=0))
+        play.muted_until(2106)
+        play.drain()
+        play.closed(CloseReason.DRAINED)
+
+
+def test_draining_completes_a_response_that_is_prepared() -> None:
+    session, ready = deferring()
+    with Playbook(session=session) as play:
+        play.client(DELETE)
+        play.drain()
+        play.wake(ready)
+        play.to_client(DELETED)
+        play.closed(CloseReason.DRAINED)
+
+
+def test_draining_completes_a_request_and_a_response_that_go_on_in_parts() -> None:
+    asked, answer = produce(1, 5000), padded(produced(1), 5000)
+    with Playbook(buffer_bytes=SMALL_BYTES) as play:
+        play.client(asked[:2000])
+        play.to_broker(asked[:2000])
+        play.drain()
+        play.client(asked[2000:])
+        play.to_broker(asked[2000:])
+        play.broker(answer[:2000])
+        play.to_client(answer[:2000])
+        play.broker(answer[2000:])
+        play.to_client(answer[2000:])
+        play.closed(CloseReason.DRAINED)
+
+
+def test_draining_completes_a_response_whose_records_are_taken_out() -> None:
+    answer = fetched(1, 9000)
+    session = new_connection(quotas=throttled_quotas(fetch_s=60), buffer_bytes=SMALL_BYTES)
+    with Playbook(session=session) as play:
+        play.client(fetch(1))
+        play.to_broker(least(1))
+        play.broker(answer[:2000])
+        play.drain()
+        play.broker(answer[2000:])
+        play.to_client(emptied(1, throttle_ms=60_000))
+        play.muted_until(60_000)
+        play.closed(CloseReason.DRAINED)
+
+
+def test_draining_completes_a_response_that_hold_mode_delays() -> None:
+    answer = fetched(1, 20_000)
+    until_ms = length_of(answer) - 10_000
+    with Playbook(quota_table(fetch=1000), hold=True) as play:
+        play.client(fetch(1))
+        play.to_broker(fetch(1))
+        play.broker(answer)
+        play.muted_until(until_ms)
+        play.drain()
+        assert play.tick() == until_ms
+        play.to_client(fetched(1, 20_000, throttle_ms=until_ms))
+        play.closed(CloseReason.DRAINED)
+
+
+def test_a_closed_connection_stays_closed() -> None:
+    with Playbook() as play:
+        play.client_ends()
+        play.closed(CLOSED)
+        play.drain()
+        play.waits(State.CLOSED)
+        play.broker_ends(pong(1))
+        play.client(ping(1))
+        play.waits(State.CLOSED)
