@@ -200,7 +200,7 @@ class Connection:
         """Time (ms) before which no request is taken from the client (KIP-219)."""
         self.held_until_ms = 0
         """Time (ms) before which no response is given to the client (hold mode only)."""
-        self._left: tuple[int, int, int] | None = None
+        self._left: tuple[int, ...] | None = None
         """What was left to do when a client that has closed its half was last looked at."""
         self._linger_until_ms = 0
         """Time (ms) until which such a client is kept unless something of that gets done."""
@@ -325,13 +325,13 @@ class Connection:
         client, broker = self.client, self.broker
         if self.violation is not None:
             self._over(self.violation.reason, self.violation.detail)
+        elif (client.eof or client.left) and self._nothing_left(now_ms):
+            unanswered = len(self.in_flight)
+            self._over(CloseReason.CLIENT_CLOSED, f"{unanswered} requests unanswered" if unanswered else "")
         elif client.unsent or broker.unsent:
             return
         elif broker.eof and not (broker.kept and not self.takes_broker(now_ms)):
             self._over(CloseReason.BROKER_CLOSED)
-        elif (client.eof or client.left) and self._nothing_left(now_ms):
-            unanswered = len(self.in_flight)
-            self._over(CloseReason.CLIENT_CLOSED, f"{unanswered} requests unanswered" if unanswered else "")
         elif self.state == _DRAINING and self.idle:
             self._over(CloseReason.DRAINED)
 
@@ -345,11 +345,12 @@ class Connection:
         Its requests that wait for a throttle are taken when that is over: acks=0 data must not be lost
         because its sender has left.
         """
-        if not (self.in_flight or self.response_rest_bytes):
-            return self.client.eof and (not self.client.kept or self.takes_client(now_ms))
-        left = (len(self.in_flight), self.response_rest_bytes, len(self.client.kept))
+        unsent_bytes = len(self.client.unsent) + len(self.broker.unsent)
+        left = (len(self.in_flight), self.response_rest_bytes, len(self.client.kept), unsent_bytes)
         if left != self._left:
             self._left, self._linger_until_ms = left, now_ms + LINGER_MS
+        if not (self.in_flight or self.response_rest_bytes or unsent_bytes):
+            return self.client.eof and (not self.client.kept or self.takes_client(now_ms))
         more = bool(self.client.kept) or not self.client.eof
         waits = self.held_until_ms > now_ms or (more and self.throttled_until_ms > now_ms)
         return self._linger_until_ms <= now_ms and not waits

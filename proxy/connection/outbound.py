@@ -231,7 +231,7 @@ class Outbound:
 
     # One response
 
-    def _treat(
+    def _treat(  # noqa: C901  # a call per branch costs each charged response
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
     ) -> Splice | Wait | None:
         """Charge, report and rewrite the response at hand, each once, however often its bytes are presented.
@@ -249,14 +249,16 @@ class Outbound:
                 if payers is not None and plan.over is not None and plan.over(connection, payers) > now_ms:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
+                meter = plan.meter(connection) if plan.meter is not None and payers is not None else None
+                if meter is not None and not complete and not self._is_streamed(length):
+                    return WAIT
                 self._begun = True
                 if record.time_payers is not None or record.receipt is not None:
                     begin_response(connection, record, length)
+                if meter is not None:
+                    self._measure(meter, data, body, end, complete)
                 until_ms = record.until_ms
             if self._report_ms == INCOMPLETE and (until_ms or payers is not None):
-                measured = plan.meter is not None and payers is not None
-                if measured and not self._measured(plan, data, body, end, complete, length):
-                    return WAIT
                 self._report_ms = self._settle(record, length)
             if self._report_ms > 0:
                 if not self._report(plan, data, body, end, complete):
@@ -280,7 +282,7 @@ class Outbound:
     ) -> Splice | Wait | None:
         """Rewrite the response at hand, or begin to, if it goes on in parts. Raises ProtocolError."""
         connection = self._connection
-        if plan.rewrite_stream is not None and LENGTH_BYTES + length > connection.limits.stream_above_bytes:
+        if plan.rewrite_stream is not None and self._is_streamed(length):
             self._stream_rewrite = plan.rewrite_stream()
             self._stream_rewrite.feed(data, body, end)
             return None
@@ -328,19 +330,13 @@ class Outbound:
             connection.effects.changed = True
         return report_ms
 
-    def _measured(
-        self, plan: Plan, data: bytearray, body: int, end: int, complete: bool, length: int
-    ) -> bool:
-        """Have the response at hand measured: now, if all of it is here at once, else as it goes by.
+    def _is_streamed(self, length: int) -> bool:
+        """Return whether a response of this frame length goes on before its end is here."""
+        return LENGTH_BYTES + length > self._connection.limits.stream_above_bytes
 
-        False if more bytes are needed.
-        """
+    def _measure(self, meter: Meter, data: bytearray, body: int, end: int, complete: bool) -> None:
+        """Measure the response at hand: now, if all of it is here at once, else as it goes by."""
         connection = self._connection
-        meter = plan.meter(connection) if plan.meter is not None else None
-        if meter is None:
-            return True
-        if not complete and LENGTH_BYTES + length <= connection.limits.stream_above_bytes:
-            return False
         if complete:
             meter.feed(data, body, end)
             self._measured_until_ms = self._charge_measured(meter)
@@ -348,7 +344,6 @@ class Outbound:
             connection.meter = meter
             if connection.usage is not None:
                 connection.usage.measured(under_way=True)
-        return True
 
     def _measure_first(self, data: bytearray, body: int, end: int, complete: bool) -> None:
         """Begin to measure a response that goes on in parts, once its first part does: not each time that is

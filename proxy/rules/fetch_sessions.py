@@ -65,7 +65,14 @@ def about(version: int) -> About:
     topics_of = topics_in(FetchRequest, version, "topics")
     session_id, epoch = (place(FetchRequest, version, name) for name in ("session_id", "session_epoch"))
     if session_id is None or epoch is None:
-        return lambda _session, data, body, end, wanted: topics_of(data, body, end, wanted)
+
+        def named_each_time(
+            session: FetchSession, data: bytearray, body: int, end: int, wanted: Collection[bytes]
+        ) -> set[bytes] | None:
+            session.topics = topics_of(data, body, end, wanted)
+            return session.topics
+
+        return named_each_time
 
     def told(
         session: FetchSession, data: bytearray, body: int, end: int, wanted: Collection[bytes]

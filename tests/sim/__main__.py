@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 
-from tests.sim.model import TODAY, Rules
 from tests.sim.shrink import shrink
 from tests.sim.world import execute, simulate
 
@@ -16,23 +15,18 @@ def main() -> None:
     parser.add_argument("--seeds", metavar="FROM-TO", help="run these seeds; print the first that fail")
     parser.add_argument("--seed", type=int, help="run one seed")
     parser.add_argument("--shrink", action="store_true", help="make the failing scripts smaller")
-    parser.add_argument(
-        "--all-rules", action="store_true", help="switch on rules that are known to be broken"
-    )
-    parser.add_argument("--rule", action="append", default=[], help="switch on one of them")
     parser.add_argument("--failures", type=int, default=5, help="stop after so many failures")
     options = parser.parse_args()
-    rules = Rules() if options.all_rules else TODAY.having(*options.rule)
     first, last = (
         (options.seed, options.seed) if options.seed is not None else map(int, options.seeds.split("-"))
     )
     began_s, failed, seed = time.process_time(), 0, first
     for seed in range(first, last + 1):
-        failure = simulate(seed, rules)
+        failure = simulate(seed)
         if failure is None:
             continue
         if options.shrink:
-            failure = shrink(failure, lambda script: execute(script, rules))
+            failure = shrink(failure, lambda script: execute(script))
         print(failure, end="\n\n")
         failed += 1
         if failed == options.failures:

@@ -78,7 +78,7 @@ class Client:
         part = asked(Kind("produce", 7), conversation.opened.client_id, 0, 500, 1, "cold")[:part_bytes]
         up.stream += part
         unread = how == "close" and down.waiting  # of that a kernel tells with RST
-        conversation.left = "reset" if unread else how
+        conversation.left, conversation.left_ms = "reset" if unread else how, self._world.now_ms
         if conversation.left == "reset":
             up.reset = down.reset = True
             del up.stream[up.accepted :]
@@ -173,7 +173,8 @@ class Broker:
             session = self._fetch(request)
         size = request.records_bytes if request.records_bytes or not session else -1
         answer = answered(ask.kind, number, size, ask.topic, ask.broker_throttle_ms, session)
-        is_cut = len(answer) > 2 * HEAD_BYTES and ask.kind.api != "share_fetch"
+        is_cut = len(answer) > 2 * HEAD_BYTES and (request.records_bytes > 0 or not ask.kind.is_fetch)
+        is_cut = is_cut and ask.kind.api != "share_fetch"
         pieces = opened.answer_pieces if is_cut else 1
         cuts = sorted(self._rng.randrange(HEAD_BYTES, len(answer)) for _ in range(pieces - 1))
         self._free_ms = max(self._free_ms, self._world.now_ms)

@@ -175,13 +175,16 @@ def session_id(kind: Kind, frame: bytearray) -> int:
     return int(INT32.unpack_from(frame, _session_id_at(kind))[0])
 
 
-def emptied(kind: Kind, frame: bytearray, size: int, topic: str) -> bytearray:
-    """Return a fetch response without its records, of this size: what a client gets that is over its quota."""
-    number, session_number = (
-        INT32.unpack_from(frame, 4)[0],
-        session_id(kind, frame) if kind.has_session else 0,
+def emptied(kind: Kind, frame: bytearray, topic: str) -> bytearray:
+    """Return a fetch response without its records: what a client gets that is over its quota."""
+    (number,), session = INT32.unpack_from(frame, 4), session_id(kind, frame) if kind.has_session else 0
+    told_ms = throttle_ms(kind, frame)
+    without_topics = answered(kind, number, -1, topic, told_ms, session)
+    return (
+        without_topics
+        if len(without_topics) == len(frame)
+        else answered(kind, number, 0, topic, told_ms, session)
     )
-    return answered(kind, int(number), min(size, 0), topic, throttle_ms(kind, frame), session_number)
 
 
 def _session_id_at(kind: Kind) -> int:

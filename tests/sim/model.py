@@ -1,9 +1,8 @@
-"""The model: which rules Weir keeps, and Kafka's quota arithmetic, written from its description."""
+"""The model: Kafka's quota arithmetic, written from its description."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Final
 
 SAMPLES: Final = 11
@@ -11,40 +10,8 @@ WINDOW_MS: Final = 1000
 WAIT_MS_MAX: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules of the design that can be switched off, where the code under test does not keep them."""
-
-    own_waits_only: bool = True
-    """An open connection waits for nothing that others have caused."""
-    hold_ms_max: int = 5000
-    """For how long the first produce, or share fetch, of a connection may wait for others."""
-    fetches_emptied: bool = True
-    """Fetches of a client that is over its quota wait for nothing, and get no records."""
-    leavers_heard: bool = True
-    """Whole requests of clients that have left are forwarded."""
-    leavers_noticed: bool = True
-    """A client that leaves while its broker answers nothing is noticed all the same."""
-    half_closers_answered: bool = True
-    """A client that has closed its half gets its answers, however long its requests have waited."""
-    no_garbage: bool = True
-    """Closed connections leave no cyclic garbage."""
-
-    def having(self, *names: str) -> Rules:
-        """Return these rules with the named ones switched on."""
-        return replace(self, **{name: getattr(Rules(), name) for name in names})
-
-
-TODAY: Final = Rules(
-    own_waits_only=False,
-    hold_ms_max=WAIT_MS_MAX,
-    fetches_emptied=False,
-    leavers_heard=False,
-    leavers_noticed=False,
-    half_closers_answered=False,
-    no_garbage=False,
-)
-"""What the code keeps: each rule that is switched off here is a known fault."""
+HOLD_MS_MAX: Final = 5000
+"""For how long the first produce, or share fetch, of a connection may wait for others."""
 
 
 class Ledger:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from proxy.transport.poll import BROKEN, LEFT, READ, WRITE
+from proxy.transport.poll import BROKEN, READ, WRITE
 
+READ_ENDED: Final = 0x2000  # EPOLLRDHUP: reported if asked for, also while there is something to read
 FIRST_FD: Final = 1 << 20
 """Smaller descriptors are the kernel's, and nobody watches those."""
 
@@ -126,9 +127,9 @@ class FakeSocket:
         inward, outward = self._inward, self._outward
         if inward.reset:
             return READ | WRITE | BROKEN
-        readable = inward.waiting or (inward.ended and inward.accepted == len(inward.stream))
-        left = LEFT if inward.ended and inward.accepted == len(inward.stream) else 0
-        return (READ if readable else 0) | left | (WRITE if outward.waiting < outward.capacity else 0)
+        has_ended = inward.ended and inward.accepted == len(inward.stream)
+        events = (READ if inward.waiting or has_ended else 0) | (READ_ENDED if has_ended else 0)
+        return events | (WRITE if outward.waiting < outward.capacity else 0)
 
     def recv_into(self, buffer: memoryview, nbytes: int = 0, /) -> int:
         pipe = self._inward
@@ -169,6 +170,7 @@ class FakeSocket:
         self._net.moves += 1
         if pipe.gone:  # the peer's kernel answers with RST
             pipe.reset = self._inward.reset = True
+            pipe.accepted += len(data)
             return len(data)
         count = self._cut(min(len(data), pipe.capacity - pipe.waiting))
         if not count:

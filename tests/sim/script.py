@@ -7,6 +7,7 @@ obeys throttle times, comes to its next request when it may. Leaving out steps l
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
+from itertools import groupby
 from random import Random
 from typing import Final, TypeAlias
 
@@ -124,7 +125,9 @@ def _python(thing: object) -> str:
     if isinstance(thing, Kind):
         return f"Kind({thing.api!r}, {thing.version})"
     if isinstance(thing, tuple):
-        return "(" + "".join(f"\n    {_python(item)}," for item in thing) + ")"
+        runs = ((_python(item), len(list(run))) for item, run in groupby(thing))
+        lines = (item if count == 1 else f"*({item},) * {count}" for item, count in runs)
+        return "(" + "".join(f"\n    {line}," for line in lines) + ")"
     return repr(thing)
 
 

@@ -33,8 +33,9 @@ def _simpler(script: Script) -> Iterator[Script]:
     steps = script.steps
     for number in {step.connection: 0 for step in steps}:
         yield replace(script, steps=tuple(step for step in steps if step.connection != number))
-    for index in range(len(steps) - 1, -1, -1):
-        yield replace(script, steps=steps[:index] + steps[index + 1 :])
+    for count in (16, 4, 1):
+        for end in range(len(steps), 0, -count):
+            yield replace(script, steps=steps[: max(end - count, 0)] + steps[end:])
     clients = {step.action.client_id for step in steps if isinstance(step.action, Open)}
     quotas = tuple(quota for quota in script.quotas if quota.client_id in clients)
     if quotas != script.quotas:

@@ -14,7 +14,7 @@ from proxy.reasons import CloseReason
 from proxy.transport.relay import Relay
 from tests.sim.actors import Broker, Client
 from tests.sim.conversation import Conversation
-from tests.sim.model import Ledger, Rules
+from tests.sim.model import Ledger
 from tests.sim.net import FakeSocket, Net
 from tests.sim.script import HOT, START_MS, Ask, End, Open, Script, SetQuota, Step, generate
 from tests.sim.weir import Weir
@@ -40,9 +40,9 @@ class Failure:
 class World:
     """What happens in a run, until a rule is broken."""
 
-    def __init__(self, script: Script, rules: Rules, new_weir: type[Weir]) -> None:
+    def __init__(self, script: Script, new_weir: type[Weir]) -> None:
         self.now_ms = START_MS
-        self.script, self.rules = script, rules
+        self.script = script
         self.failure: Failure | None = None
         self.ledgers: dict[tuple[str, str], Ledger] = {}
         """Those of ("produce" or "fetch", client-id or topic)."""
@@ -81,12 +81,12 @@ class World:
             self._ends[number][1].leave("close")
         self._until_quiet()
         self._check_quiet()
-        for relay in list(self._relays.values()):
-            relay.close(CloseReason.STOPPED)
+        for number in list(self._relays):
+            self._relays[number].close(CloseReason.STOPPED)
         self._check_charges()
         if self._net.sockets or self._net.watched or self._weir.next_timer_ms(self.now_ms) is not None:
             self.fail("leaks", "a socket, a registration or a timer is left")
-        if self.rules.no_garbage and (left := self._weir.left()):
+        if left := self._weir.left():
             self.fail("garbage", f"{left} objects of closed connections are left until they are collected")
         self._weir.reactor.close()
         return self.failure
@@ -172,18 +172,18 @@ def _is_clients(step: Step) -> bool:
     return isinstance(action, Ask) or (isinstance(action, End) and action.by == "client")
 
 
-def simulate(seed: int, rules: Rules, new_weir: type[Weir] = Weir) -> Failure | None:
+def simulate(seed: int, new_weir: type[Weir] = Weir) -> Failure | None:
     """Run the script of a seed; return what went wrong."""
-    return execute(generate(seed), rules, new_weir)
+    return execute(generate(seed), new_weir)
 
 
-def execute(script: Script, rules: Rules, new_weir: type[Weir] = Weir) -> Failure | None:
+def execute(script: Script, new_weir: type[Weir] = Weir) -> Failure | None:
     """Run a script; return what went wrong."""
     was_enabled = gc.isenabled()
     gc.collect(0)
     gc.disable()  # for the check of what is left
     try:
-        return World(script, rules, new_weir).run()
+        return World(script, new_weir).run()
     finally:
         if was_enabled:
             gc.enable()
