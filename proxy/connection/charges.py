@@ -61,9 +61,10 @@ def charge_request_time(
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
     throttle_ms = connection.quotas.charge_request(payers, plan.api_key, us, connection.now_ms)
+    until_ms = connection.mute(throttle_ms) if throttle_ms > 0 else 0
     if receipt is not None:
-        _count_time(connection, receipt, us, throttle_ms)
-    return connection.mute(throttle_ms) if throttle_ms > 0 else 0
+        _count_time(connection, receipt, us, max(until_ms - connection.now_ms, 0))
+    return until_ms
 
 
 def _count_time(connection: Charged, receipt: Receipt, us: float, throttle_ms: int) -> None:

@@ -154,9 +154,7 @@ class Outbound:
         end = len(frame)
         self._begun = True
         begin_response(connection, record, end - LENGTH_BYTES, charged=False)
-        throttle_ms = self._tell(record)
-        if throttle_ms > 0:
-            record.until_ms = max(record.until_ms, connection.mute(throttle_ms))
+        record.until_ms = max(record.until_ms, self._tell(record))
         if connection.fetch_session is not None:
             connection.fetch_session.answered(frame, emptied.head_bytes, end)
         splice = self._treat(record, frame, 0, end, True)
@@ -171,20 +169,16 @@ class Outbound:
         connection.send_local()
 
     def _tell(self, record: RequestInFlight) -> int:
-        """Count a response without records for the quotas that its client is over; return the throttle time
-        (ms) that it tells. No bytes of it are charged.
+        """Mute the connection for the quotas that its client is over; return when that ends. No bytes of the
+        response, which has no records, are charged.
         """
-        connection, tell, payers = self._connection, record.plan.tell, record.payers
+        tell, payers = record.plan.tell, record.payers
         assert tell is not None
         assert payers is not None
         record.payers = None
-        client_ms, topic_ms = tell(connection, payers)
-        if connection.usage is not None:
-            if client_ms:
-                connection.usage.throttled(CONSUMER, client_ms)
-            if topic_ms:
-                connection.usage.throttled(TOPIC, topic_ms)
-        return max(client_ms, topic_ms)
+        client_ms, topic_ms = tell(self._connection, payers)
+        client_until_ms = self._mute(CONSUMER, client_ms) if client_ms else 0
+        return max(client_until_ms, self._mute(TOPIC, topic_ms) if topic_ms else 0)
 
     # Responses that go on in parts
 
@@ -319,9 +313,7 @@ class Outbound:
             for charge in record.plan.on_response:
                 throttle_ms = charge(record.payers, length, connection.now_ms)
                 if throttle_ms > 0:
-                    until_ms = max(until_ms, connection.mute(throttle_ms))
-                    if connection.usage is not None:
-                        connection.usage.throttled(CONSUMER, throttle_ms)
+                    until_ms = max(until_ms, self._mute(CONSUMER, throttle_ms))
         if self._measured_until_ms:
             until_ms, self._measured_until_ms = max(until_ms, self._measured_until_ms), 0
         report_ms = max(until_ms - connection.now_ms, 0)
@@ -361,11 +353,20 @@ class Outbound:
         """Charge what was measured; return until when (ms) the throttle lasts, 0 if there is none."""
         connection = self._connection
         throttle_ms = meter.charge(connection.now_ms)
+        until_ms = self._mute(TOPIC, throttle_ms) if throttle_ms > 0 else 0
         if connection.usage is not None:
-            if throttle_ms > 0:
-                connection.usage.throttled(TOPIC, throttle_ms)
             connection.usage.measured(under_way=False)
-        return connection.mute(throttle_ms) if throttle_ms > 0 else 0
+        return until_ms
+
+    def _mute(self, quota: int, throttle_ms: int) -> int:
+        """Mute the connection for the response at hand, and count the time that its client is told; return
+        when that ends.
+        """
+        connection = self._connection
+        until_ms = connection.mute(throttle_ms)
+        if connection.usage is not None:
+            connection.usage.throttled(quota, until_ms - connection.now_ms)
+        return until_ms
 
     def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
         """Write the throttle time, the larger of ours and the broker's, where the version has it.

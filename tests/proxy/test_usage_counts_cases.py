@@ -11,6 +11,8 @@ from protocol.messages import (
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
@@ -437,6 +439,39 @@ def test_a_fetch_answered_without_records_is_counted_by_its_throttle_time(entity
     assert total(taken.records)[f"{quota} ms"] == sum(told_ms) == budget.throttle_ms_total
     assert total(taken.records)[f"{quota} violations"] == budget.throttled == 2
     assert {name for name in total(taken.records) if name.endswith(" ms")} == {f"{quota} ms"}
+
+
+def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts_them() -> None:
+    """Each quota is exceeded far enough for a wait of a second or more; the last fetch is told a rest."""
+    taken, topic = traced(), Entity(topic="t")
+    table = QuotaTable(
+        {
+            (APP, QuotaKey.PRODUCER_BYTE_RATE): 100.0,
+            (APP, QuotaKey.CONSUMER_BYTE_RATE): 100.0,
+            (topic, QuotaKey.CONSUMER_BYTE_RATE): 100.0,
+            (APP, QuotaKey.REQUEST_PERCENTAGE): 0.0001,
+        }
+    )
+    quotas = BrokerQuotas.create(table)
+    records = FetchResponse.PartitionData(records=b"r" * 3000)
+    answer = FetchResponse.FetchableTopicResponse(topic="t", partitions=[records])
+    fetch = FetchRequest(topics=[FetchRequest.FetchTopic(topic="t")])
+    fetched = request(fetch, 11), response(FetchResponse(responses=[answer]), 11)
+    produced = padded(request(ProduceRequest(acks=1), 7), 3000), response(ProduceResponse(), 7)
+    for now_ms, (asked_, answered) in enumerate((produced, fetched, fetched)):
+        session = recorded(timed(table, quotas=quotas, throttle_ms_max=700), taken.books)
+        session.first_request_seen = True
+        wire = Wire(session)
+        wire.feed(now_ms, client=asked_)
+        wire.feed(now_ms, broker=answered)
+        assert session.throttled_until_ms == now_ms + 700
+        session.end(now_ms)
+    taken.drain()
+    told = [trace.throttle_ms for trace in taken.traces]
+    assert [one.producer_byte_rate for one in told] == [700, 0, 0]
+    assert [one.consumer_byte_rate for one in told] == [0, 700, 700]
+    assert [one.topic_byte_rate for one in told] == [0, 700, 700]
+    assert [one.request_percentage for one in told] == [700, 700, 700]
 
 
 def test_an_interval_without_usage_has_no_record() -> None:

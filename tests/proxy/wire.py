@@ -19,6 +19,7 @@ from proxy.counters import Counters
 from proxy.reasons import CloseReason
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.throttle import INT32_MAX
 
 Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 
@@ -53,6 +54,7 @@ def new_connection(
     node_id: int | None = None,
     held_bytes_max: int = 1024 * 1024,
     first_hold_ms_max: int = FIRST_HOLD_MS,
+    throttle_ms_max: int = INT32_MAX,
 ) -> Connection:
     """A session with everything of its own, but for `quotas` and `plans` if given."""
     counters = Counters()
@@ -68,6 +70,7 @@ def new_connection(
             stream_above_bytes=buffer_bytes,
             held_bytes_max=held_bytes_max,
             first_hold_ms_max=first_hold_ms_max,
+            throttle_ms_max=throttle_ms_max,
         ),
         hold=hold,
         node_id=node_id,
