@@ -62,6 +62,9 @@ Examples:
     help="As in weir run.",
 )
 @click.option(
+    "--throttle-ms-max", type=click.IntRange(0), default=0, show_default=True, help="As in weir run."
+)
+@click.option(
     "--throttle-mode",
     type=click.Choice(["mute", "hold"]),
     default="mute",
@@ -104,6 +107,7 @@ def replay(
     quota_window_size_seconds: int,
     controller_quota_samples: int,
     controller_quota_window_seconds: int,
+    throttle_ms_max: int,
     throttle_mode: str,
     empty_client_id: str,
     patience_s: int,
@@ -123,6 +127,7 @@ def replay(
         from pipeline.replay.job import Options, replay
         from pipeline.replay.run import Rules
         from quotas.remembered import EMPTY
+        from quotas.throttle import INT32_MAX
 
         rules = Rules(
             quota_window_num,
@@ -130,6 +135,7 @@ def replay(
             controller_quota_samples,
             controller_quota_window_seconds,
             1000 * patience_s,
+            throttle_ms_max or INT32_MAX,
             throttle_mode == "hold",
         )
         unnamed = EMPTY if empty_client_id == "default" else ""

@@ -46,6 +46,7 @@ from quotas.replay_hours import Hour, Hours
 from quotas.request_time import RequestBudget
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey
+from quotas.throttle import INT32_MAX
 
 PATIENCE_MS: Final = 120_000
 """`delivery.timeout.ms` of Java's producer."""
@@ -222,6 +223,7 @@ class Replay:
         "_next_ms",
         "_number",
         "_patience_ms",
+        "_throttle_ms_max",
         "hours",
     )
 
@@ -233,15 +235,18 @@ class Replay:
         num_samples: int = NUM_SAMPLES_DEFAULT,
         window_s: int = WINDOW_S_DEFAULT,
         patience_ms: int = PATIENCE_MS,
+        throttle_ms_max: int = INT32_MAX,
         hold: bool = False,
     ) -> None:
-        """`limit` is in the unit of `key`; the numbers are those of the budgets of this key; `hold` says that
-        the throttle mode is that. Raises KeyError if it is not a quota of clients.
+        """`limit` is in the unit of `key`; the numbers are those of the budgets of this key. Nobody is told a
+        longer throttle time than `throttle_ms_max`. `hold`: True if the throttle mode is that. Raises
+        KeyError if it is not a quota of clients.
         """
         self.hours = Hours()
         kind = _HeldFetches if hold and key is QuotaKey.CONSUMER_BYTE_RATE else _KINDS[key]
         self._kind = kind(limit, num_samples, window_s)
         self._patience_ms = patience_ms
+        self._throttle_ms_max = throttle_ms_max
         self._connections: dict[int, Connection] = {}
         self._connections_max = CONNECTIONS_MAX
         self._heap: list[tuple[int, int, int, int, Connection | None, Asked | None]] = []
@@ -296,6 +301,7 @@ class Replay:
 
     def throttle(self, connection: Connection, wait_ms: int, now_ms: int, from_ms: int) -> None:
         """A request was told at `now_ms` to wait, from `from_ms` on."""
+        wait_ms = min(wait_ms, self._throttle_ms_max)
         self.hours.violated(wait_ms, now_ms, from_ms)
         connection.until_ms = max(connection.until_ms, from_ms + wait_ms)
 
@@ -321,9 +327,14 @@ class Replay:
         """
         at_ms, _service_ms, value, number, recorded_ms, api_key = asked
         connection.waiting.appendleft((at_ms, 0, value, number, recorded_ms, api_key))
+        until_ms = connection.until_ms
+        if until_ms != self._kind.over_until_ms:  # it was not told the whole rest
+            connection.wake_ms = until_ms
+            self._push(until_ms, _WAKE, 0, connection, None)
+            return
         connection.alone = True
         if not self._again:
-            self._push(connection.until_ms, _WAKE, 0, None, None)
+            self._push(until_ms, _WAKE, 0, None, None)
         self._again.append(connection)
 
     # What happens by and by
@@ -360,7 +371,7 @@ class Replay:
             connection.alone = False
             self._resume(connection, now_ms)
         if again:
-            rest_ms = kind.over_until_ms - now_ms
+            rest_ms = min(kind.over_until_ms - now_ms, self._throttle_ms_max)
             self.hours.count(0.0, now_ms, len(again))
             self.hours.violated(rest_ms, now_ms, now_ms, len(again))
             if not self._again:

@@ -20,6 +20,7 @@ from pipeline.tables import REPLAY
 from quotas.replay import PATIENCE_MS, Replay
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey
+from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,8 @@ class Rules:
     controller_num_samples: int = NUM_SAMPLES_DEFAULT
     controller_window_s: int = WINDOW_S_DEFAULT
     patience_ms: int = PATIENCE_MS
+    throttle_ms_max: int = INT32_MAX
+    """Longest throttle time (ms) that clients are told."""
     hold: bool = False
     """True if the throttle mode is hold: then fetches are delivered over their quota."""
 
@@ -66,6 +69,7 @@ class Rules:
             num_samples=self.controller_num_samples if of_controller else self.num_samples,
             window_s=self.controller_window_s if of_controller else self.window_s,
             patience_ms=self.patience_ms,
+            throttle_ms_max=self.throttle_ms_max,
             hold=self.hold,
         )
 

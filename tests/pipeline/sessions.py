@@ -26,6 +26,7 @@ from proxy.connection.usage_books import UsageBooks
 from proxy.counters import Counters
 from proxy.rules.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
+from quotas.throttle import INT32_MAX
 from tests.proxy.frames import padded, request, response, split
 from tests.proxy.request_costs import costs
 from tests.proxy.wire import Wire, new_connection
@@ -73,10 +74,17 @@ class World:
     """Connections, one broker, one Weir, and the time."""
 
     def __init__(
-        self, table: QuotaTable, seed: int = 1, instance: str = "weir-1", *, hold: bool = False
+        self,
+        table: QuotaTable,
+        seed: int = 1,
+        instance: str = "weir-1",
+        *,
+        hold: bool = False,
+        throttle_ms_max: int = INT32_MAX,
     ) -> None:
         self._instance = instance
         self._hold = hold
+        self._throttle_ms_max = throttle_ms_max
         self._random = random.Random(seed)
         self._quotas = BrokerQuotas.create(table)
         self._plans = Plans(Counters(), costs=costs())
@@ -97,6 +105,7 @@ class World:
                 node_id=0,
                 buffer_bytes=16 * 1024,
                 hold=self._hold,
+                throttle_ms_max=self._throttle_ms_max,
             )
             session.usage = self._books.of(0)
             self._connections.append(Connected(habits, Wire(session)))

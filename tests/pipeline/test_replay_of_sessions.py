@@ -9,6 +9,7 @@ import pytest
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.replay import Replay, rank
 from quotas.replay_hours import Hour
+from quotas.throttle import INT32_MAX
 from tests.pipeline.session_cases import CASES, FETCH, PRODUCE, TIME
 from tests.pipeline.sessions import Habits, World
 from usage.records import TraceRecord
@@ -18,7 +19,13 @@ GROUP = {PRODUCE: "produce", FETCH: "fetch"}
 
 
 def replayed(
-    traces: list[TraceRecord], key: QuotaKey, limit: float, client_id: str, *, hold: bool = False
+    traces: list[TraceRecord],
+    key: QuotaKey,
+    limit: float,
+    client_id: str,
+    *,
+    hold: bool = False,
+    throttle_ms_max: int = INT32_MAX,
 ) -> Hour:
     """The sum of all hours of one client's budget."""
     rows = []
@@ -29,7 +36,7 @@ def replayed(
             recorded_ms = getattr(trace.throttle_ms, key.value)
             rows.append((trace.time_ms, service_ms, value, trace.connection, recorded_ms, trace.api_key))
     rows.sort(key=lambda row: (row[0], rank(row), row[3]))
-    replay = Replay(key, limit, hold=hold)
+    replay = Replay(key, limit, hold=hold, throttle_ms_max=throttle_ms_max)
     replay.feed(*zip(*rows, strict=True))
     total = Hour(0)
     for hour in replay.finish():
@@ -68,10 +75,12 @@ def test_a_replay_of_session_traces_equals_the_recorded_throttles(case: str, see
     assert_same(world, key, limit)
 
 
-def assert_same(world: World, key: QuotaKey, limit: float, *, hold: bool = False) -> None:
+def assert_same(
+    world: World, key: QuotaKey, limit: float, *, hold: bool = False, throttle_ms_max: int = INT32_MAX
+) -> None:
     waits = recorded(world.traces, key, "app")
     assert len(waits) > 10, "somebody waits"
-    total = replayed(world.traces, key, limit, "app", hold=hold)
+    total = replayed(world.traces, key, limit, "app", hold=hold, throttle_ms_max=throttle_ms_max)
     assert total.given_up == 0
     assert total.violations == len(waits)
     assert total.throttle_ms == sum(wait for _start, wait in waits)
@@ -113,3 +122,14 @@ def test_a_replay_equals_sessions_whose_responses_are_delayed_in_hold_mode(seed:
     world = World(QuotaTable({(APPS, key): limit}), seed, hold=True).join(habits).run(60_000)
     assert all(trace.charged_bytes for trace in world.traces), "none is without records"
     assert_same(world, key, limit, hold=True)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("key", "limit"), [(PRODUCE, 1000.0), (FETCH, 1000.0), (TIME, 0.005)])
+def test_a_replay_equals_sessions_that_are_told_no_more_than_throttle_ms_max(
+    key: QuotaKey, limit: float, seed: int
+) -> None:
+    world = World(QuotaTable({(APPS, key): limit}), seed, throttle_ms_max=700)
+    world.join(Habits(b"app", GROUP.get(key, "ping"), connections=4, think_ms=(0, 500))).run(60_000)
+    assert max(wait for _start, wait in recorded(world.traces, key, "app")) == 700
+    assert_same(world, key, limit, throttle_ms_max=700)

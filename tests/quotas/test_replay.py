@@ -133,6 +133,16 @@ def test_connections_that_fetch_again_are_delivered_one_after_the_other() -> Non
     assert (hour.throttled_ms, hour.last_ms) == (11_000, 5000)
 
 
+def test_a_fetch_that_is_told_less_than_the_rest_is_told_again() -> None:
+    """15,000 bytes at 1000/s: 5 s, but nobody is told more than 2. The other connection is told 2 s twice,
+    then the 900 ms that are left. At 5 s: 15.1 s, of which 10 have passed.
+    """
+    replay = Replay(FETCH, 1000, throttle_ms_max=2000)
+    hour = of(replay, (0, 15_000, 1), (100, 100, 2))
+    assert hour.throttle_ms == 2000 + (2000 + 2000 + 900) + 2000
+    assert (hour.violations, hour.charges, hour.last_ms) == (5, 5, 5000)
+
+
 def test_replay_work_does_not_grow_with_the_square_of_the_connections() -> None:
     """A thousand connections fetch again, most of them many times; each is woken once."""
     replay = Replay(FETCH, 1000, patience_ms=10**9)
