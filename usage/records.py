@@ -58,18 +58,18 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Connections that sent such requests in this interval. Not to be added up over time or groups."""
     charged_bytes: int = 0
     """What byte rates are charged with, whether or not there is such a quota: of produce requests, and of
-    fetch responses; of nothing else.
+    fetch responses but those that were sent without records; of nothing else.
     """
     request_time_us: float = 0.0
     """What the requests are estimated to have cost the broker, in µs of one thread; exempt ones nothing."""
     mutations: int = 0
     """Partitions created, added or deleted."""
     throttle_ms: ByQuota = NOTHING
-    """The throttle times that charges were answered with, summed: of parallel connections it may be more
+    """The throttle times that clients were told, summed: of parallel connections it may be more
     than the time that has passed.
     """
     violations: ByQuota = NOTHING
-    """How many charges were answered with a throttle time, or an error 89."""
+    """Number of requests that were answered with a throttle time, or an error 89."""
     errors: int = 0
     """Sessions closed because this client broke the protocol."""
 
@@ -101,4 +101,4 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     request_time_us: float = 0.0
     mutations: int = 0
     throttle_ms: ByQuota = NOTHING
-    """The throttle time that each of its charges was answered with."""
+    """The throttle time that the client was told because of each quota."""

@@ -233,7 +233,7 @@ class Candidate:
     throttled_s: dict[str, float]
     """By quota."""
     violations: int
-    """Charges that were answered with a throttle time, or refused."""
+    """Number of requests that were answered with a throttle time, or refused."""
     given_up: int
     """Requests that waited longer than their client is patient."""
 

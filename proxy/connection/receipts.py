@@ -128,7 +128,7 @@ class Receipt:
         self.request_time_us += us
 
     def throttled(self, quota: int, throttle_ms: int, violations: int = 1) -> None:
-        """Charges of a quota were answered with this throttle time, or with refusals."""
+        """A request was answered with this throttle time because of a quota, or with refusals."""
         if not self._active:
             self._activate()
         if self.throttle_ms is None or self.violations is None:

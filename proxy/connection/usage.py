@@ -83,7 +83,7 @@ class SessionUsage:
             self.at_hand.grown(length)
 
     def throttled(self, quota: int, throttle_ms: int) -> None:
-        """A charge for the response at hand was answered with this throttle time."""
+        """The response at hand tells this throttle time because of a quota."""
         if self.at_hand is not None:
             self.at_hand.throttled(quota, throttle_ms)
 
