@@ -134,9 +134,9 @@ def replay(
             quota_window_size_seconds,
             controller_quota_samples,
             controller_quota_window_seconds,
-            1000 * patience_s,
-            throttle_ms_max or INT32_MAX,
-            throttle_mode == "hold",
+            patience_ms=1000 * patience_s,
+            throttle_ms_max=throttle_ms_max or INT32_MAX,
+            hold=throttle_mode == "hold",
         )
         unnamed = EMPTY if empty_client_id == "default" else ""
         options = Options(

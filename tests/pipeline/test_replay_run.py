@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,14 +39,15 @@ def charge(
     name: str = "app",
     quota: str = "producer_byte_rate",
     prefix: str = "",
+    connection: int = 1,
 ) -> Row:
     broker = None if quota == "controller_mutation_rate" else 0
     who = ("a.toml", quota, "", "" if prefix else name, prefix, "weir-1", broker, 1000.0)
-    return (budget, *who, at_ms, 0, value, 1, 0, 0)
+    return (budget, *who, at_ms, 0, value, connection, 0, 0)
 
 
-def told(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
-    return [row for batch in replayed(batches, Rules()) for row in batch.to_pylist()]
+def told(batches: Iterable[pa.RecordBatch], rules: Rules | None = None) -> list[dict[str, object]]:
+    return [row for batch in replayed(batches, rules or Rules()) for row in batch.to_pylist()]
 
 
 def test_replaying_no_charges_gives_no_hours() -> None:
@@ -58,6 +60,26 @@ def test_a_replayed_budget_continues_in_the_next_batch() -> None:
     (row,) = told([batch([charge(1, 0, 6102.0)]), batch([charge(1, 0, 6102.0), charge(1, 0, 6102.0)])])
     assert (row["throttle_ms"], row["violations"], row["throttled_s"]) == (10_306, 2, 10.306)
     assert (row["candidate"], row["user"], row["client_id"], row["broker"]) == ("a.toml", None, "app", 0)
+
+
+@pytest.mark.parametrize(
+    ("rules", "throttle_ms"),
+    [
+        (Rules(), 5000 + 4000 + 5100),
+        (Rules(hold=True), 5000 + 5100),
+        (Rules(throttle_ms_max=2000), 2000 + 2000 + 2000 + 2000),
+    ],
+    ids=["default", "hold", "throttle_ms_max"],
+)
+def test_replayed_fetches_wait_as_the_throttle_settings_say(rules: Rules, throttle_ms: int) -> None:
+    """15,000 bytes at 1000/s: 5 s. The other connection is told the rest, in parts or at once, to 5 s. There
+    15,100 bytes are worth 15.1 s, of which 10 have passed. In hold mode it gets its 100 bytes at 1 s, where
+    the window is 10 s again.
+    """
+    quota = "consumer_byte_rate"
+    rows = [charge(1, 0, 15_000.0, quota=quota), charge(1, 1000, 100.0, quota=quota, connection=2)]
+    (row,) = told([batch(rows)], rules)
+    assert row["throttle_ms"] == throttle_ms
 
 
 def test_each_replayed_budget_begins_unused() -> None:
