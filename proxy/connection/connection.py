@@ -623,11 +623,14 @@ class Connection:
         return data[start:stop].decode("utf-8", "replace")
 
     def become(self, user: str) -> None:
-        """Go on as another principal; what was looked up for the old one is forgotten."""
+        """Go on as another principal, or as the same one, authenticated again; what was looked up for the old
+        one is forgotten.
+        """
+        if user != self.user or not self.authenticated:
+            self.first_request_seen = self.first_produce_seen = self.first_fetch_seen = False
         self.user = user
         self.authenticated = True
         self.is_broker = user in self.brokers
-        self.first_request_seen = self.first_produce_seen = self.first_fetch_seen = False
         self.parse_cache.clear()
         self._named, self._generation = b"", -1
 
