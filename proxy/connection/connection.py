@@ -387,9 +387,13 @@ class Connection:
         return min(until_ms - self.now_ms, self.limits.first_hold_ms_max)
 
     def tell_next(self, until_ms: int) -> None:
-        """Have the next response tell a throttle that a response has caused whose head was gone already."""
+        """Have the next response that can do so tell a throttle that its own response cannot tell: there is
+        none, its version lacks the field, or its head has gone on. Hold mode delays a response that tells one.
+        """
+        if self.hold:
+            return
         for record in self.in_flight:
-            if record.kind <= Kind.CHARGED:
+            if record.kind <= Kind.CHARGED and record.plan.throttle is not None:
                 record.kind, record.until_ms = Kind.CHARGED.value, max(record.until_ms, until_ms)
                 return
 

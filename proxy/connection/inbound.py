@@ -324,6 +324,8 @@ class Inbound:
             throttle_ms = forward.meter.charge(connection.now_ms)
             if throttle_ms > 0:
                 self._throttle(record, throttle_ms, TOPIC)
+        if record.until_ms and (plan.throttle is None or not forward.answered):
+            connection.tell_next(record.until_ms)
         if not forward.answered:
             return
         if forward.charged and plan.on_response:

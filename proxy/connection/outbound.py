@@ -373,7 +373,10 @@ class Outbound:
 
         False if more bytes are needed.
         """
-        if plan.throttle is None or (plan.api_key == ApiKey.API_VERSIONS and refused(data, body, end)):
+        if plan.throttle is None:
+            self._connection.tell_next(self._connection.now_ms + self._report_ms)
+            return True
+        if plan.api_key == ApiKey.API_VERSIONS and refused(data, body, end):
             return True  # brokers refuse a version of ApiVersions in the layout of version 0
         position = plan.throttle.locate(data, body, end, complete)
         if position == INCOMPLETE:

@@ -1,0 +1,369 @@
+"""Throttles that other connections of a client have caused: an open connection never waits for them, a new
+one for its first request, once and for a few seconds (KIP-219; a broker holds back neither).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from protocol.values import schema_of
+from proxy.connection.state import State
+from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from tests.matrix import in_one_test
+from tests.proxy.bandwidth_frames import length_of, ping, produce, produced
+from tests.proxy.frames import padded, request, response
+from tests.proxy.playbook import Playbook
+from tests.proxy.request_costs import LIMIT_US, spend, timed
+from tests.proxy.sasl import authenticate, authenticated, handshake, plain, shaken
+from tests.proxy.talk import pong
+from tests.proxy.throttled import RATE, fetch_budget, produce_budget, throttled_quotas
+from tests.proxy.wire import APP, FIRST_HOLD_MS, new_connection, quota_table
+
+if TYPE_CHECKING:
+    from quotas import Budget
+
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+HOUR_MS: Final = 3_600_000
+LATER_MS: Final = 12_000
+"""When bytes that were charged at 0 count no more; a throttle that they have caused may last for longer."""
+ALICE: Final = Entity(user="alice")
+
+
+def open_producer(quotas: BrokerQuotas) -> Playbook:
+    """A connection that has produced."""
+    play = Playbook(session=new_connection(quotas=quotas))
+    exchange(play, produce(1, 100), produced(1))
+    return play
+
+
+def overspend(budget: Budget, now_ms: int = 0) -> None:
+    """Another connection of the client is told to wait for a minute."""
+    assert budget.charge(70_000, now_ms) > 0
+    assert budget.throttled_until_ms >= now_ms + 60_000
+
+
+def exchange(play: Playbook, asked: bytes, answered: bytes = b"") -> None:
+    """The client's request passes at once, and so does the response."""
+    play.client(asked)
+    play.to_broker(asked)
+    if answered:
+        play.broker(answered)
+        play.to_client(answered)
+
+
+METADATA: Final = request(MetadataRequest(topics=[]), 5, 2), response(MetadataResponse(), 5, 2)
+VERSIONS: Final = request(ApiVersionsRequest(), 0, 2), response(ApiVersionsResponse(), 0, 2)
+ALL_TOPICS: Final = request(FetchRequest(max_bytes=100), 11, 2), response(FetchResponse(), 11, 2)
+BETWEEN: Final = {
+    "nothing": [],
+    "metadata": [METADATA],
+    "a fetch": [ALL_TOPICS],
+    "acks -1": [(produce(2, 100, acks=-1), produced(2))],
+    "acks 0": [(produce(2, 100, acks=0), b"")],
+    "another version": [(produce(2, 100, version=9), produced(2, version=9))],
+    "another client-id": [(padded(request(ProduceRequest(acks=1), 7, 2, b"else"), 100), produced(2))],
+    "no client-id": [(padded(request(ProduceRequest(acks=1), 7, 2, None), 100), produced(2))],
+    "all of them": [METADATA, ALL_TOPICS, VERSIONS, (produce(2, 100, acks=0), b"")],
+}
+
+
+@in_one_test
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("topic", [False, True], ids=["no topic has a rate", "a topic has a rate"])
+@pytest.mark.parametrize("hold", [False, True])
+def test_an_open_producer_does_not_wait_for_throttles_of_other_connections(
+    between: str, topic: bool, hold: bool
+) -> None:
+    """Fault 1 of issue 16: produce, metadata, produce was held for 22 s without a word."""
+    rates = {(Entity(topic="elsewhere"), PRODUCE): 1.0} if topic else {}
+    quotas = BrokerQuotas.create(QuotaTable({**quota_table(produce=RATE).values, **rates}))
+    with Playbook(session=new_connection(quotas=quotas, hold=hold)) as play:
+        exchange(play, produce(1, 100), produced(1))
+        overspend(produce_budget(quotas))
+        play.at(LATER_MS)
+        for asked, answered in BETWEEN[between]:
+            exchange(play, asked, answered)
+        exchange(play, produce(3, 100), produced(3))
+
+
+def test_an_open_producer_waits_for_its_own_throttle_only() -> None:
+    """What others have used counts in its rate: it is told its own throttle time, as at a broker."""
+    quotas = BrokerQuotas.create(quota_table(produce=RATE))
+    with open_producer(quotas) as play:
+        overspend(produce_budget(quotas))
+        play.at(1000)
+        exchange(play, *METADATA)
+        play.client(produce(3, 100), produce(4, 100))
+        play.to_broker(produce(3, 100))
+        until_ms = 1000 + 70_200 - 10_000  # 70,200 bytes are worth 70.2 s, of which 10 have passed
+        play.muted_until(until_ms)
+        play.broker(produced(3))
+        play.to_client(produced(3, throttle_ms=until_ms - 1000))
+
+
+def test_an_open_producer_does_not_wait_when_an_unrelated_budget_expires() -> None:
+    table = quota_table(produce=RATE, entity=Entity(client_id=DEFAULT))
+    quotas = BrokerQuotas.create(table)
+    unrelated = quotas.payers("ANONYMOUS", "unrelated", 0).produce
+    assert unrelated is not None
+    unrelated.charge(1, 0)
+    with open_producer(quotas) as play:
+        play.at(HOUR_MS)
+        overspend(produce_budget(quotas), HOUR_MS)
+        play.at(HOUR_MS + LATER_MS)
+        before = quotas.generation
+        assert quotas.expire(play.now_ms) == 1
+        assert quotas.generation != before
+        exchange(play, *METADATA)
+        exchange(play, produce(3, 100), produced(3))
+
+
+def test_an_open_producer_does_not_wait_when_quotas_of_others_change() -> None:
+    table = quota_table(produce=RATE)
+    quotas = BrokerQuotas.create(table)
+    with open_producer(quotas) as play:
+        overspend(produce_budget(quotas))
+        play.at(LATER_MS)
+        for other in (Entity(client_id="else"), Entity(topic="t"), Entity(user="bob")):
+            quotas.update(QuotaTable({**table.values, (other, PRODUCE): 1.0, (other, FETCH): 1.0}))
+            exchange(play, produce(3, 100), produced(3))
+        quotas.update(QuotaTable({**table.values, (APP, QuotaKey.REQUEST_PERCENTAGE): 1e6}))
+        exchange(play, produce(3, 100), produced(3))
+
+
+def log_in(play: Playbook, user: str) -> None:
+    """The client authenticates, for the first time or again (KIP-368)."""
+    exchange(play, handshake("PLAIN"), shaken())
+    exchange(play, authenticate(plain(user)), authenticated())
+    assert play.session.user == user
+
+
+def test_an_open_producer_does_not_wait_when_it_has_authenticated_again() -> None:
+    quotas = BrokerQuotas.create(quota_table(produce=RATE, entity=ALICE))
+    budget = quotas.payers("alice", "app", 0).produce
+    assert budget is not None
+    with Playbook(session=new_connection(quotas=quotas)) as play:
+        log_in(play, "alice")
+        exchange(play, produce(1, 100), produced(1))
+        overspend(budget)
+        play.at(LATER_MS)
+        log_in(play, "alice")
+        exchange(play, produce(3, 100), produced(3))
+
+
+def test_the_first_produce_request_of_a_new_principal_is_held() -> None:
+    """What it has asked before it was known does not open the connection; nor does another principal."""
+    quotas = BrokerQuotas.create(quota_table(produce=RATE, entity=ALICE))
+    budget = quotas.payers("alice", "app", 0).produce
+    assert budget is not None
+    overspend(budget)
+    with Playbook(session=new_connection(quotas=quotas)) as play:
+        log_in(play, "bob")
+        exchange(play, produce(1, 100), produced(1))
+        log_in(play, "alice")
+        play.client(produce(2, 100))
+        play.muted_until(FIRST_HOLD_MS)
+
+
+# New connections
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("before", ["nothing", "metadata", "a fetch"])
+def test_the_first_produce_request_of_a_connection_is_held_once(before: str, hold: bool) -> None:
+    """Whatever was asked before, and however much longer others make their client wait."""
+    quotas = throttled_quotas(produce_s=60)
+    with Playbook(session=new_connection(quotas=quotas, hold=hold)) as play:
+        play.at(LATER_MS)
+        for asked, answered in BETWEEN[before]:
+            exchange(play, asked, answered)
+        play.client(produce(1, 100), ping(2), produce(3, 100))
+        play.muted_until(LATER_MS + FIRST_HOLD_MS)
+        play.waits(State.THROTTLED)
+        assert play.session.waits_because == "a throttle time is not over"
+        play.at(LATER_MS + FIRST_HOLD_MS - 1)
+        play.silent()
+        assert produce_budget(quotas).charged == 70_000
+        play.at(LATER_MS + FIRST_HOLD_MS)
+        play.to_broker(produce(1, 100), ping(2), produce(3, 100))
+        assert produce_budget(quotas).charged == 70_200
+        play.broker(produced(1), pong(2), produced(3))
+        play.to_client(produced(1), pong(2), produced(3))
+
+
+def test_a_first_produce_request_is_not_held_longer_than_its_client_is_throttled() -> None:
+    with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=3))) as play:
+        play.at(1000).client(produce(1, 100))
+        play.muted_until(3000)
+        assert play.tick() == 3000
+        play.to_broker(produce(1, 100))
+        play.muted_until(play.session.throttled_until_ms)
+
+
+def test_a_first_produce_request_is_not_held_if_that_is_configured() -> None:
+    """As at a broker: it is forwarded, charged, and told its own throttle time."""
+    quotas = throttled_quotas(produce_s=60)
+    with Playbook(session=new_connection(quotas=quotas, first_hold_ms_max=0)) as play:
+        play.client(produce(1, 100))
+        play.to_broker(produce(1, 100))
+        play.muted_until(60_100)
+        play.broker(produced(1))
+        play.to_client(produced(1, throttle_ms=60_100))
+
+
+def test_a_held_first_produce_request_is_longer_than_the_buffer() -> None:
+    asked = produce(1, 5000)
+    with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=60), buffer_bytes=500)) as play:
+        play.at(LATER_MS).client(asked)
+        play.muted_until(LATER_MS + FIRST_HOLD_MS)
+        assert play.wire.waiting_bytes == len(asked)
+        assert play.tick() == LATER_MS + FIRST_HOLD_MS
+        play.to_broker(asked)
+
+
+SHARE_VERSIONS: Final = list(schema_of(ShareFetchRequest).versions)
+
+
+@in_one_test
+@pytest.mark.parametrize("version", SHARE_VERSIONS)
+@pytest.mark.parametrize("hold", [False, True])
+def test_the_first_share_fetch_is_held_once_and_delivered_in_full(version: int, hold: bool) -> None:
+    """It acquires its records: they would be lost to others until the broker's lock on them times out."""
+    partition = ShareFetchResponse.PartitionData(records=b"r" * 700)
+    topic = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[partition])
+    quotas = throttled_quotas(fetch_s=60)
+
+    def asked(number: int) -> bytes:
+        return request(ShareFetchRequest(max_bytes=900, max_wait_ms=500), version, number)
+
+    def answered(number: int) -> bytes:
+        return response(ShareFetchResponse(responses=[topic]), version, number)
+
+    with Playbook(session=new_connection(quotas=quotas, hold=hold)) as play:
+        play.at(LATER_MS).client(asked(1))
+        play.muted_until(LATER_MS + FIRST_HOLD_MS)
+        assert play.tick() == LATER_MS + FIRST_HOLD_MS
+        play.to_broker(asked(1))
+        play.broker(answered(1))
+        play.to_client(answered(1))
+        exchange(play, asked(2), answered(2))
+        cost = length_of(answered(1)) - 1
+        assert fetch_budget(quotas).charged == 70_000 + 2 * cost
+
+
+def test_a_share_fetch_response_that_arrives_over_the_quota_is_delivered_in_full() -> None:
+    """Others of its client have used the quota up since it was asked for: it tells the throttle itself."""
+    partition = ShareFetchResponse.PartitionData(records=b"r" * 700)
+    topic = ShareFetchResponse.ShareFetchableTopicResponse(partitions=[partition])
+    quotas = BrokerQuotas.create(quota_table(fetch=RATE))
+    with Playbook(session=new_connection(quotas=quotas)) as play:
+        asked = request(ShareFetchRequest(max_bytes=900), 1)
+        play.client(asked)
+        play.to_broker(asked)
+        overspend(fetch_budget(quotas))
+        answer = response(ShareFetchResponse(responses=[topic]), 1)
+        wait_ms = 60_000 + length_of(answer) - 1
+        play.broker(answer)
+        play.to_client(response(ShareFetchResponse(responses=[topic], throttle_time_ms=wait_ms), 1))
+        play.muted_until(wait_ms)
+
+
+# Told: in the first response that can
+
+
+def test_the_throttle_of_an_acks_0_request_is_told_in_the_next_response() -> None:
+    """There is none to the request itself."""
+    with Playbook(quota_table(produce=RATE)) as play:
+        play.client(ping(1), ping(2), produce(3, 12_106, acks=0))
+        play.to_broker(ping(1), ping(2), produce(3, 12_106, acks=0))
+        play.muted_until(2106)
+        play.at(100).broker(pong(1))
+        play.to_client(response(HeartbeatResponse(throttle_time_ms=2006), 4, 1))
+        play.at(200).broker(pong(2))
+        play.to_client(pong(2))
+
+
+def test_a_throttle_is_told_in_the_first_response_whose_version_has_the_field() -> None:
+    with Playbook(quota_table(produce=RATE)) as play:
+        old = request(HeartbeatRequest(), 0, 1), response(HeartbeatResponse(), 0, 1)
+        play.client(old[0], ping(2), produce(3, 12_106, version=0))
+        play.to_broker(old[0], ping(2), produce(3, 12_106, version=0))
+        play.muted_until(2106)
+        play.at(100).broker(old[1], pong(2), produced(3, version=0))
+        told = response(HeartbeatResponse(throttle_time_ms=2006), 4, 2)
+        play.to_client(old[1], told, produced(3, version=0))
+
+
+@pytest.mark.parametrize(("version", "acks"), [(0, 1), (7, 0)])
+def test_hold_mode_delays_only_the_response_of_the_request_that_is_throttled(version: int, acks: int) -> None:
+    """A response that told the throttle time of another request would have to wait for it."""
+    asked = produce(2, 12_106, version, acks)
+    with Playbook(quota_table(produce=RATE), hold=True) as play:
+        play.client(ping(1), asked, ping(3))
+        play.to_broker(ping(1), asked)
+        play.muted_until(2106)
+        play.broker(pong(1))
+        play.to_client(pong(1))
+        play.at(2106)
+        play.to_broker(ping(3))
+
+
+def test_a_throttle_that_a_response_can_tell_is_told_there_only() -> None:
+    with Playbook(quota_table(produce=RATE)) as play:
+        play.client(ping(1), produce(2, 12_106))
+        play.to_broker(ping(1), produce(2, 12_106))
+        play.muted_until(2106)
+        play.broker(pong(1), produced(2))
+        play.to_client(pong(1), produced(2, throttle_ms=2106))
+
+
+def test_a_request_time_throttle_is_told_in_the_next_response_if_its_own_lacks_the_field() -> None:
+    """The next one is of a client without a quota: it shares the connection, and so waits as well."""
+    session = timed()
+    old = request(HeartbeatRequest(), 0, 1), response(HeartbeatResponse(), 0, 1)
+    free = request(HeartbeatRequest(), 4, 2, b"free")
+    with Playbook(session=session) as play:
+        play.client(old[0], free)
+        play.to_broker(old[0], free)
+        spend(session, LIMIT_US)
+        play.broker(old[1])
+        play.to_client(old[1])
+        play.muted_until(500)
+        play.at(100).broker(pong(2))
+        play.to_client(response(HeartbeatResponse(throttle_time_ms=400), 4, 2))
+
+
+def test_a_throttle_that_is_measured_in_parts_is_told_in_the_next_response() -> None:
+    """A topic's rate in a response whose head has gone on. Another response is under way if the rate was in
+    shadow when it was asked for.
+    """
+    a = Entity(topic="a")
+    session = new_connection(QuotaTable(None, {(a, FETCH): 1000.0}), buffer_bytes=1000)
+    asked = request(FetchRequest(topics=[FetchRequest.FetchTopic(topic="a")], max_bytes=100), 12, 1)
+    partition = FetchResponse.PartitionData(records=b"r" * 12_000)
+    topic = FetchResponse.FetchableTopicResponse(topic="a", partitions=[partition])
+    answer = response(FetchResponse(responses=[topic]), 12, 1)
+    with Playbook(session=session) as play:
+        play.client(asked, ping(2))
+        play.to_broker(asked, ping(2))
+        session.quotas.update(QuotaTable({(a, FETCH): 1000.0}))
+        play.broker(answer)
+        play.to_client(answer)
+        play.muted_until(2000)
+        play.at(100).broker(pong(2))
+        play.to_client(response(HeartbeatResponse(throttle_time_ms=1900), 4, 2))
