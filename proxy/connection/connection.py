@@ -388,7 +388,8 @@ class Connection:
 
     def tell_next(self, until_ms: int) -> None:
         """Have the next response that can do so tell a throttle that its own response cannot tell: there is
-        none, its version lacks the field, or its head has gone on. Hold mode delays a response that tells one.
+        none, its version lacks the field, or its head has gone on. Hold mode delays a response that tells
+        one.
         """
         if self.hold:
             return

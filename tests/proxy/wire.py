@@ -139,7 +139,7 @@ class Wire:
 
     @property
     def _is_closed(self) -> bool:
-        return self.session.state is State.CLOSED
+        return self.session.state == State.CLOSED
 
     @property
     def waiting_bytes(self) -> int:
