@@ -263,7 +263,6 @@ def weir(cluster: Cluster, start_weir: StartWeir) -> Weir:
     return start_weir(cluster.bootstrap, "# nothing yet\n", options=ADMIN)
 
 
-@pytest.mark.core
 def test_kafka_configs_prints_equal_output_for_weir_and_a_broker(cluster: Cluster, weir: Weir) -> None:
     own, through = side_by_side("3.9.1", cluster, weir, FULL)
     assert through == own

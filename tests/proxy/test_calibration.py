@@ -213,6 +213,7 @@ def test_calibration_reports_a_missing_right() -> None:
         calibrate(broker, Options())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form",
     [

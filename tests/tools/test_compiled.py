@@ -90,6 +90,7 @@ def test_modules_are_compiled_only_on_request(monkeypatch: pytest.MonkeyPatch, v
     assert runpy.run_path(str(SETUP))["WANTED"] is False
 
 
+@pytest.mark.slow
 def test_the_compiled_only_plugin_refuses_sources() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.tools.compiled_only", "--collect-only", "tests/tools"],

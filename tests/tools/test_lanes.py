@@ -75,6 +75,7 @@ def test_make_test_runs_every_test_without_broker_and_spark_that_is_not_slow() -
     assert [lane.name for lane in LANES if selects(lane, Extent.CORE, {"slow"})] == []
 
 
+@pytest.mark.slow
 def test_a_lane_in_the_background_prints_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +199,7 @@ def test_parameters_of_tests_are_printed_whatever_brackets_they_have() -> None:
     assert all(name in printed.getvalue() for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "ok"), [([], False), (["--part=1/3"], True)])
 def test_a_lane_without_tests_has_failed_unless_a_part_of_it_was_asked_for(
     options: list[str], ok: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +210,7 @@ def test_a_lane_without_tests_has_failed_unless_a_part_of_it_was_asked_for(
     assert (outcome.ok, outcome.note) == ((True, "") if ok else (False, "it has no tests"))
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_collected_is_named_by_its_path(tmp_path: Path) -> None:
     (tmp_path / "test_broken.py").write_text("import no_such_module\n")
     report = tmp_path / "report.xml"
@@ -216,6 +219,7 @@ def test_a_module_that_cannot_be_collected_is_named_by_its_path(tmp_path: Path) 
     assert [(case.node_id, case.outcome) for case in read_cases(report)] == [("test_broken.py", "failed")]
 
 
+@pytest.mark.slow
 def test_a_lane_whose_process_dies_without_a_report_has_failed() -> None:
     lane = Lane("no-such", "nothing", "fast", options=("--no-such-option",))
     outcome = run_lane(lane, Extent.ALL, [], lambda _text: None)

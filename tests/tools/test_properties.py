@@ -23,6 +23,7 @@ def test_probe():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ci", ["", "true"], ids=["without-ci", "with-ci"])
 @pytest.mark.parametrize(
     ("options", "expected"),
