@@ -276,7 +276,7 @@ class Outbound:
     ) -> Splice | Wait | None:
         """Rewrite the response at hand, or begin to, if it goes on in parts. Raises ProtocolError."""
         connection = self._connection
-        if plan.rewrite_stream is not None and self._is_streamed(length):
+        if plan.rewrite_stream is not None and not complete and self._is_streamed(length):
             self._stream_rewrite = plan.rewrite_stream()
             self._stream_rewrite.feed(data, body, end)
             return None
