@@ -226,6 +226,36 @@ def test_a_request_behind_a_throttle_reaches_a_broker_that_has_been_silent_meanw
         play.closed(CLOSED, saying="1 requests unanswered")
 
 
+@pytest.mark.parametrize("read", [False, True])
+def test_requests_that_came_after_a_throttle_reach_the_broker_though_their_client_has_ended(
+    read: bool,
+) -> None:
+    """They lie in the socket's buffer, unless they came with the request that was throttled."""
+    first, second = produce(1, 12_106, acks=0), produce(2, 50, acks=0)
+    with Playbook(quota_table(produce=1000)) as play:
+        play.client(first, *[second] * read)
+        play.to_broker(first)
+        play.muted_until(2106)
+        play.client_ends(*[second] * (not read))
+        play.at(2105)
+        play.silent()
+        assert play.tick() == 2106
+        play.to_broker(second)
+        play.muted_until(play.session.throttled_until_ms)
+        play.closed(CLOSED)
+
+
+def test_a_client_that_leaves_unread_requests_is_closed_if_its_broker_is_silent() -> None:
+    """They would be read only after the response."""
+    with Playbook(quota_table(fetch=1e6)) as play:
+        play.client(fetch(1))
+        play.to_broker(fetch(1))
+        play.at(100).client_ends(produce(2, 500, acks=0))
+        assert play.wire.waiting_bytes == len(produce(2, 500))
+        assert play.tick() == 100 + LINGER_MS
+        play.closed(CLOSED, saying="1 requests unanswered")
+
+
 def test_requests_behind_a_fetch_go_on_though_their_client_has_ended() -> None:
     with Playbook(quota_table(fetch=1e6)) as play:
         play.client_ends(fetch(1), fetch(2), ping(3))

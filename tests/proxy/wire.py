@@ -83,6 +83,17 @@ class _Side(End):
         self.judge = judge
         self.unread = b""
 
+    def read(self, most: int) -> bytes:
+        """Take at most this many bytes that were sent; the end is seen behind the last one."""
+        read, self.unread = self.unread[:most], self.unread[most:]
+        self.eof = self.left and not self.unread
+        return read
+
+    def leave(self) -> None:
+        """Nothing more will be sent."""
+        self.left = True
+        self.eof = not self.unread
+
 
 class Wire:
     """Moves bytes through a connection; `to_broker` and `to_client` hold what came out of it so far."""
@@ -102,13 +113,13 @@ class Wire:
             pass
 
     def client_ends(self) -> None:
-        """The client closes its half."""
-        self._client.eof = True
+        """The client closes its half, behind all that it has sent."""
+        self._client.leave()
         self.session.client_left()
 
     def broker_ends(self) -> None:
-        """The broker closes its half."""
-        self._broker.eof = True
+        """The broker closes its half, behind all that it has sent."""
+        self._broker.leave()
 
     def wake(self, now_ms: int, event: Callable[[], None]) -> None:
         """Something happens that may wake the connection: an answer of its own is ready."""
@@ -124,7 +135,7 @@ class Wire:
         effects = self.session.effects
         if effects.close_reason is not None:
             return effects
-        busy = any(side.kept or side.unread or side.eof for side in (self._client, self._broker))
+        busy = any(side.kept or side.unread or side.left for side in (self._client, self._broker))
         due = 0 < effects.deadline_ms <= now_ms
         if effects.changed or busy or due:
             return self.session.settle(now_ms)
@@ -161,8 +172,7 @@ class Wire:
         effects, size = self.session.effects, self.session.limits.stream_above_bytes
         if len(side.kept) >= size:
             size = 2 * len(side.kept)
-        read = side.unread[: min(most, size - len(side.kept))]
-        side.unread = side.unread[len(read) :]
+        read = side.read(min(most, size - len(side.kept)))
         end = len(side.kept) + len(read)
         if not end:
             return False
