@@ -179,7 +179,7 @@ def test_the_summary_names_skips_with_reasons_and_how_to_repeat_failures(cases: 
     printed = io.StringIO()
     repeat = ".venv/bin/python -m pytest --hypothesis-seed=7"
     outcomes = [Outcome("fast", cases, 61.0, ok=False, note="it ended with status 1", repeat=repeat)]
-    show(Console(file=printed, width=160), outcomes, ["Not run here: 5 tests."])
+    show(Console(file=printed, width=160), outcomes, ["Not run here: 5 tests."], 61.0)
     lines = printed.getvalue().splitlines()
     assert lines[-1] == "1 passed, 3 failed, 1 skipped"
     assert lines[-2] == "Not run here: 5 tests."
@@ -195,7 +195,7 @@ def test_parameters_of_tests_are_printed_whatever_brackets_they_have() -> None:
     printed = io.StringIO()
     names = ["test_b.py::test_c[librdkafka-3.9.1]", "test_b.py::test_d[/metrics-x]"]
     outcomes = [Outcome("fast", tuple(Case(name, 1.0, "passed") for name in names), 2.0, ok=True)]
-    show(Console(file=printed, width=160), outcomes, [])
+    show(Console(file=printed, width=160), outcomes, [], 2.0)
     assert all(name in printed.getvalue() for name in names)
 
 
