@@ -77,22 +77,22 @@ def new_connection(
     )
 
 
-class _Side(End):
+class _Side:
     def __init__(self, judge: Judge) -> None:
-        super().__init__()
+        self.end = End()  # not a base class: compiled classes have no interpreted subclasses
         self.judge = judge
         self.unread = b""
 
     def read(self, most: int) -> bytes:
         """Take at most this many bytes that were sent; the end is seen behind the last one."""
         read, self.unread = self.unread[:most], self.unread[most:]
-        self.eof = self.left and not self.unread
+        self.end.eof = self.end.left and not self.unread
         return read
 
     def leave(self) -> None:
         """Nothing more will be sent."""
-        self.left = True
-        self.eof = not self.unread
+        self.end.left = True
+        self.end.eof = not self.unread
 
 
 class Wire:
@@ -102,8 +102,8 @@ class Wire:
         self.session = session
         self.to_broker = bytearray()
         self.to_client = bytearray()
-        self._client = session.client = _Side(Inbound(session).judge)
-        self._broker = session.broker = _Side(Outbound(session).judge)
+        self._client, self._broker = _Side(Inbound(session).judge), _Side(Outbound(session).judge)
+        session.client, session.broker = self._client.end, self._broker.end
 
     def feed(self, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:
         """More bytes from either side, or none: then only the time is new."""
@@ -135,7 +135,7 @@ class Wire:
         effects = self.session.effects
         if effects.close_reason is not None:
             return effects
-        busy = any(side.kept or side.unread or side.left for side in (self._client, self._broker))
+        busy = any(side.end.kept or side.unread or side.end.left for side in (self._client, self._broker))
         due = 0 < effects.deadline_ms <= now_ms
         if effects.changed or busy or due:
             return self.session.settle(now_ms)
@@ -155,7 +155,7 @@ class Wire:
     @property
     def waiting_bytes(self) -> int:
         """How much of what the client sent the connection has not taken."""
-        return len(self._client.unread) + len(self._client.kept)
+        return len(self._client.unread) + len(self._client.end.kept)
 
     def _step_broker(self, now_ms: int) -> bool:
         takes = self.session.takes_broker(now_ms)
@@ -170,17 +170,17 @@ class Wire:
     def _step(self, side: _Side, now_ms: int, most: int) -> bool:
         """Read at most this much and have it judged; whether anything has come of it."""
         effects, size = self.session.effects, self.session.limits.stream_above_bytes
-        if len(side.kept) >= size:
-            size = 2 * len(side.kept)
-        read = side.read(min(most, size - len(side.kept)))
-        end = len(side.kept) + len(read)
+        if len(side.end.kept) >= size:
+            size = 2 * len(side.end.kept)
+        read = side.read(min(most, size - len(side.end.kept)))
+        end = len(side.end.kept) + len(read)
         if not end:
             return False
         data = bytearray(b"\xa5" * size)
-        data[:end] = bytes(side.kept) + read
+        data[:end] = bytes(side.end.kept) + read
         consumed = side.judge(data, memoryview(data), end, now_ms)
         assert 0 <= consumed <= end
-        side.kept = bytes(data[consumed:end])
+        side.end.kept = bytes(data[consumed:end])
         progress = bool(read or consumed or effects.to_broker or effects.to_client)
         self._flush()
         return progress
