@@ -19,7 +19,7 @@ MUTANTS: Final = "mutants"
 EXAMPLES: Final = 150
 """Number of examples of a property that states no number; each profile takes its share of them."""
 REPEATABLE_DIVISOR: Final = 2
-EXPLORING_FACTOR: Final = 4
+EXPLORING_FACTOR: Final = 2
 DATABASE: Final = Path(__file__).parents[1] / ".hypothesis" / "examples"
 """Examples that have failed in `exploring`."""
 TOLERATED: Final = (HealthCheck.too_slow, HealthCheck.data_too_large)

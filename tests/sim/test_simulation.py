@@ -25,7 +25,7 @@ from tests.sim.world import execute, simulate
 PARTS: Final = 8
 SEEDS: Final = 250
 """Number of seeds in each part,"""
-SEEDS_EXPLORING: Final = 2000
+SEEDS_EXPLORING: Final = 1000
 """and in `make test-all`, where the first one is drawn."""
 
 FOUND: Final = {

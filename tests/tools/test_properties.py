@@ -29,7 +29,7 @@ def test_probe():
     ("options", "expected"),
     [
         ([], "repeatable True True 5"),
-        (["--hypothesis-profile=exploring"], "exploring False False 40"),
+        (["--hypothesis-profile=exploring"], "exploring False False 20"),
         (["-p", "tools.mutants.plugin"], "mutants True True 5"),
     ],
     ids=["repeatable", "exploring", "mutants"],

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import click
@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tools.lanes.lane import FAST, LANES, ROOT, SPARK, Extent
 from tools.lanes.results import Outcome
-from tools.lanes.runner import Background, run_checks, run_compiled, run_lane
+from tools.lanes.runner import Background, Say, run_checks, run_compiled, run_lane
 from tools.lanes.summary import show
 
 ELSEWHERE = (
@@ -43,7 +43,7 @@ def test() -> None:
     """The checks, the fast tests, and the core of the other lanes: what every change must pass."""
     with ThreadPoolExecutor(1) as pool:  # to collect tests takes half a minute
         left_out = pool.submit(lambda: list(_left_out()))
-        outcomes = _core()
+        outcomes = _beside_spark(Extent.CORE, [])
     _finish(outcomes, left_out.result())
 
 
@@ -54,15 +54,15 @@ def everything(seed: int | None) -> None:
     seed = secrets.randbelow(10**9) if seed is None else seed
     _say(f"Hypothesis draws new examples: --seed {seed} repeats them")
     exploring = ["--hypothesis-profile=exploring", f"--hypothesis-seed={seed}"]
-    compiled = run_compiled([], _say)
-    _finish([_checks(), *_lanes(Extent.ALL, exploring), compiled], [])
+    _finish(_beside_spark(Extent.ALL, exploring, run_compiled), [])
 
 
 @main.command()
 @click.option("--part", required=True, metavar="K/N", help="Which part of what `test` leaves out, e.g. 2/3.")
 def ci(part: str) -> None:
     """What `test` runs, the compiled data path, and one part of the rest."""
-    outcomes = [*_core(), run_compiled([], _say), *_lanes(Extent.REST, [f"--part={part}"])]
+    outcomes = [*_beside_spark(Extent.CORE, []), run_compiled([], _say)]
+    outcomes += _lanes(Extent.REST, [f"--part={part}"])
     _finish(outcomes, [f"Of what `make test` leaves out, part {part} was run."])
 
 
@@ -85,15 +85,20 @@ def _checks() -> Outcome:
     return run_checks(_say)
 
 
-def _core() -> list[Outcome]:
-    """Run what `make test` runs. Spark leaves cores idle, so the checks and the fast tests run beside it."""
-    spark = Background(SPARK, Extent.CORE, [])
+def _beside_spark(
+    extent: Extent, options: Sequence[str], compiled: Callable[[Sequence[str], Say], Outcome] | None = None
+) -> list[Outcome]:
+    """Run the checks and so much of all lanes. Spark leaves cores idle, so those without brokers run beside
+    it.
+    """
+    spark = Background(SPARK, extent, options)
     try:
-        outcomes = [_checks(), run_lane(FAST, Extent.CORE, [], _say)]
+        outcomes = [_checks(), run_lane(FAST, extent, options, _say)]
+        outcomes += [compiled([], _say)] if compiled is not None else []
     finally:
         of_spark = spark.finish(_say)
-    rest = [lane for lane in LANES if lane.runs(Extent.CORE) and lane not in (FAST, SPARK)]
-    return [*outcomes, of_spark, *(run_lane(lane, Extent.CORE, [], _say) for lane in rest)]
+    rest = [lane for lane in LANES if lane.runs(extent) and lane not in (FAST, SPARK)]
+    return [*outcomes, of_spark, *(run_lane(lane, extent, options, _say) for lane in rest)]
 
 
 def _lanes(extent: Extent, options: Sequence[str] = ()) -> list[Outcome]:
