@@ -38,8 +38,8 @@ LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request to wait for before its cost is estimated: small packets must not make a
 request cheaper. A broker can begin nothing with so few, either.
 """
-_OPEN: Final = State.OPEN.value
-_THROTTLED: Final = State.THROTTLED.value
+_SERIAL: Final = State.SERIAL.value
+_QUERYING: Final = State.QUERYING.value
 _SASL_REQUEST: Final = Event.SASL_REQUEST.value
 _SERIAL_REQUEST: Final = Event.SERIAL_REQUEST.value
 _CHARGED: Final = Kind.CHARGED.value
@@ -145,7 +145,7 @@ class Inbound:
                 self._arrived(record, decision, length, serial=serial)
                 may_go = not serial and connection.may_take(now_ms)
             position = stop
-        if not may_go and (position < end or connection.state == _OPEN or connection.state == _THROTTLED):
+        if not may_go and (position < end or not _SERIAL <= connection.state <= _QUERYING):
             connection.effects.changed = True
         if position > start:
             connection.effects.to_broker.append(view[start:position])

@@ -79,9 +79,20 @@ FOUND: Final = {
             Step(3442, 2, Ask(Kind("heartbeat", 4))),
         ))
     ),
+    "draining_ends": (  # acks=0 arrives to its last byte while its connection drains: nobody looked again
+        Script(239269223979, (SetQuota("a", 20_000, 1e9),), (
+            Step(0, 2, Open("a", pieces=3, pause_ms=300)),
+            Step(0, 2, Ask(Kind("produce", 0))),
+            Step(20, 2, Ask(Kind("heartbeat", 3))),
+            Step(40, 2, Ask(Kind("produce", 3), acks=0)),
+            Step(1552, 2, End("weir", "drain")),
+        ))
+    ),
     "no_garbage": Script(0, (), (Step(0, 0, Open("a")),)),  # fault 6: a relay and its session are a cycle
 }  # fmt: skip
-"""Scripts that were found to break a rule in the first version, by the seeds in them, and shrunk."""
+"""Scripts that were found to break a rule, by the seeds in them, and shrunk: in the first version, the one of
+draining in the second.
+"""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
