@@ -114,7 +114,8 @@ MUTED_BYTES = 300_000
 """A request of that size makes its sender wait for 20 s. A fetch gets a third of it (docs/quotas.md, fetch
 cap): the second one waits for 10 s, and all others with it.
 """
-NEIGHBOURS_FROM_S, NEIGHBOURS_UNTIL_S = 3.0, 9.0
+NEIGHBOURS_FROM_S, NEIGHBOURS_UNTIL_S = 6.0, 9.5
+"""Behind the 5 s that a first produce request of a connection is held, and before the 10 s are over."""
 NEIGHBOUR_BYTES = 5_000
 SHARE_KEPT = 0.5
 """Twins work at the same moments, so that the machine's other work slows both. Still they compete for its
