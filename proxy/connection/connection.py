@@ -175,8 +175,6 @@ class Connection:
         brokers: frozenset[str] = frozenset(),
         clock: Clock | None = None,
         usage: SessionUsage | None = None,
-        client: End | None = None,
-        broker: End | None = None,
     ) -> None:
         """Begin a new connection.
 
@@ -188,8 +186,8 @@ class Connection:
         """
         # The transport
         self.effects = Effects()
-        self.client = client or End()
-        self.broker = broker or End()
+        self.client = End()
+        self.broker = End()
         self.clock = clock or Clock()
         self.now_ms = 0
         self.on_wake: Callable[[], None] | None = None
@@ -558,17 +556,6 @@ class Connection:
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
         """From now on use the plans for a broker that speaks these versions."""
         self.plans = self.plans.for_broker(broker)
-
-    def is_identified(self, data: bytearray, frame: int, end: int) -> bool:
-        """Return whether the request `data[frame:end]` is of the same client as the one before, and the
-        quotas are the same.
-        """
-        named, start = self._named, frame + REQUEST_HEAD_BYTES
-        return (
-            self._generation == self.quotas.generation
-            and data.startswith(named, start)
-            and start + len(named) <= end
-        )
 
     def identify(self, data: bytearray, frame: int, end: int) -> Payers | None:
         """Return the budgets of the client of the request `data[frame:end]`; None if more bytes are needed.

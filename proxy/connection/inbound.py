@@ -216,17 +216,13 @@ class Inbound:
         or because it is the first of its connection and its client is told to wait.
         """
         connection = self._connection
-        if (
-            connection.first_request_seen
-            and plan.has_client_id
-            and connection.is_identified(data, frame, end)
-        ):
-            return True
         if not plan.has_client_id:
             connection.identify_nameless()
             return True
         try:
             payers = connection.identify(data, frame, end)
+            if payers is not None and connection.first_request_seen:
+                return True
             hold_ms = INCOMPLETE if payers is None else self._first_hold_ms(plan, data, frame, end)
         except ProtocolError as error:
             self._malformed(str(error))
@@ -245,7 +241,7 @@ class Inbound:
         not held, most of their requests are exempt, nor is acks=0: that is exempt too.
         """
         connection = self._connection
-        if connection.first_request_seen or plan.api_key in SASL_APIS:
+        if plan.api_key in SASL_APIS:
             return 0
         payers = connection.time_payers
         budget = None if payers is None else payers.request

@@ -153,12 +153,12 @@ def plan_fetch(plan: Plan) -> None:
         if body == INCOMPLETE:
             return WAIT
         decision = _metered(caller, topics_of, topics.fetch, data, body, end)
-        if decision is METERED_FETCH and not caller.hold and _over(caller) > caller.now_ms:
+        if decision is METERED_FETCH and _over(caller) > caller.now_ms:
             return asked_least(plan, least, data, frame, end, complete)
         return decision
 
     def over_with_topics(caller: Caller, payers: Payers) -> int:
-        return max(0 if over is None else over(caller, payers), 0 if caller.hold else _over(caller))
+        return max(0 if over is None else over(caller, payers), _over(caller))
 
     def meter(caller: Caller) -> Meter | None:
         topics = caller.quotas.topics
@@ -185,9 +185,9 @@ def _metered(
 
 
 def _over(caller: Caller) -> int:
-    """Time (ms) until which a topic of the latest fetch is over its rate; 0 if none is."""
+    """Time (ms) until which a topic of the latest fetch is over its rate; 0 if none is, and in hold mode."""
     topics, session = caller.quotas.topics, caller.fetch_session
-    if topics is None or session is None or caller.is_broker:
+    if topics is None or session is None or caller.is_broker or caller.hold:
         return 0
     return topics.fetch.throttled_until_ms(_named(session))
 
