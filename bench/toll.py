@@ -72,7 +72,7 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
         budget.charge_api(ApiKey.METADATA, used, 0)
     session = new_connection(quotas=quotas)
     books = None if traced is None else UsageBooks(trace_share=traced)
-    session.usage = None if books is None else books.of(None)
+    session.client.usage = None if books is None else books.of(None)
     requests, responses = Inbound(session), Outbound(session)
     frame = row.request(TOPICS).frame
     answer = ANSWERS.frame(frame)

@@ -18,14 +18,13 @@ from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
 from protocol.heads import INCOMPLETE, LENGTH_BYTES, response_body
 from protocol.places import Place, place
-from proxy.connection.in_flight import RequestInFlight  # fields' types: mypyc wants them at run time
 from proxy.connection.receipts import REQUEST, Receipt
-from proxy.connection.usage import SessionUsage
-from proxy.rules.plan import Plan
+from proxy.rules.plan import Plan  # fields' types: mypyc wants them at run time
 from quotas import BrokerQuotas, Payers
 from quotas.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
+    from proxy.connection.client import Client
     from proxy.rules.plans import Plans
 
 
@@ -45,8 +44,8 @@ class Charged(Protocol):
         """The plans for the broker's versions."""
 
     @property
-    def usage(self) -> SessionUsage | None:
-        """The usage of the connection's client, if it is recorded."""
+    def client(self) -> Client:
+        """The client, whose usage may be recorded."""
 
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long; return when that ends."""
@@ -63,11 +62,11 @@ def charge_request_time(
     throttle_ms = connection.quotas.charge_request(payers, plan.api_key, us, connection.now_ms)
     until_ms = connection.mute(throttle_ms) if throttle_ms > 0 else 0
     if receipt is not None:
-        _count_time(connection, receipt, us, max(until_ms - connection.now_ms, 0))
+        count_time(connection, receipt, us, max(until_ms - connection.now_ms, 0))
     return until_ms
 
 
-def _count_time(connection: Charged, receipt: Receipt, us: float, throttle_ms: int) -> None:
+def count_time(connection: Charged, receipt: Receipt, us: float, throttle_ms: int) -> None:
     """Count the time that was charged, as this broker is taken to be slower or faster than the model."""
     receipt.timed(us * connection.quotas.percent_per_us * US_PER_PERCENT)
     if throttle_ms > 0:
@@ -79,35 +78,6 @@ def count_request(connection: Charged, plan: Plan, receipt: Receipt, length: int
     charged = length if plan.api_key == ApiKey.PRODUCE else 0
     receipt.arrived(LENGTH_BYTES + length, charged, connection.now_ms)
     if not answered:
-        receipt.over()
-
-
-def begin_response(
-    connection: Charged, record: RequestInFlight, length: int, *, charged: bool = True
-) -> None:
-    """Count a response, of this frame length, that begins, and charge its request's time; each once."""
-    receipt, record.receipt = record.receipt, None
-    if receipt is not None and connection.usage is not None:
-        connection.usage.answering(receipt)
-        bytes_charged = charged and record.plan.on_response and record.time_payers is not None
-        counted = length - record.plan.flexible_response if bytes_charged else 0
-        receipt.answered(LENGTH_BYTES + length, counted, connection.now_ms)
-    payers, record.time_payers = record.time_payers, None
-    if payers is not None:
-        until_ms = charge_request_time(connection, record.plan, record.cost_us, payers, receipt, length)
-        record.until_ms = max(record.until_ms, until_ms)
-
-
-def leave(connection: Charged, record: RequestInFlight) -> None:
-    """Charge a request whose client has gone before its response: the broker does the work all the same."""
-    receipt = record.receipt
-    if record.time_payers is not None:
-        throttle_ms = connection.quotas.charge_request(
-            record.time_payers, record.plan.api_key, record.cost_us, connection.now_ms
-        )
-        if receipt is not None:
-            _count_time(connection, receipt, record.cost_us, throttle_ms)
-    if receipt is not None:
         receipt.over()
 
 

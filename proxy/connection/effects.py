@@ -36,6 +36,10 @@ class Effects:
         self.close_detail = ""
         """More about that, for the log."""
 
+    def change(self) -> None:
+        """Have the transport call `Connection.settle`."""
+        self.changed = True
+
 
 class End:
     """One end of a connection: what its transport holds of it. Written by the transport alone."""

@@ -5,12 +5,19 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from proxy.rules.deferred import Deferred  # fields' types: mypyc wants them at run time
+from protocol.heads import LENGTH_BYTES
+from proxy.connection.charges import (  # fields' types: mypyc wants them at run time
+    Charged,
+    LocalResponse,
+    charge_request_time,
+    count_time,
+)
+from proxy.connection.receipts import Receipt
+from proxy.rules.deferred import Deferred
 from proxy.rules.errand import Run
 from proxy.rules.plan import Plan
 
 if TYPE_CHECKING:
-    from proxy.connection.receipts import Receipt
     from quotas import Payers
 
 
@@ -31,14 +38,25 @@ class Kind(IntEnum):
     """The broker, with a bare SASL token."""
 
 
+PLAIN: Final = Kind.PLAIN.value
+CHARGED: Final = Kind.CHARGED.value
+LOCAL: Final = Kind.LOCAL.value
+DEFERRED: Final = Kind.DEFERRED.value
+QUERY: Final = Kind.QUERY.value
+TOKEN: Final = Kind.TOKEN.value
+
+
 class RequestInFlight:
-    """One request; reused by its connection, so nobody keeps it."""
+    """One request; reused by its connection, so nobody keeps it. `Inbound` fills in the fields up to
+    `receipt` for a request that goes to the broker.
+    """
 
     __slots__ = (
         "correlation_id",
         "cost_us",
         "deferred",
         "kind",
+        "local",
         "payers",
         "plan",
         "query",
@@ -48,10 +66,12 @@ class RequestInFlight:
         "until_ms",
     )
 
-    def __init__(self, plan: Plan) -> None:
-        """Begin as a plain request."""
-        self.kind: int = Kind.PLAIN
-        self.correlation_id = 0
+    def __init__(
+        self, plan: Plan, correlation_id: int = 0, kind: int = PLAIN, receipt: Receipt | None = None
+    ) -> None:
+        """Begin with a request that has cost nothing."""
+        self.kind = kind
+        self.correlation_id = correlation_id
         self.plan = plan
         self.payers: Payers | None = None
         """The client's budgets, if its response is charged in bytes."""
@@ -61,11 +81,59 @@ class RequestInFlight:
         """Request time (µs of one thread) that the request has cost so far."""
         self.time_payers: Payers | None = None
         """The client's budgets, if its request time is charged; None once it was."""
-        self.receipt: Receipt | None = None
+        self.receipt = receipt
         """Where usage is counted, if it is."""
         self.reply = b""
         self.deferred: Deferred | None = None
         self.query: Run | None = None
+        self.local: LocalResponse | None = None
+        """The accounting of a deferred response, or of the request that the query is made for."""
+
+    def tell(self, until_ms: int) -> None:
+        """Have the response tell a throttle that lasts until `until_ms` (ms)."""
+        self.kind = CHARGED
+        if until_ms > self.until_ms:
+            self.until_ms = until_ms
+
+    def empty(self, until_ms: int) -> None:
+        """Have the response, which has lost its records, tell a throttle until `until_ms` (ms), and charge it
+        no bytes.
+        """
+        self.payers = None
+        self.tell(until_ms)
+
+    def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
+        """Count the response, of this frame length, which begins, and charge the request's time: each once.
+
+        `charged` says whether the response is charged in bytes.
+        """
+        plan, usage = self.plan, connection.client.usage
+        receipt, self.receipt = self.receipt, None
+        payers, self.time_payers = self.time_payers, None
+        if receipt is not None and usage is not None:
+            usage.answering(receipt)
+            counted = (
+                length - plan.flexible_response if charged and plan.on_response and payers is not None else 0
+            )
+            receipt.answered(LENGTH_BYTES + length, counted, connection.now_ms)
+        if payers is not None:
+            until_ms = charge_request_time(connection, plan, self.cost_us, payers, receipt, length)
+            if until_ms > self.until_ms:
+                self.until_ms = until_ms
+
+    def leave(self, connection: Charged) -> None:
+        """Charge the request, whose client has gone before its response: the broker does the work all the
+        same.
+        """
+        payers, receipt = self.time_payers, self.receipt
+        if payers is not None:
+            throttle_ms = connection.quotas.charge_request(
+                payers, self.plan.api_key, self.cost_us, connection.now_ms
+            )
+            if receipt is not None:
+                count_time(connection, receipt, self.cost_us, throttle_ms)
+        if receipt is not None:
+            receipt.over()
 
 
 SPARE_MAX: Final = 64

@@ -16,10 +16,11 @@ from protocol.heads import (
 )
 from protocol.messages import ProduceRequest
 from protocol.places import place
+from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request
-from proxy.connection.in_flight import Kind, RequestInFlight
+from proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
 from proxy.connection.receipts import PRODUCER, TOPIC, Receipt
-from proxy.connection.state import NEXT, Event, State
+from proxy.connection.state import NEXT, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
 from proxy.connection.tokens import from_client
 from proxy.reasons import CloseReason
 from proxy.rules.authentication import SASL_APIS
@@ -38,11 +39,6 @@ LOOK_BYTES: Final = 64 * 1024
 """Number of bytes of a request to wait for before its cost is estimated: small packets must not make a
 request cheaper. A broker can begin nothing with so few, either.
 """
-_SERIAL: Final = State.SERIAL.value
-_QUERYING: Final = State.QUERYING.value
-_SASL_REQUEST: Final = Event.SASL_REQUEST.value
-_SERIAL_REQUEST: Final = Event.SERIAL_REQUEST.value
-_CHARGED: Final = Kind.CHARGED.value
 
 
 class Inbound:
@@ -90,16 +86,17 @@ class Inbound:
         """
         connection = self._connection
         connection.now_ms = now_ms
-        plans, in_flight, spare = connection.plans, connection.in_flight, connection.spare
+        client, plans = connection.client, connection.plans
+        in_flight, spare = connection.in_flight, connection.spare
         longest = connection.limits.frame_bytes_max
-        timed = self._timed = connection.quotas.timed or connection.usage is not None
+        timed = self._timed = connection.quotas.timed or client.usage is not None
         self._is_near = False
         position = self._finish_request(data, end) if connection.request_rest_bytes else 0
         start = 0
         may_go = connection.may_take(now_ms)
-        if connection.following:
+        if client.following:
             position = from_client(connection, data, position, end)
-            may_go = not connection.raw and connection.may_take(now_ms)
+            may_go = not client.raw and connection.may_take(now_ms)
         while may_go and end - position >= REQUEST_HEAD_BYTES:
             length, api_key, version, correlation_id = _unpack(data, position)
             if not REQUEST_LENGTH_MIN <= length <= longest:
@@ -123,13 +120,10 @@ class Inbound:
             record = spare.pop() if spare else RequestInFlight(plan)
             record.plan = plan
             record.correlation_id = correlation_id
+            record.kind, record.until_ms, record.payers = PLAIN, 0, None
             if timed:
-                record.kind = _CHARGED
-                record.cost_us, record.time_payers, record.receipt = (
-                    self._cost_us,
-                    self._time_payers,
-                    self._receipt,
-                )
+                record.kind, record.cost_us = CHARGED, self._cost_us
+                record.time_payers, record.receipt = self._time_payers, self._receipt
             if stop > end:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
@@ -139,14 +133,14 @@ class Inbound:
             if decision is PASS and not self._is_near:
                 plan.requests += 1
                 in_flight.append(record)
-                may_go = len(in_flight) < connection.in_flight_max
+                may_go = len(in_flight) < client.in_flight_max
             else:
                 serial = decision.serial or self._is_near
                 self._arrived(record, decision, length, serial=serial)
                 may_go = not serial and connection.may_take(now_ms)
             position = stop
-        if not may_go and (position < end or not _SERIAL <= connection.state <= _QUERYING):
-            connection.effects.changed = True
+        if not may_go and (position < end or not SERIAL <= connection.state <= QUERYING):
+            connection.effects.change()
         if position > start:
             connection.effects.to_broker.append(view[start:position])
         return position
@@ -156,7 +150,8 @@ class Inbound:
     def _decide(self, plan: Plan, data: bytearray, frame: int, end: int, length: int) -> Decision | None:
         """Return the decision about the request at hand; None if it must wait. With it goes its cost."""
         connection, timed, complete = self._connection, self._timed, frame + LENGTH_BYTES + length == end
-        quotas, cache = connection.quotas, connection.parse_cache
+        quotas, client = connection.quotas, connection.client
+        cache = client.parse_cache
         decision: Decision | None = None
         if (
             cache.plan is plan
@@ -164,7 +159,7 @@ class Inbound:
             and frame + REQUEST_HEAD_BYTES + len(cache.head) <= end
             and cache.generation == quotas.generation
             and (cache.budget is None or cache.budget.throttled_until_ms <= connection.now_ms)
-            and (connection.first_request_seen or not timed)
+            and (client.first_request_seen or not timed)
         ):
             decision = cache.forward
         elif timed and not self._is_identified(plan, data, frame, end, complete):
@@ -178,9 +173,9 @@ class Inbound:
         if not timed:
             return decision
         self._cost_us, self._time_payers, self._receipt, self._is_near = 0.0, None, None, False
-        now_us, cost, payers = connection.clock.now_us, plan.cost, connection.time_payers
+        now_us, cost, payers = connection.clock.now_us, plan.cost, client.time_payers
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
-        exempt = payers is None or cost is None or (plan.between_brokers and connection.is_broker)
+        exempt = payers is None or cost is None or (plan.between_brokers and client.is_broker)
         if not exempt and isinstance(decision, Forward):
             exempt = decision is not PASS and (decision.exempt or not decision.answered)
         if not exempt:
@@ -193,13 +188,13 @@ class Inbound:
                 us += plan.extra_us(connection, data, frame, end)
             self._cost_us, self._time_payers, budget = us, payers, payers.request
             self._is_near = budget is not None and budget.near
-        if connection.usage is not None:
+        if client.usage is not None:
             self._count(plan, decision, length, complete)
         return decision
 
     def _count(self, plan: Plan, decision: Decision, length: int, complete: bool) -> None:
         """Find out where the request at hand is counted; count it, if all of it is here."""
-        usage = self._connection.usage
+        usage = self._connection.client.usage
         assert usage is not None
         receipt = self._receipt = usage.receipt(plan.group, plan.api_key, plan.version)
         if complete and isinstance(decision, Forward):
@@ -209,7 +204,7 @@ class Inbound:
         """Return whether a request of which so much is here is still to be looked into, for its cost."""
         connection = self._connection
         most = min(LOOK_BYTES, connection.limits.stream_above_bytes)
-        return connection.time_payers is not None and here_bytes < most
+        return connection.client.time_payers is not None and here_bytes < most
 
     def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
         """Find out who the client of the request at hand is. False if the request must wait: for more bytes,
@@ -217,11 +212,11 @@ class Inbound:
         """
         connection = self._connection
         if not plan.has_client_id:
-            connection.identify_nameless()
+            connection.client.identify_nameless(connection.now_ms)
             return True
         try:
-            payers = connection.identify(data, frame, end)
-            if payers is not None and connection.first_request_seen:
+            payers = connection.client.identify(data, frame, end, connection.now_ms)
+            if payers is not None and connection.client.first_request_seen:
                 return True
             hold_ms = INCOMPLETE if payers is None else self._first_hold_ms(plan, data, frame, end)
         except ProtocolError as error:
@@ -240,18 +235,18 @@ class Inbound:
         A connection is held once only: others of the client may be told to wait again and again. Brokers are
         not held, most of their requests are exempt, nor is acks=0: that is exempt too.
         """
-        connection = self._connection
+        connection, client = self._connection, self._connection.client
         if plan.api_key in SASL_APIS:
             return 0
-        payers = connection.time_payers
+        payers = client.time_payers
         budget = None if payers is None else payers.request
         hold_ms = 0 if budget is None else connection.first_hold_ms(budget.throttled_until_ms)
-        if hold_ms > 0 and not connection.is_broker:
+        if hold_ms > 0 and not client.is_broker:
             acks = _acks(plan, data, frame, end)
             if acks is None or acks == 0:
                 return INCOMPLETE if acks is None else 0
-        connection.first_request_seen = True
-        return 0 if connection.is_broker else max(hold_ms, 0)
+        client.first_request_seen = True
+        return 0 if client.is_broker else hold_ms
 
     def _ask(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> Decision | None:
         """Ask the plan; None if the request must wait. A head, or a field that decides what is forwarded,
@@ -271,7 +266,7 @@ class Inbound:
             connection.mute(decision.hold_ms)
             return None
         if isinstance(decision, Forward) and decision.unread:
-            count_unread(connection.counters, plan.api_key, plan.version, connection.user, connection.peer)
+            self._count_unread(plan)
         return decision
 
     # Taking
@@ -301,16 +296,20 @@ class Inbound:
         try:
             meter.feed(data, 0, stop)
         except ProtocolError:
-            connection = self._connection
-            count_unread(connection.counters, plan.api_key, plan.version, connection.user, connection.peer)
+            self._count_unread(plan)
             return False
         return True
+
+    def _count_unread(self, plan: Plan) -> None:
+        connection = self._connection
+        client = connection.client
+        count_unread(connection.counters, plan.api_key, plan.version, client.user, client.peer)
 
     def _arrived(self, record: RequestInFlight, forward: Forward, length: int, *, serial: bool) -> None:
         """Charge a request that is here to its last byte, and wait for its response."""
         connection, plan = self._connection, record.plan
         plan.requests += 1
-        payers = connection.payers
+        payers = connection.client.payers
         if forward.charged:
             for charge in plan.on_arrival:
                 throttle_ms = charge(payers, length, connection.now_ms)
@@ -327,10 +326,10 @@ class Inbound:
         if forward.charged and plan.on_response:
             record.payers = payers
         if record.payers is not None or record.until_ms:
-            record.kind = _CHARGED
+            record.kind = CHARGED
         connection.in_flight.append(record)
         if serial:
-            event = _SASL_REQUEST if plan.api_key in SASL_APIS else _SERIAL_REQUEST
+            event = SASL_REQUEST if plan.api_key in SASL_APIS else SERIAL_REQUEST
             connection.state = NEXT[connection.state][event]
 
     def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: int) -> None:
@@ -353,13 +352,13 @@ class Inbound:
                 self._count_instead(plan, data, frame, self._receipt, again=again)
         (*_rest, correlation_id) = _unpack(data, frame)
         if isinstance(decision, Query):
-            connection.begin(Run(decision.errand, data, frame, stop), local)
+            replies.begin(connection, Run(decision.errand, data, frame, stop), local)
         elif isinstance(decision, Reply):
-            connection.reply(correlation_id, decision.frame, local)
+            replies.reply(connection, correlation_id, decision.frame, local)
         elif isinstance(decision, Defer):
-            connection.defer(correlation_id, decision.deferred, local)
+            replies.defer(connection, correlation_id, decision.deferred, local)
         if again:
-            connection.effects.changed = True
+            connection.effects.change()
             return frame
         plan.requests += 1
         return stop
@@ -368,7 +367,7 @@ class Inbound:
         self, plan: Plan, data: bytearray, frame: int, receipt: Receipt, *, again: bool
     ) -> None:
         """Count a request that is not simply forwarded, unless it is decided about again."""
-        usage = self._connection.usage
+        usage = self._connection.client.usage
         assert usage is not None
         usage.errand = receipt
         if again:

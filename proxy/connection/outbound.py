@@ -15,11 +15,11 @@ from protocol.heads import (
     RESPONSE_LENGTH_MIN,
     response_body,
 )
-from proxy.connection.charges import begin_response
+from proxy.connection import replies
 from proxy.connection.emptied import EmptiedResponse
-from proxy.connection.in_flight import SPARE_MAX, Kind, RequestInFlight
+from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
 from proxy.connection.receipts import CONSUMER, TOPIC
-from proxy.connection.state import State
+from proxy.connection.state import OPEN
 from proxy.connection.tokens import from_broker
 from proxy.reasons import CloseReason
 from proxy.rules.api_versions import refused
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
 
 _unpack = RESPONSE_HEAD.unpack_from
-_PLAIN: Final = Kind.PLAIN.value
-_CHARGED: Final = Kind.CHARGED.value
-_LOCAL: Final = Kind.LOCAL.value
-_DEFERRED: Final = Kind.DEFERRED.value
-_QUERY: Final = Kind.QUERY.value
-_OPEN: Final = State.OPEN.value
 
 EMPTYING: Final = Wait()
 """The records are being taken out of the response."""
@@ -67,7 +61,7 @@ class Outbound:
         """
         connection = self._connection
         connection.now_ms = now_ms
-        if connection.raw:
+        if connection.client.raw:
             return self._judge_tokens(view, data, end)
         in_flight, spare = connection.in_flight, connection.spare
         longest = connection.limits.response_bytes_max
@@ -80,8 +74,8 @@ class Outbound:
                 break
             record = in_flight[0]
             stop = position + LENGTH_BYTES + length
-            if record.kind != _PLAIN or record.plan.rewrite is not None:
-                judge = self._go_on if record.kind == _QUERY else self._treat
+            if record.kind != PLAIN or record.plan.rewrite is not None:
+                judge = self._go_on if record.kind == QUERY else self._treat
                 splice = judge(record, data, position, min(stop, end), stop <= end)
                 if splice is EMPTYING:
                     if position > start:
@@ -94,24 +88,23 @@ class Outbound:
                 self._begun = False
                 if splice is not None:
                     LENGTH.pack_into(data, position, length + self._growth(record, splice))
-                    connection.effects.to_client += (view[start : splice.start], splice.replacement)
+                    connection.effects.to_client.extend((view[start : splice.start], splice.replacement))
                     start = splice.stop
             in_flight.popleft()
-            if record.kind <= _CHARGED and len(spare) < SPARE_MAX:
-                record.kind, record.until_ms, record.payers = _PLAIN, 0, None
+            if record.kind <= CHARGED and len(spare) < SPARE_MAX:
                 spare.append(record)
             if stop > end:
                 connection.response_rest_bytes = stop - end
                 position = end
                 break
             position = stop
-            if in_flight and _LOCAL <= in_flight[0].kind <= _DEFERRED:
+            if in_flight and LOCAL <= in_flight[0].kind <= DEFERRED:
                 connection.effects.to_client.append(view[start:position])
                 start = position
-                connection.send_local()
+                replies.send_local(connection)
         if position > start:
             connection.effects.to_client.append(view[start:position])
-        if not connection.response_rest_bytes and (connection.state != _OPEN or in_flight):
+        if not connection.response_rest_bytes and (connection.state != OPEN or in_flight):
             connection.answered()
         return position
 
@@ -122,8 +115,8 @@ class Outbound:
         if position:
             connection.effects.to_client.append(view[:position])
             connection.answered()
-        if position < end and not connection.raw:
-            connection.effects.changed = True
+        if position < end and not connection.client.raw:
+            connection.effects.change()
         return position
 
     # Responses without records
@@ -153,8 +146,8 @@ class Outbound:
             return
         end = len(frame)
         self._begun = True
-        begin_response(connection, record, end - LENGTH_BYTES, charged=False)
-        record.until_ms = max(record.until_ms, self._tell(record))
+        record.begin_response(connection, end - LENGTH_BYTES, charged=False)
+        record.empty(self._tell(record))
         if connection.fetch_session is not None:
             connection.fetch_session.answered(frame, emptied.head_bytes, end)
         splice = self._treat(record, frame, 0, end, True)
@@ -166,7 +159,7 @@ class Outbound:
         self._begun = False
         connection.in_flight.popleft()
         connection.effects.to_client.append(bytes(frame))
-        connection.send_local()
+        replies.send_local(connection)
 
     def _tell(self, record: RequestInFlight) -> int:
         """Mute the connection for the quotas that its client is over; return when that ends. No bytes of the
@@ -175,7 +168,6 @@ class Outbound:
         tell, payers = record.plan.tell, record.payers
         assert tell is not None
         assert payers is not None
-        record.payers = None
         client_ms, topic_ms = tell(self._connection, payers)
         client_until_ms = self._mute(CONSUMER, client_ms) if client_ms else 0
         return max(client_until_ms, self._mute(TOPIC, topic_ms) if topic_ms else 0)
@@ -205,7 +197,7 @@ class Outbound:
             self._measure_more(connection.meter, data, taken)
         if not connection.response_rest_bytes:
             self._stream_rewrite = None
-            connection.send_local()
+            replies.send_local(connection)
         return taken
 
     def _measure_more(self, meter: Meter, data: bytearray, stop: int) -> None:
@@ -239,7 +231,7 @@ class Outbound:
             if body == INCOMPLETE:
                 return self._wait(complete)
             (length,) = LENGTH.unpack_from(data, frame)
-            if record.kind == _CHARGED and not self._begun:
+            if record.kind == CHARGED and not self._begun:
                 if payers is not None and plan.over is not None and plan.over(connection, payers) > now_ms:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
@@ -248,7 +240,7 @@ class Outbound:
                     return WAIT
                 self._begun = True
                 if record.time_payers is not None or record.receipt is not None:
-                    begin_response(connection, record, length)
+                    record.begin_response(connection, length)
                 if meter is not None:
                     self._measure(meter, data, body, end, complete)
                 until_ms = record.until_ms
@@ -290,16 +282,14 @@ class Outbound:
         """Give a query its answer, once that is here as a whole; the client gets the query's reply, if it is
         over.
         """
-        run = record.query
-        assert run is not None
         if not complete:
             return WAIT
         try:
-            self._connection.go_on(run, data, frame, end)
+            reply = replies.go_on(self._connection, record, data, frame, end)
         except ProtocolError as error:
             self._connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
-        return Splice(frame, end, run.reply or b"")
+        return Splice(frame, end, reply)
 
     def _wait(self, complete: bool) -> Wait:
         if complete:
@@ -319,7 +309,7 @@ class Outbound:
         report_ms = max(until_ms - connection.now_ms, 0)
         if connection.hold and report_ms:
             connection.held_until_ms = until_ms
-            connection.effects.changed = True
+            connection.effects.change()
         return report_ms
 
     def _is_streamed(self, length: int) -> bool:
@@ -334,8 +324,8 @@ class Outbound:
             self._measured_until_ms = self._charge_measured(meter)
         else:
             connection.meter = meter
-            if connection.usage is not None:
-                connection.usage.measured(under_way=True)
+            if connection.client.usage is not None:
+                connection.client.usage.measured(under_way=True)
 
     def _measure_first(self, data: bytearray, body: int, end: int, complete: bool) -> None:
         """Begin to measure a response that goes on in parts, once its first part does: not each time that is
@@ -354,8 +344,8 @@ class Outbound:
         connection = self._connection
         throttle_ms = meter.charge(connection.now_ms)
         until_ms = self._mute(TOPIC, throttle_ms) if throttle_ms > 0 else 0
-        if connection.usage is not None:
-            connection.usage.measured(under_way=False)
+        if connection.client.usage is not None:
+            connection.client.usage.measured(under_way=False)
         return until_ms
 
     def _mute(self, quota: int, throttle_ms: int) -> int:
@@ -364,8 +354,8 @@ class Outbound:
         """
         connection = self._connection
         until_ms = connection.mute(throttle_ms)
-        if connection.usage is not None:
-            connection.usage.throttled(quota, until_ms - connection.now_ms)
+        if connection.client.usage is not None:
+            connection.client.usage.throttled(quota, until_ms - connection.now_ms)
         return until_ms
 
     def _report(self, plan: Plan, data: bytearray, body: int, end: int, complete: bool) -> bool:
@@ -388,8 +378,8 @@ class Outbound:
     def _growth(self, record: RequestInFlight, splice: Splice) -> int:
         """Return by how much the response at hand becomes longer."""
         growth = len(splice.replacement) - (splice.stop - splice.start)
-        usage = self._connection.usage
-        if usage is not None and growth and record.kind != _QUERY:  # a query's reply was counted
+        usage = self._connection.client.usage
+        if usage is not None and growth and record.kind != QUERY:  # a query's reply was counted
             usage.grown(growth)
         return growth
 

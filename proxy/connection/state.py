@@ -53,6 +53,19 @@ class Event(IntEnum):
     """A peer has closed or broken the protocol, or nothing is left to do."""
 
 
+# Plain integers, for they are compared, and are indexes, per request.
+OPEN: Final = State.OPEN.value
+THROTTLED: Final = State.THROTTLED.value
+SERIAL: Final = State.SERIAL.value
+QUERYING: Final = State.QUERYING.value
+DRAINING: Final = State.DRAINING.value
+THROTTLE: Final = Event.THROTTLE.value
+RELEASE: Final = Event.RELEASE.value
+SERIAL_REQUEST: Final = Event.SERIAL_REQUEST.value
+SASL_REQUEST: Final = Event.SASL_REQUEST.value
+ANSWERED: Final = Event.ANSWERED.value
+
+
 def _row(
     throttle: State, release: State, serial: State, sasl: State, query: State, answered: State, state: State
 ) -> tuple[int, ...]:

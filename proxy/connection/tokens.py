@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey
 from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
+from proxy.connection.replies import expect_token
 from proxy.reasons import CloseReason
 from proxy.rules.authentication import SASL_APIS, settle, succeeded
 
@@ -37,23 +38,23 @@ def from_client(connection: Connection, data: bytearray, position: int, end: int
 
     From there on requests are to be judged, unless the session is `raw` still: then more bytes are needed.
     """
-    exchange = connection.exchange
+    exchange = connection.client.exchange
     assert exchange is not None
-    while connection.raw and connection.may_take(connection.now_ms):
+    while connection.client.raw and connection.may_take(connection.now_ms):
         stop = _token(connection, exchange, data, position, end)
         if stop == position:
             break
         position = stop
-    if connection.following and not connection.raw and connection.may_take(connection.now_ms):
+    if connection.client.following and not connection.client.raw and connection.may_take(connection.now_ms):
         _look_for_end(connection, exchange, data, position, end)
     return position
 
 
 def from_broker(connection: Connection, data: bytearray, end: int) -> int:
     """Follow bare tokens in `data[:end]` from the broker; return where they end, or one does that is cut."""
-    exchange, position = connection.exchange, 0
+    exchange, position = connection.client.exchange, 0
     assert exchange is not None
-    while connection.raw and end - position >= LENGTH_BYTES:
+    while connection.client.raw and end - position >= LENGTH_BYTES:
         (length,) = LENGTH.unpack_from(data, position)
         if not connection.in_flight:
             connection.violate(CloseReason.RESPONSE_UNEXPECTED, f"{length} bytes that answer no SASL token")
@@ -65,8 +66,8 @@ def from_broker(connection: Connection, data: bytearray, end: int) -> int:
         if stop > end:
             break
         connection.in_flight.popleft()
-        if connection.usage is not None:
-            connection.usage.token(connection.user, answer=stop - position)
+        if connection.client.usage is not None:
+            connection.client.usage.token(connection.client.user, answer=stop - position)
         settle(connection, exchange, exchange.answer(0, bytes(data[start:stop])))
         position = stop
     return position
@@ -91,9 +92,9 @@ def _token(connection: Connection, exchange: Exchange, data: bytearray, position
     if stop > end:
         return position
     exchange.token(bytes(data[start:stop]))
-    if connection.usage is not None:
-        connection.usage.token(connection.user, request=stop - position)
-    connection.send_token(serial=not (exchange.hidden and exchange.answers))
+    if connection.client.usage is not None:
+        connection.client.usage.token(connection.client.user, request=stop - position)
+    expect_token(connection, serial=not (exchange.hidden and exchange.answers))
     return stop
 
 
@@ -109,7 +110,7 @@ def _leave_raw(connection: Connection, exchange: Exchange) -> None:
     """
     connection.in_flight.clear()
     exchange.raw = False
-    connection.follow(exchange if exchange.hidden else None)
+    connection.client.follow(exchange if exchange.hidden else None)
 
 
 def _look_for_end(

@@ -45,7 +45,7 @@ def plan_sasl_handshake(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        claim, before, admission = caller.identities.rules.claim, caller.exchange, ALONE
+        claim, before, admission = caller.identities.rules.claim, caller.client.exchange, ALONE
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
@@ -53,13 +53,13 @@ def plan_sasl_handshake(plan: Plan) -> None:
             asked = request.decode_request(data, body, end)
         except ProtocolError:  # no broker reads it either
             asked, admission = SaslHandshakeRequest(), UNREAD
-        caller.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
+        caller.client.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
         return admission
 
     def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
             return _wait(body, end)
-        answer, exchange = response.decode(data, body, end), caller.exchange
+        answer, exchange = response.decode(data, body, end), caller.client.exchange
         if exchange is not None:
             before, exchange.before = exchange.before, None
             if before is not None and before.has_succeeded(answer.error_code):
@@ -67,7 +67,7 @@ def plan_sasl_handshake(plan: Plan) -> None:
             exchange.accepted = answer.error_code == ErrorCode.NONE
             if exchange.accepted:
                 caller.identities.behind_sasl.add(caller.node_id)
-            caller.follow(exchange if exchange.accepted else None)
+            caller.client.follow(exchange if exchange.accepted else None)
             if not exchange.accepted:
                 _failed(caller, exchange, answer.error_code)
         _charge_refused(caller, plan, answer.error_code, end - body)
@@ -91,7 +91,7 @@ def plan_sasl_authenticate(plan: Plan) -> None:
             asked = request.decode_request(data, body, end)
         except ProtocolError:
             asked, admission = SaslAuthenticateRequest(), UNREAD
-        exchange = caller.exchange
+        exchange = caller.client.exchange
         if exchange is not None:
             exchange.token(asked.auth_bytes)
         return admission
@@ -99,7 +99,7 @@ def plan_sasl_authenticate(plan: Plan) -> None:
     def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
             return _wait(body, end)
-        answer, exchange = response.decode(data, body, end), caller.exchange
+        answer, exchange = response.decode(data, body, end), caller.client.exchange
         if exchange is not None:
             code = answer.error_code
             settle(
@@ -136,10 +136,11 @@ def settle(caller: Caller, exchange: Exchange, step: Step, error_code: int = Err
 
 def succeeded(caller: Caller, exchange: Exchange) -> None:
     """The broker has accepted the client: from now on it is who it said."""
-    caller.follow(None)
-    caller.become(_principal(caller, exchange))
+    caller.client.follow(None)
+    caller.client.become(_principal(caller, exchange))
     caller.counters.authentications_succeeded[exchange.mechanism] += 1
-    log.debug("authenticated", user=caller.user, mechanism=exchange.mechanism, client=caller.peer)
+    client = caller.client
+    log.debug("authenticated", user=client.user, mechanism=exchange.mechanism, client=client.peer)
 
 
 def _failed(caller: Caller, exchange: Exchange, error_code: int) -> None:
@@ -148,9 +149,9 @@ def _failed(caller: Caller, exchange: Exchange, error_code: int) -> None:
     log.debug(
         "authentication failed",
         mechanism=exchange.mechanism,
-        client=caller.peer,
+        client=caller.client.peer,
         error_code=error_code,
-        user=caller.user,
+        user=caller.client.user,
     )
 
 

@@ -45,16 +45,16 @@ def plan_metadata(plan: Plan) -> None:
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if complete:
-            asked = Asked(plan.version, caller.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
+            asked = Asked(plan.version, caller.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
             if caller.cluster.harmless_requests.has(asked, caller.now_ms):
                 return pass_on(caller, data, frame, end, complete)
-        client_id = caller.client_id(data, frame, end)
+        client_id = caller.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        payers = caller.quotas.mutation_payers(caller.user, client_id, caller.now_ms)
+        payers = caller.quotas.mutation_payers(caller.client.user, client_id, caller.now_ms)
         if payers is None:
             if unwatched is None:
-                caller.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
+                caller.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
             return pass_on(caller, data, frame, end, complete)
         request = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(request, Wait):

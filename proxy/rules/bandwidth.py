@@ -62,7 +62,7 @@ def plan_produce(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = caller.identify(data, frame, end)
+        payers = caller.client.identify(data, frame, end, caller.now_ms)
         if payers is None:
             return WAIT
         body = request_body(data, frame, end, flexible=flexible)
@@ -72,17 +72,21 @@ def plan_produce(plan: Plan) -> None:
         if position == INCOMPLETE:
             return WAIT
         produce, _fetch, shadow, _request = payers
-        if not caller.first_produce_seen:
-            caller.first_produce_seen = True
-            hold_ms = 0 if produce is None else caller.first_hold_ms(produce.throttled_until_ms)
+        if not caller.client.first_produce_seen:
+            holds = [first_hold(caller, data, frame, end, complete) for first_hold in plan.first_holds]
+            if INCOMPLETE in holds:
+                return WAIT
+            caller.client.first_produce_seen = True
+            hold_ms = max(holds)
             if hold_ms > 0:
                 return Hold(hold_ms)
         charged = produce is not None or (shadow is not None and shadow.produce is not None)
         forward = _PRODUCE[charged, acks.read(data, position) != 0]
-        caller.cache_parse(plan, data, frame, position + acks.size, forward)
+        caller.client.cache_parse(plan, data, frame, position + acks.size, forward)
         return forward
 
     plan.admit = admit
+    plan.first_holds += (_first_hold_ms,)
     plan.on_arrival += (_charge_produce,)
 
 
@@ -92,10 +96,10 @@ def plan_fetch(plan: Plan) -> None:
     max_bytes, least = place(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = caller.identify(data, frame, end)
+        payers = caller.client.identify(data, frame, end, caller.now_ms)
         if payers is None:
             return WAIT
-        if caller.is_broker:
+        if caller.client.is_broker:
             follower = _follower(follows, data, frame, end, complete)
             if follower is None:
                 return WAIT
@@ -117,14 +121,14 @@ def plan_share_fetch(plan: Plan) -> None:
     max_bytes = place(ShareFetchRequest, plan.version, "max_bytes")
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = caller.identify(data, frame, end)
+        payers = caller.client.identify(data, frame, end, caller.now_ms)
         if payers is None:
             return WAIT
         budget = payers.fetch
         if budget is None:
             return _unlimited(caller, plan, payers, data, frame, end)
-        if not caller.first_fetch_seen:
-            caller.first_fetch_seen = True
+        if not caller.client.first_fetch_seen:
+            caller.client.first_fetch_seen = True
             hold_ms = caller.first_hold_ms(budget.throttled_until_ms)
             if hold_ms > 0:
                 return Hold(hold_ms)
@@ -137,7 +141,7 @@ def plan_share_fetch(plan: Plan) -> None:
 def _unlimited(caller: Caller, plan: Plan, payers: Payers, data: bytearray, frame: int, end: int) -> Forward:
     """Forward a fetch of a client without a limit; a shadow quota is charged."""
     forward = PASS if payers.shadow is None or payers.shadow.fetch is None else CHARGED
-    caller.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
+    caller.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
     return forward
 
 
@@ -163,7 +167,7 @@ def _capped(
     if max_bytes.read(data, position) > budget.fetch_max_bytes:
         max_bytes.write(data, position, budget.fetch_max_bytes)
     else:
-        caller.cache_parse(plan, data, frame, position + max_bytes.size, CHARGED_SERIAL, budget=budget)
+        caller.client.cache_parse(plan, data, frame, position + max_bytes.size, CHARGED_SERIAL, budget=budget)
     return CHARGED_SERIAL
 
 
@@ -204,6 +208,13 @@ def _follower(follows: Claims, data: bytearray, frame: int, end: int, complete: 
         return follows(data, frame, end, complete)
     except ProtocolError:
         return False
+
+
+def _first_hold_ms(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> int:
+    """Hold while the client is over its quota."""
+    del data, frame, end, complete
+    budget = caller.client.payers.produce
+    return 0 if budget is None else caller.first_hold_ms(budget.throttled_until_ms)
 
 
 def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:

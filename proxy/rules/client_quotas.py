@@ -102,7 +102,7 @@ def plan_alter(plan: Plan) -> None:
             failure = None if reason is None else Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
             deferred.answer(framed(alterations.response(failure)))
 
-        caller.management.alter(alterations.changes, caller.user, caller.peer, done)
+        caller.management.alter(alterations.changes, caller.client.user, caller.client.peer, done)
         return _answered(deferred)
 
     plan.admit, plan.whole = admit, True
@@ -128,7 +128,7 @@ def _asked(
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
         return None
-    denial = caller.management.denial(caller.user, caller.peer)
+    denial = caller.management.denial(caller.client.user, caller.client.peer)
     if denial is not None and length > DENIED_BYTES_MAX:
         detail = (
             f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"

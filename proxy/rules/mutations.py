@@ -66,11 +66,11 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation
     without_quota = plan.admit
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        client_id = caller.client_id(data, frame, end)
+        client_id = caller.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        payers = caller.quotas.mutation_payers(caller.user, client_id, caller.now_ms)
-        if payers is None and caller.recorded:
+        payers = caller.quotas.mutation_payers(caller.client.user, client_id, caller.now_ms)
+        if payers is None and caller.client.recorded:
             payers = UNPAID
         if payers is None:
             return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)

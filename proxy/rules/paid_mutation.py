@@ -123,7 +123,7 @@ class PaidMutation(ABC, Generic[M]):
         log.debug(
             "mutation",
             request=type(self.mutation.request).__name__,
-            user=self.caller.user,
+            user=self.caller.client.user,
             client_id=self._client_id,
             topics=topics,
             refused=refused,

@@ -49,8 +49,79 @@ class Dialect(Protocol):
         """What clients of this broker are told that it speaks; with what Weir adds of its own, or without."""
 
 
+class Client(Protocol):
+    """What a capability sees of the client of a connection."""
+
+    first_produce_seen: bool
+    """True once this connection's first produce request was admitted: it may be held for throttles that other
+    connections of its client have caused.
+    """
+    first_fetch_seen: bool
+    """The same of share fetches."""
+
+    @property
+    def user(self) -> str:
+        """The name of its principal, which the broker, or the check of a certificate, has accepted."""
+
+    @property
+    def peer(self) -> str:
+        """Its address, for people."""
+
+    @property
+    def payers(self) -> Payers:
+        """The budgets of the latest request's client; see `identify`."""
+
+    @property
+    def is_broker(self) -> bool:
+        """True if its principal is one of the brokers' own, on a listener that brokers use."""
+
+    @property
+    def recorded(self) -> bool:
+        """True if its usage is recorded."""
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The SASL exchange under way, which does not show in `user` before it has succeeded."""
+
+    def follow(self, exchange: Exchange | None) -> None:
+        """From now on this exchange is under way, or none; also to be called when it has changed."""
+
+    def become(self, user: str) -> None:
+        """Go on as another principal; what was looked up for the old one is forgotten."""
+
+    def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
+        """Return the client-id of a request; None if more bytes are needed. Raises ProtocolError."""
+
+    def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> Payers | None:
+        """Return the budgets that the client of a request draws on; None if more bytes are needed.
+
+        Raises ProtocolError.
+        """
+
+    def cache_parse(
+        self,
+        plan: Plan,
+        data: bytearray,
+        frame: int,
+        stop: int,
+        forward: Forward,
+        *,
+        budget: Budget | None = None,
+    ) -> None:
+        """Take requests that begin with the same `data[frame:stop]` for the same, while `budget` is not
+        throttled.
+
+        Only for answers that depend on nothing else but the quotas in force. Requests of brokers are not
+        cached: whether they are replicas' stands at their end.
+        """
+
+
 class Caller(Protocol):
     """What a capability sees of the session whose frame it is asked about."""
+
+    @property
+    def client(self) -> Client:
+        """The client."""
 
     @property
     def dialect(self) -> Dialect:
@@ -75,34 +146,12 @@ class Caller(Protocol):
     """It has asked for versions as clients do that say what they are (ApiVersions v3, KIP-511)."""
 
     @property
-    def user(self) -> str:
-        """The name of its principal: of what the broker, or the check of a certificate, has accepted."""
-
-    @property
-    def is_broker(self) -> bool:
-        """Whether its principal is one of the brokers' own, on a listener that brokers use."""
-
-    def become(self, user: str) -> None:
-        """Go on as another principal; what was looked up for the old one is forgotten."""
-
-    @property
-    def exchange(self) -> Exchange | None:
-        """The SASL exchange under way: what it is before it has succeeded, `user` does not show."""
-
-    def follow(self, exchange: Exchange | None) -> None:
-        """From now on this exchange is under way, or none; also to be called when it has changed."""
-
-    @property
     def identities(self) -> Identities:
         """The rules for names that cannot be seen, and what all sessions have learnt."""
 
     @property
     def counters(self) -> Counters:
         """What the process has done."""
-
-    @property
-    def peer(self) -> str:
-        """The client's address, for people."""
 
     vouched: bool
     """The broker has just answered this client; set by an errand for the request that is judged again."""
@@ -133,42 +182,9 @@ class Caller(Protocol):
     def report_ms(self) -> int:
         """The throttle time that the response at hand is to tell; for `rewrite`."""
 
-    def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
-        """Return the client-id of a request; None if more bytes are needed. Raises ProtocolError."""
-
-    def identify(self, data: bytearray, frame: int, end: int) -> Payers | None:
-        """Return what the client of a request draws on; None if more bytes are needed.
-
-        Raises ProtocolError.
-        """
-
     @property
     def now_ms(self) -> int:
         """The time."""
-
-    def cache_parse(
-        self,
-        plan: Plan,
-        data: bytearray,
-        frame: int,
-        stop: int,
-        forward: Forward,
-        *,
-        budget: Budget | None = None,
-    ) -> None:
-        """Take requests that begin with the same `data[frame:stop]` for the same, while `budget` is not
-        throttled.
-
-        Only for answers that depend on nothing else but the quotas in force. Requests of brokers are not
-        cached: whether they are replicas' stands at their end.
-        """
-
-    first_produce_seen: bool
-    """True once this connection's first produce request was admitted: it may be held for throttles that other
-    connections of its client have caused.
-    """
-    first_fetch_seen: bool
-    """The same of share fetches."""
 
     def first_hold_ms(self, until_ms: int) -> int:
         """Return for how long (ms) the first request of a kind is held for a throttle that other connections
@@ -186,10 +202,6 @@ class Caller(Protocol):
         """Tell whoever records usage what became of the request that an errand is run for: partitions
         created or deleted, topics refused, the throttle time.
         """
-
-    @property
-    def recorded(self) -> bool:
-        """Whether somebody does."""
 
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge the latest request with its time, though it was exempt: its response, of about this length,
@@ -230,6 +242,8 @@ class StreamRewrite(Protocol):
 
 Admit: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], Decision | Wait]"
 """(caller, data, frame, end, complete): the frame is `data[frame:end]`, all of it if complete."""
+FirstHold: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], int]"
+"""(caller, data, frame, end, complete) -> ms; INCOMPLETE if more bytes are needed."""
 Charge: TypeAlias = "Callable[[Payers, int, int], int]"
 """(payers, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
 prefix.
@@ -266,6 +280,8 @@ class Plan:
     whole: bool = False
     """Whether `admit` may need the whole request, even one that is larger than the buffer."""
     admit: Admit | None = None
+    first_holds: tuple[FirstHold, ...] = ()
+    """For how long the first produce request of a new connection is held; the longest counts."""
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
     """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""

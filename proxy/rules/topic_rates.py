@@ -29,7 +29,7 @@ from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.reasons import CloseReason
 from proxy.rules.bandwidth import asked_least
-from proxy.rules.decisions import WAIT, Decision, Forward, Hold, Wait
+from proxy.rules.decisions import WAIT, Decision, Forward, Wait
 from proxy.rules.fetch_sessions import About, FetchSession, about
 from proxy.rules.plan import Caller, Meter, Plan, Tell
 from proxy.rules.unread import passed_unread
@@ -106,30 +106,38 @@ def plan_produce(plan: Plan) -> None:
     named = names_topics(ProduceRequest, version)
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        topics, is_first = caller.quotas.topics, not caller.first_produce_seen
-        decision = inner(caller, data, frame, end, complete)
-        if topics is None or not topics.produce.names or not isinstance(decision, Forward | Hold):
+        decision, topics = inner(caller, data, frame, end, complete), caller.quotas.topics
+        if topics is None or not topics.produce.names or not isinstance(decision, Forward):
             return decision
         if not named:
             return _unnamed(caller, plan, topics.produce) or decision
-        throttled = is_first and caller.first_hold_ms(topics.produce.throttled_until_ms()) > 0
-        if throttled and not complete and end - frame < caller.buffer_bytes:
-            caller.first_produce_seen = False
-            return WAIT
-        meter = TopicMeter(topics.produce, ProduceRequest, version)
-        body = request_body(data, frame, end, flexible=plan.flexible_request)
-        try:
-            meter.feed(data, body, end)
-        except ProtocolError:
-            return passed_unread(decision)
-        if throttled:
-            hold_ms = caller.first_hold_ms(topics.produce.throttled_until_ms(meter.begun()))
-            decision = Hold(max(hold_ms, decision.hold_ms)) if isinstance(decision, Hold) else decision
-            if hold_ms > 0:
-                return decision if isinstance(decision, Hold) else Hold(hold_ms)
-        return decision if isinstance(decision, Hold) else decision._replace(meter=meter)
+        meter = _begun(plan, topics.produce, data, frame, end)
+        return passed_unread(decision) if meter is None else decision._replace(meter=meter)
+
+    def first_hold_ms(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> int:
+        topics = caller.quotas.topics
+        if topics is None or not caller.first_hold_ms(topics.produce.throttled_until_ms()):
+            return 0
+        if not complete and end - frame < caller.buffer_bytes:
+            return INCOMPLETE
+        meter = _begun(plan, topics.produce, data, frame, end)
+        return 0 if meter is None else caller.first_hold_ms(topics.produce.throttled_until_ms(meter.begun()))
 
     plan.admit = admit
+    if named:
+        plan.first_holds += (first_hold_ms,)
+
+
+def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int) -> TopicMeter | None:
+    """Return a meter that was fed the body of the produce request `data[frame:end]`; None if that cannot be
+    read.
+    """
+    meter = TopicMeter(rates, ProduceRequest, plan.version)
+    try:
+        meter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
+    except ProtocolError:
+        return None
+    return meter
 
 
 def plan_fetch(plan: Plan) -> None:
@@ -141,9 +149,10 @@ def plan_fetch(plan: Plan) -> None:
     topics_of, least, over = about(version) if named else None, ask_least(version), plan.over
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        decision = inner(caller, data, frame, end, complete)
-        topics = caller.quotas.topics
-        if topics is None or not topics.fetch.names or caller.is_broker or not isinstance(decision, Forward):
+        decision, topics = inner(caller, data, frame, end, complete), caller.quotas.topics
+        if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
+            return decision
+        if caller.client.is_broker:
             return decision
         if topics_of is None:
             return _unnamed(caller, plan, topics.fetch) or decision
@@ -161,10 +170,8 @@ def plan_fetch(plan: Plan) -> None:
         return max(0 if over is None else over(caller, payers), _over(caller))
 
     def meter(caller: Caller) -> Meter | None:
-        topics = caller.quotas.topics
-        if topics is None or not topics.fetch.names or caller.is_broker:
-            return None
-        return FetchMeter(topics.fetch, version, caller.fetch_session)
+        rates = _rates_of(caller)
+        return None if rates is None else FetchMeter(rates, version, caller.fetch_session)
 
     plan.admit, plan.whole = admit, True
     if named:
@@ -186,10 +193,10 @@ def _metered(
 
 def _over(caller: Caller) -> int:
     """Time (ms) until which a topic of the latest fetch is over its rate; 0 if none is, and in hold mode."""
-    topics, session = caller.quotas.topics, caller.fetch_session
-    if topics is None or session is None or caller.is_broker or caller.hold:
+    rates, session = _rates_of(caller), caller.fetch_session
+    if rates is None or session is None or caller.hold:
         return 0
-    return topics.fetch.throttled_until_ms(_named(session))
+    return rates.throttled_until_ms(_named(session))
 
 
 def _with_topics(tell: Tell | None) -> Tell:
@@ -201,10 +208,18 @@ def _with_topics(tell: Tell | None) -> Tell:
 
 def _tell(caller: Caller) -> int:
     """Count a response without records for the topics of the latest fetch; return the throttle time (ms)."""
-    topics, session = caller.quotas.topics, caller.fetch_session
-    if topics is None or session is None or caller.is_broker:
+    rates, session = _rates_of(caller), caller.fetch_session
+    if rates is None or session is None:
         return 0
-    return topics.fetch.tell_rest(_named(session), caller.now_ms)
+    return rates.tell_rest(_named(session), caller.now_ms)
+
+
+def _rates_of(caller: Caller) -> TopicRates | None:
+    """Return the rates that the client's fetches are measured by, if there are any."""
+    topics = caller.quotas.topics
+    if topics is None or not topics.fetch.names or caller.client.is_broker:
+        return None
+    return topics.fetch
 
 
 def _named(session: FetchSession) -> list[str] | None:

@@ -62,9 +62,9 @@ def plan_unknown(plan: Plan) -> None:
     unasked = plan.admit
 
     def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        if caller.exchange is not None:
+        if caller.client.exchange is not None:
             return PASS if unasked is None else unasked(caller, data, frame, end, complete)
-        if caller.client_id(data, frame, end) is None:
+        if caller.client.client_id(data, frame, end) is None:
             return WAIT
         return Query(learn_versions(caller), again=True)
 

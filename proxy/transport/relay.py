@@ -19,7 +19,7 @@ from proxy.connection.connection import Connection
 from proxy.connection.effects import NOTHING
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
-from proxy.connection.state import State
+from proxy.connection.state import OPEN
 from proxy.reasons import CloseReason
 from proxy.transport.poll import BROKEN, LEFT, READ, WRITE
 from proxy.transport.reactor import BUFFER_BYTES, Reactor, Timer
@@ -32,7 +32,6 @@ OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the most segments that one sendmsg takes."""
-_OPEN: Final = State.OPEN.value
 
 
 class Relay:
@@ -60,7 +59,7 @@ class Relay:
         self._broker = Side(broker, CloseReason.BROKER_RESET)
         self._client.judge = Inbound(connection).judge
         self._broker.judge = Outbound(connection).judge
-        connection.client, connection.broker = self._client, self._broker
+        connection.client_end, connection.broker_end = self._client, self._broker
         self._on_end = on_end
         self._calm = True
         """True if both sides are read and no kept bytes wait for anything but more bytes."""
@@ -100,7 +99,7 @@ class Relay:
 
     def _client_ready(self, events: int) -> None:
         client = self._client
-        if events == READ and self._calm and not client.kept and self.connection.state == _OPEN:
+        if events == READ and self._calm and not client.kept and self.connection.state == OPEN:
             self._pass_on(client)
         else:
             self._guarded(self._side_ready, client, events)
@@ -239,7 +238,7 @@ class Relay:
 
     def _flush_for(self, _side: Side, _events: int) -> None:
         self._flush()
-        self.connection.effects.changed = True
+        self.connection.effects.change()
 
     def _flush(self) -> None:
         """Send the bytes of the effects."""

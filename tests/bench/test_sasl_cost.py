@@ -60,6 +60,6 @@ def test_after_sasl_a_request_makes_as_many_calls_as_on_a_plain_connection(row: 
     request = row.request(TOPICS).frame
     plain, of_alice = session(), session(*sasl.ENTRY.greetings)
     found = calls(plain, request), calls(of_alice, request)
-    assert (plain.session.user, of_alice.session.user) == (ANONYMOUS, "alice")
+    assert (plain.session.client.user, of_alice.session.client.user) == (ANONYMOUS, "alice")
     assert found[0].total() > 10 * REQUESTS
     assert found[0] == found[1]

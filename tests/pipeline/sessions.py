@@ -107,7 +107,7 @@ class World:
                 hold=self._hold,
                 throttle_ms_max=self._throttle_ms_max,
             )
-            session.usage = self._books.of(0)
+            session.client.usage = self._books.of(0)
             self._connections.append(Connected(habits, Wire(session)))
             for _ in range(habits.under_way):
                 self._ask(self._connections[-1], FROM_MS + habits.from_ms)

@@ -100,7 +100,7 @@ class Managed:
 def session_of(management: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
     """A session of this user, whose peer is told."""
     session = new_connection(plans=Plans(Counters(), manages_quotas=manages))
-    session.management, session.user, session.peer = management, user, "10.9.8.7:4711"
+    session.management, session.client.user, session.client.peer = management, user, "10.9.8.7:4711"
     return session
 
 

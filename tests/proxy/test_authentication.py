@@ -90,7 +90,7 @@ def shake(play: Playbook, mechanism: str = "PLAIN", error_code: int = 0) -> None
 def step(play: Playbook, token: bytes, answer: bytes = b"", error_code: int = 0) -> str:
     """A token and its answer; return who the client is after it."""
     relay(play, authenticate(token), authenticated(answer, error_code))
-    return play.session.user
+    return play.session.client.user
 
 
 def log_in(play: Playbook, user: str = "alice") -> None:
@@ -117,11 +117,11 @@ def test_the_principal_is_the_user_that_the_broker_authenticated(mechanism: str,
         for token, answer in DIALOGUES[mechanism]:
             play.client(authenticate(token, version))
             play.to_broker(authenticate(token, version))
-            assert play.session.user == ANONYMOUS
+            assert play.session.client.user == ANONYMOUS
             play.broker(authenticated(answer, version=version))
             play.to_client(authenticated(answer, version=version))
-        assert play.session.user == "alice"
-        assert play.session.exchange is None
+        assert play.session.client.user == "alice"
+        assert play.session.client.exchange is None
         relay(play, PING, PONG)
     assert play.session.counters.authentications_succeeded == {mechanism: 1}
     assert play.session.counters.names_hidden == 0
@@ -135,7 +135,7 @@ def test_the_oauthbearer_claim_is_configurable() -> None:
 
 def test_a_certificates_principal_stays_until_sasl_has_succeeded() -> None:
     session = new_connection()
-    session.become("CN=a")
+    session.client.become("CN=a")
     with Playbook(session=session) as play:
         shake(play, "SCRAM-SHA-512")
         assert step(play, scram_first("alice"), SALT) == "CN=a"
@@ -150,8 +150,8 @@ def test_a_client_that_fails_to_authenticate_stays_anonymous() -> None:
         shake(play)
         assert step(play, plain("alice"), error_code=REFUSED) == ANONYMOUS
         relay(play, PING, PONG)
-        assert play.session.user == ANONYMOUS
-        assert "alice" not in repr(play.session.exchange and play.session.exchange.claimed)
+        assert play.session.client.user == ANONYMOUS
+        assert "alice" not in repr(play.session.client.exchange and play.session.client.exchange.claimed)
     assert play.session.counters.authentications_failed == {"PLAIN": 1}
     assert not play.session.counters.authentications_succeeded
 
@@ -184,7 +184,7 @@ def test_a_name_from_a_failed_sasl_exchange_is_discarded() -> None:
         step(play, scram_first("admin"), SALT)
         step(play, PROOF, error_code=REFUSED)
         assert step(play, PROOF, VERIFIED) == ANONYMOUS
-    assert play.session.user == ANONYMOUS
+    assert play.session.client.user == ANONYMOUS
 
 
 @pytest.mark.parametrize("error_code", [ILLEGAL_STATE, UNSUPPORTED_MECHANISM, -1, 999])
@@ -273,7 +273,7 @@ def test_a_failed_reauthentication_keeps_the_principal() -> None:
     with Playbook() as play:
         log_in(play)
         shake(play, "PLAIN", ILLEGAL_STATE)
-        assert play.session.user == "alice"
+        assert play.session.client.user == "alice"
         shake(play)
         assert step(play, plain("bob"), error_code=REFUSED) == "alice"
 
@@ -369,12 +369,12 @@ def test_a_gssapi_client_has_the_configured_name_from_its_first_request_on() -> 
         asked = request(ApiVersionsRequest(), 0, 5)
         play.client(asked)
         play.to_broker(asked)
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
         play.broker(response(ApiVersionsResponse(), 0, 5))
         play.to_client(response(ApiVersionsResponse(), 0, 5))
         relay(play, PING, PONG)
-        assert play.session.user == "kerberos"
-        assert not play.session.following
+        assert play.session.client.user == "kerberos"
+        assert not play.session.client.following
     assert play.session.counters.authentications_succeeded == {"GSSAPI": 1}
     assert play.session.counters.names_hidden == 1
 
@@ -384,21 +384,21 @@ def test_a_gssapi_exchange_ends_at_a_response_with_a_session_lifetime() -> None:
         shake(play, "GSSAPI")
         answer = authenticated(session_lifetime_ms=60_000)
         relay(play, authenticate(AP_REQ), answer)
-        assert play.session.user == "kerberos"
+        assert play.session.client.user == "kerberos"
 
 
 def test_a_gssapi_client_without_an_answered_token_stays_anonymous() -> None:
     with Playbook(session=with_rules(KERBEROS)) as play:
         shake(play, "X-CUSTOM")
         relay(play, PING, PONG)
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
         step(play, b"what?", error_code=REFUSED)
         relay(play, PING, PONG)
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
         step(play, b"what?", b"tell me more")
         shake(play, "X-CUSTOM", UNSUPPORTED_MECHANISM)
         relay(play, PING, PONG)
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
     assert play.session.counters.authentications_failed == {"other": 2}
 
 
@@ -414,7 +414,7 @@ def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) 
     stream = request(ApiVersionsRequest(), 0, 5) + HEAVY
     for part in [stream[at : at + 1] for at in range(len(stream))] if byte_by_byte else [stream]:
         wire.feed(0, client=part)
-    assert wire.session.user == "kerberos"
+    assert wire.session.client.user == "kerberos"
     assert wire.session.throttled_until_ms > 0
 
 
@@ -423,7 +423,7 @@ def test_an_authenticated_client_with_an_unreadable_name_is_anonymous_and_logged
     with capture_logs() as lines:
         for _ in range(2):
             session = with_rules(identities)
-            session.become("CN=a")
+            session.client.become("CN=a")
             with Playbook(session=session) as play:
                 shake(play, "OAUTHBEARER")
                 assert step(play, b"n,,\x01auth=Bearer opaque-" + SECRET + b"\x01\x01") == ANONYMOUS
@@ -530,14 +530,14 @@ def answered_in_pieces(signature_bytes: int) -> Wire:
 def test_an_answer_to_sasl_below_one_mebibyte_is_read_as_a_whole() -> None:
     wire = answered_in_pieces(1_000_000)
     assert wire.to_client == authenticated(b"v=" + b"x" * 999_998)
-    assert (wire.session.user, wire.session.violation) == ("alice", None)
+    assert (wire.session.client.user, wire.session.violation) == ("alice", None)
 
 
 def test_an_answer_to_sasl_above_one_mebibyte_closes_the_session() -> None:
     wire = answered_in_pieces(1_200_000)
     assert wire.session.violation is not None
     assert "more than 1048576 bytes" in wire.session.violation.detail
-    assert (wire.session.user, bytes(wire.to_client)) == (ANONYMOUS, b"")
+    assert (wire.session.client.user, bytes(wire.to_client)) == (ANONYMOUS, b"")
 
 
 @pytest.mark.parametrize(
@@ -555,7 +555,7 @@ def test_garbage_instead_of_a_sasl_response_closes_the_session(asked: bytes, gar
         play.to_broker(asked)
         play.broker(garbage)
         play.violation(CloseReason.RESPONSE_MALFORMED)
-    assert play.session.user == ANONYMOUS
+    assert play.session.client.user == ANONYMOUS
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0", b"\0\0", b"\0\0\xff\xff", b"\0\0\0\0\x7f\xff\xff\xff"])
@@ -567,7 +567,7 @@ def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: i
         play.to_broker(authenticate(plain("alice"), version))
         play.broker(framed(b"\0\0\0\2" + b"\0" * (version == 2) + garbage))
         play.violation(CloseReason.RESPONSE_MALFORMED)
-    assert play.session.user == ANONYMOUS
+    assert play.session.client.user == ANONYMOUS
 
 
 def test_an_endless_sasl_response_is_not_buffered() -> None:
@@ -578,7 +578,7 @@ def test_an_endless_sasl_response_is_not_buffered() -> None:
     wire.feed(0, broker=b"\x7f\xff\xff\xff\0\0\0\2" + bytes(2_000_000))
     assert wire.session.violation is not None
     assert wire.session.violation.reason is CloseReason.RESPONSE_MALFORMED
-    assert wire.session.user == ANONYMOUS
+    assert wire.session.client.user == ANONYMOUS
 
 
 @pytest.mark.parametrize(("key", "version"), [(ApiKey.SASL_HANDSHAKE, 2), (ApiKey.SASL_AUTHENTICATE, 3)])
@@ -592,7 +592,7 @@ def test_bytes_behind_a_saslauthenticate_change_nothing() -> None:
     with Playbook() as play:
         shake(play)
         relay(play, framed(authenticate(plain("alice"))[4:] + b"left over"), authenticated())
-        assert play.session.user == "alice"
+        assert play.session.client.user == "alice"
 
 
 def test_a_request_that_is_no_saslauthenticate_passes_without_a_word_of_it() -> None:
@@ -601,7 +601,7 @@ def test_a_request_that_is_no_saslauthenticate_passes_without_a_word_of_it() -> 
     with capture_logs() as logged, Playbook() as play:
         shake(play)
         relay(play, broken, authenticated())
-        assert play.session.user == ANONYMOUS, "nothing of what cannot be read is believed"
+        assert play.session.client.user == ANONYMOUS, "nothing of what cannot be read is believed"
         assert play.session.counters.requests_unread == {ApiKey.SASL_AUTHENTICATE: 1}
     assert "requests passed unread" in [line["event"] for line in logged]
     assert SECRET.decode()[:-2] not in str(logged)
@@ -640,7 +640,7 @@ def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() ->
     token = b"\0alice\0" + b"p" * 500_000
     wire.feed(0, client=authenticate(token))
     wire.feed(0, broker=authenticated())
-    assert wire.session.user == "alice"
+    assert wire.session.client.user == "alice"
     wire.feed(0, client=authenticate(b"\0bob\0" + b"p" * 2_000_000))
     assert wire.session.violation is not None
     assert wire.session.violation.reason is CloseReason.REQUEST_TOO_LARGE
@@ -657,7 +657,7 @@ def told(
         for at in range(0, len(answered), cut):
             wire.feed(0, broker=answered[at : at + cut])
     assert wire.session.violation is None
-    return wire.session.user, bytes(wire.to_broker), bytes(wire.to_client)
+    return wire.session.client.user, bytes(wire.to_broker), bytes(wire.to_client)
 
 
 @in_one_test
@@ -751,4 +751,4 @@ def test_a_principal_needs_a_complete_sasl_exchange(steps: list[Step]) -> None:
                 case _:
                     relay(play, PING, PONG)
                     model.ping()
-            assert play.session.user == model.user
+            assert play.session.client.user == model.user

@@ -436,7 +436,7 @@ def test_a_cached_fetch_is_capped_by_a_lowered_quota() -> None:
         play.to_broker(fetch(1, max_bytes=10_000))
         play.broker(fetched(1, 10))
         play.to_client(fetched(1, 10))
-        assert play.session.parse_cache.plan is not None
+        assert play.session.client.parse_cache.plan is not None
         play.session.quotas.update(quota_table(fetch=100))
         play.client(fetch(2, max_bytes=10_000))
         play.to_broker(fetch(2, max_bytes=1000))
@@ -448,7 +448,7 @@ def test_a_cached_fetch_asks_for_least_while_its_client_is_throttled() -> None:
         play.to_broker(fetch(1))
         play.broker(fetched(1, 10))
         play.to_client(fetched(1, 10))
-        assert play.session.parse_cache.plan is not None
+        assert play.session.client.parse_cache.plan is not None
         the_budget(play.session, "fetch").charge(11_000, 0)
         until_ms = the_budget(play.session, "fetch").throttled_until_ms
         play.client(fetch(2), fetch(3))
@@ -469,7 +469,7 @@ def test_a_long_client_id_is_charged_and_not_cached() -> None:
             play.client(asked)
             play.to_broker(asked)
         assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
-        assert len(play.session._named) < 1000
+        assert len(play.session.client._named) < 1000
 
 
 def test_a_long_client_id_is_not_kept_in_memory() -> None:
@@ -480,7 +480,7 @@ def test_a_long_client_id_is_not_kept_in_memory() -> None:
         for _ in range(2):
             play.client(asked)
             play.to_broker(asked)
-        assert play.session.parse_cache.plan is None
+        assert play.session.client.parse_cache.plan is None
         assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
 
 

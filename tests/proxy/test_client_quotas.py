@@ -395,9 +395,9 @@ def test_client_quota_requests_are_authorized_for_the_current_principal() -> Non
 
     session = session_of(OnlyAdmin(), user="mallory")
     assert asked(session, describe()).error_code == NOT_ALLOWED
-    session.become("admin")
+    session.client.become("admin")
     assert asked(session, describe()).error_code == 0
-    session.become("mallory")
+    session.client.become("mallory")
     assert asked(session, describe()).error_code == NOT_ALLOWED
 
 

@@ -14,7 +14,7 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.connection.connection import LINGER_MS
+from proxy.connection.ending import LINGER_MS
 from proxy.connection.state import State
 from proxy.reasons import CloseReason
 from proxy.rules.decisions import Defer, Query

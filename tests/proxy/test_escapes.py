@@ -75,7 +75,7 @@ def fetched(size: int, throttle_ms: int = 0, version: int = 11) -> bytes:
 def visit(shared: BrokerQuotas, *asked: bytes, user: str = "alice", now_ms: int = 0) -> Connection:
     """A new connection of a user's that sends these and is answered at once."""
     session = new_connection(quotas=shared)
-    session.become(user)
+    session.client.become(user)
     wire = Wire(session)
     for frame in asked:
         wire.feed(now_ms, client=frame)
@@ -145,7 +145,7 @@ def test_a_name_spelled_in_broken_utf_8_has_no_budget_of_another_name() -> None:
 def test_a_claimed_replica_id_is_charged() -> None:
     shared = quotas(Entity(user="alice"))
     session = new_connection(quotas=shared)
-    session.become("alice")
+    session.client.become("alice")
     wire = Wire(session)
     wire.feed(0, client=fetch(replica_id=1))
     wire.feed(0, broker=fetched(40_000))
@@ -166,7 +166,7 @@ def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
 def test_no_new_connection_gets_records_while_its_client_is_throttled() -> None:
     shared = quotas(Entity(user="alice"))
     session = new_connection(quotas=shared)
-    session.become("alice")
+    session.client.become("alice")
     wire = Wire(session)
     wire.feed(0, client=fetch())
     wire.feed(0, broker=fetched(BURST + TEN_MINUTES_MS))
@@ -174,7 +174,7 @@ def test_no_new_connection_gets_records_while_its_client_is_throttled() -> None:
     (budget,) = shared.fetch
     for now_ms in (1, 11_000, 300_000, TEN_MINUTES_MS - 1):
         again = new_connection(quotas=shared)
-        again.become("alice")
+        again.client.become("alice")
         wire = Wire(again)
         wire.feed(now_ms, client=fetch(b"%d" % now_ms))
         wire.feed(now_ms, broker=fetched(2000))
@@ -191,7 +191,7 @@ def visits_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> l
     made = []
     for now_ms in range(0, 60_000, 50):
         session = new_connection(quotas=shared)
-        session.become("alice")
+        session.client.become("alice")
         wire = Wire(session)
         wire.feed(now_ms, client=asked)
         if len(wire.to_broker) == len(asked):
@@ -215,7 +215,7 @@ def test_parallel_long_polls_get_hardly_more_than_the_byte_rate(version: int) ->
     wires = []
     for _ in range(100):
         session = new_connection(quotas=shared)
-        session.become("alice")
+        session.client.become("alice")
         wires.append(Wire(session))
         wires[-1].feed(0, client=fetch(version=version))
         assert bytes(wires[-1].to_broker) == fetch(version=version)
@@ -232,7 +232,7 @@ def test_a_producers_throttle_holds_its_next_connection_for_a_few_seconds() -> N
     first = visit(shared, produce(BURST + TEN_MINUTES_MS))
     assert first.throttled_until_ms == TEN_MINUTES_MS
     again = new_connection(quotas=shared)
-    again.become("alice")
+    again.client.become("alice")
     wire = Wire(again)
     wire.feed(1000, client=produce(1000))
     assert (bytes(wire.to_broker), again.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
@@ -241,7 +241,7 @@ def test_a_producers_throttle_holds_its_next_connection_for_a_few_seconds() -> N
     assert charged(shared) == {("alice", ""): BURST + TEN_MINUTES_MS + 1000}
     assert again.throttled_until_ms > TEN_MINUTES_MS
     other = new_connection(quotas=shared)
-    other.become("bob")
+    other.client.become("bob")
     wire = Wire(other)
     wire.feed(1000, client=produce(1000))
     assert bytes(wire.to_broker) == produce(1000)
@@ -252,7 +252,7 @@ def test_a_first_produce_request_is_held_at_most_as_long_as_configured(most_ms: 
     shared = quotas(Entity(user="alice"))
     visit(shared, produce(BURST + TEN_MINUTES_MS))
     again = new_connection(quotas=shared, first_hold_ms_max=most_ms)
-    again.become("alice")
+    again.client.become("alice")
     wire = Wire(again)
     wire.feed(1000, client=produce(1000))
     assert bytes(wire.to_broker) == (b"" if most_ms else produce(1000))
@@ -264,7 +264,7 @@ def test_open_connections_of_a_producer_wait_only_for_their_throttles() -> None:
     """As at a broker: another connection's wait does not hold back one that has produced before."""
     shared = quotas(Entity(user="alice"))
     calm = new_connection(quotas=shared)
-    calm.become("alice")
+    calm.client.become("alice")
     wire = Wire(calm)
     wire.feed(0, client=produce(1000))
     visit(shared, produce(BURST + TEN_MINUTES_MS))
@@ -284,7 +284,7 @@ def test_a_connection_per_produce_request_that_waits_gets_one_request_per_hold()
     visit(shared, produce(BURST + TEN_MINUTES_MS))
     while now_ms < 60_000:
         session = new_connection(quotas=shared)
-        session.become("alice")
+        session.client.become("alice")
         wire = Wire(session)
         wire.feed(now_ms, client=produce(2000))
         assert not wire.to_broker

@@ -356,8 +356,8 @@ def test_a_shadow_quota_takes_no_records() -> None:
 def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> None:
     quotas = BrokerQuotas.create(quota_table(fetch=RATE, entity=Entity(user=DEFAULT)))
     session = new_connection(quotas=quotas)
-    session.brokers = frozenset({"kafka"})
-    session.become("kafka")
+    session.client.brokers = frozenset({"kafka"})
+    session.client.become("kafka")
     budget = quotas.payers("kafka", "app", 0).fetch
     assert budget is not None
     assert budget.charge(70_000, 0) == UNTIL_MS

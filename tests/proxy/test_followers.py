@@ -41,8 +41,8 @@ def fetch(number: int, version: int, replica_id: int | None, max_bytes: int = QU
 
 def playbook(user: str, brokers: frozenset[str] = KAFKA, table_: QuotaTable | None = None) -> Playbook:
     session = new_connection(table_ or table())
-    session.brokers = brokers
-    session.become(user)
+    session.client.brokers = brokers
+    session.client.become(user)
     return Playbook(session=session)
 
 
@@ -112,13 +112,13 @@ def test_replica_fetches_are_exempt_only_under_a_brokers_principal() -> None:
         play.to_client(fetched(1, 100, version=17))
         assert charged(play) > 0
         before = charged(play)
-        play.session.become("kafka")
+        play.session.client.become("kafka")
         play.client(fetch(2, 17, 2))
         play.to_broker(fetch(2, 17, 2))
         play.broker(fetched(2, 100, version=17))
         play.to_client(fetched(2, 100, version=17))
         assert charged(play) == before
-        play.session.become("mallory")
+        play.session.client.become("mallory")
         play.client(fetch(3, 17, 2))
         play.to_broker(fetch(3, 17, 2))
         play.broker(fetched(3, 100, version=17))
@@ -161,8 +161,8 @@ def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> N
     assert len(asked) > 2 * 256 * 1024 > FOLLOWER_BYTES
     for user, counted in (("kafka", False), ("mallory", True)):
         session = new_connection(table())
-        session.brokers = KAFKA
-        session.become(user)
+        session.client.brokers = KAFKA
+        session.client.become(user)
         wire = Wire(session)
         wire.feed(0, client=asked)
         assert session.violation is None

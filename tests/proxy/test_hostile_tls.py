@@ -163,7 +163,7 @@ def test_an_unusual_certificate_subject_is_one_escaped_name(
         client = await stage.connect_tls(context)
         assert await client.ask(PING) == PONG
         (relay,) = stage.server._relays
-        assert relay.connection.user == user
+        assert relay.connection.client.user == user
 
     play(script, **mutual)
     if user:
@@ -278,6 +278,6 @@ def test_a_tls_handshake_sent_byte_by_byte_succeeds(play: Play, mutual: dict[str
                     incoming.write(await plain.receive_some())
             assert received == PONG
             (relay,) = stage.server._relays
-            assert relay.connection.user == "CN=slow"
+            assert relay.connection.client.user == "CN=slow"
 
     play(script, **mutual)

@@ -149,7 +149,7 @@ def test_sasl_frames_in_parts_pass_a_relay(raw: bool) -> None:
                     rig.send(source, data[at : at + 3])
                     rig.turn(2)
                 rig.expect(sink, data)
-        assert rig.session.user == "alice"
+        assert rig.session.client.user == "alice"
         assert rig.reason is None
     finally:
         rig.close()
@@ -172,6 +172,6 @@ def test_requests_pipelined_behind_a_large_sasl_token_pass_a_relay(size: int) ->
         assert received == token
         rig.send(rig.broker, bare(b""))
         rig.expect(rig.broker, handshake("PLAIN", 1, 5))
-        assert rig.session.user == "alice"
+        assert rig.session.client.user == "alice"
     finally:
         rig.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.connection.connection import LINGER_MS
+from proxy.connection.ending import LINGER_MS
 from proxy.reasons import CloseReason
 from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of
 from tests.proxy.frames import framed, padded

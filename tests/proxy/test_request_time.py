@@ -263,8 +263,8 @@ def test_acks_0_requests_do_not_stall_serial_requests() -> None:
 def of_a_broker(table: QuotaTable | None = None, user: str = "kafka") -> Connection:
     """A session on a listener that brokers use, whose principal is `kafka`."""
     session = timed(everybody() if table is None else table)
-    session.brokers = frozenset({"kafka"})
-    session.become(user)
+    session.client.brokers = frozenset({"kafka"})
+    session.client.become(user)
     return session
 
 
@@ -383,7 +383,7 @@ def negotiate(play: Playbook, number: int = 1) -> None:
 def log_in(play: Playbook, user: str = "alice") -> None:
     relay(play, handshake("PLAIN"), shaken())
     relay(play, authenticate(plain(user)), authenticated())
-    assert play.session.user == user
+    assert play.session.client.user == user
 
 
 def by_user(session: Connection) -> dict[str, float]:
@@ -544,7 +544,7 @@ def test_a_request_time_throttle_lasts_at_most_one_window() -> None:
     session = timed()
     spend(session, 1000 * LIMIT_US)
     with Playbook(session=session) as play:
-        play.session.first_request_seen = True
+        play.session.client.first_request_seen = True
         play.client(ping())
         play.to_broker(ping())
         play.broker(pong())
@@ -626,7 +626,7 @@ def test_each_request_time_quota_level_applies_until_a_more_specific_one_is_set(
         if number >= first
     }
     session = timed(QuotaTable(values))
-    session.become("alice")
+    session.client.become("alice")
     spend(session, user="alice")
     with Playbook(session=session) as play:
         play.client(ping())

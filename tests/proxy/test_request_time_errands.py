@@ -214,7 +214,7 @@ def test_broker_queries_of_automatic_creation_are_charged() -> None:
 
 def managed(management: Managed) -> Connection:
     session = timed(manages_quotas=True)
-    session.management, session.peer = management, "10.9.8.7:4711"
+    session.management, session.client.peer = management, "10.9.8.7:4711"
     return session
 
 

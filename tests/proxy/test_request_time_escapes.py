@@ -392,8 +392,8 @@ def test_a_draining_session_of_a_client_near_its_limit_ends() -> None:
 def test_replica_fetches_of_a_broker_near_its_limit_are_pipelined() -> None:
     """Though its principal is near the limit."""
     session = timed(everybody())
-    session.brokers = frozenset({"kafka"})
-    session.become("kafka")
+    session.client.brokers = frozenset({"kafka"})
+    session.client.become("kafka")
     spend(session, LIMIT_US * 0.9, user="kafka")
     with Playbook(session=session) as play:
         many = [request(FetchRequest(replica_id=2), 11, number) for number in range(5)]

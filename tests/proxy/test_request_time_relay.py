@@ -142,7 +142,7 @@ def test_acks_0_requests_of_a_throttled_client_arrive_after_it_closed(rig: Rig) 
 
 def test_a_removed_request_time_quota_neither_shortens_nor_stalls_a_throttle(rig: Rig) -> None:
     spend(rig.session, LIMIT_US)
-    rig.session.first_request_seen = True
+    rig.session.client.first_request_seen = True
     rig.send(rig.client, ping(1) + ping(2))
     rig.turn(3)
     answer(rig, split(rig.take(rig.broker)))

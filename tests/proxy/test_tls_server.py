@@ -49,7 +49,7 @@ def mutual(listener: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 
 
 def users(stage: Stage) -> list[str]:
-    return [relay.connection.user for relay in stage.server._relays]
+    return [relay.connection.client.user for relay in stage.server._relays]
 
 
 # Getting in

@@ -87,10 +87,10 @@ def test_the_principal_after_sasl_v0_tokens_is_the_authenticated_user(mechanism:
     with Playbook() as play:
         shake(play, mechanism)
         for token, answer in DIALOGUES[mechanism]:
-            assert play.session.user == ANONYMOUS
+            assert play.session.client.user == ANONYMOUS
             relay(play, bare(token), bare(answer))
-        assert play.session.user == "alice"
-        assert (play.session.raw, play.session.following) == (False, False)
+        assert play.session.client.user == "alice"
+        assert (play.session.client.raw, play.session.client.following) == (False, False)
         relay(play, PING, PONG)
 
 
@@ -106,7 +106,7 @@ def test_sasl_v0_tokens_cut_anywhere_give_the_same_principal(mechanism: str, cut
             wire.feed(0, client=asked[at : at + cut])
         for at in range(0, len(answered), cut):
             wire.feed(0, broker=answered[at : at + cut])
-    assert (wire.session.violation, wire.session.user) == (None, "alice")
+    assert (wire.session.violation, wire.session.client.user) == (None, "alice")
     assert wire.to_broker == b"".join(asked for asked, _ in dialogue)
     assert wire.to_client == b"".join(answered for _, answered in dialogue)
 
@@ -133,17 +133,17 @@ def test_a_refused_handshake_starts_no_sasl_v0_tokens() -> None:
         relay(play, PING, PONG)
         shake(play)
         relay(play, bare(plain("alice")), EMPTY)
-        assert play.session.user == "alice"
+        assert play.session.client.user == "alice"
 
 
 def test_an_oauthbearer_challenge_in_a_sasl_v0_token_is_no_success() -> None:
     with Playbook() as play:
         shake(play, "OAUTHBEARER")
         relay(play, bare(bearer({"sub": "admin"})), bare(CHALLENGE))
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
         play.client(bare(b"\x01"))
         play.to_broker(bare(b"\x01"))
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
 
 
 def test_reauthentication_with_sasl_v0_tokens_changes_the_principal() -> None:
@@ -154,10 +154,10 @@ def test_reauthentication_with_sasl_v0_tokens_changes_the_principal() -> None:
         shake(play)
         play.client(bare(plain("bob")))
         play.to_broker(bare(plain("bob")))
-        assert play.session.user == "alice"
+        assert play.session.client.user == "alice"
         play.broker(EMPTY)
         play.to_client(EMPTY)
-        assert play.session.user == "bob"
+        assert play.session.client.user == "bob"
 
 
 def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
@@ -168,16 +168,16 @@ def test_requests_do_not_pass_as_sasl_v0_tokens() -> None:
         play.client(HEAVY)
         play.to_broker(HEAVY)
         play.muted_until(2106)
-        assert play.session.exchange is None
+        assert play.session.client.exchange is None
 
 
 def test_saslauthenticate_after_handshake_v0_sets_no_principal() -> None:
     with Playbook() as play:
         shake(play)
         relay(play, authenticate(plain("alice"), 1), authenticated(version=1))
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
         relay(play, authenticate(plain("alice"), 1), authenticated(version=1))
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
 
 
 # GSSAPI: the end is not to be seen
@@ -190,7 +190,7 @@ def kerberos(play: Playbook) -> None:
     relay(play, EMPTY, bare(WRAPPED))
     play.client(bare(WRAPPED))
     play.to_broker(bare(WRAPPED))
-    assert play.session.user == ANONYMOUS
+    assert play.session.client.user == ANONYMOUS
 
 
 def test_a_request_ends_a_gssapi_exchange_of_sasl_v0_tokens() -> None:
@@ -199,7 +199,7 @@ def test_a_request_ends_a_gssapi_exchange_of_sasl_v0_tokens() -> None:
         play.client(HEAVY)
         play.to_broker(HEAVY)
         play.muted_until(2106)
-        assert play.session.user == "kerberos"
+        assert play.session.client.user == "kerberos"
         play.broker(PRODUCED)
         play.to_client(response(ProduceResponse(throttle_time_ms=2106), 7, 9))
 
@@ -215,7 +215,7 @@ def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> 
     stream = bare(WRAPPED) + request(ApiVersionsRequest(), 0, 5) + UNANSWERED
     for at in range(0, len(stream), cut):
         wire.feed(0, client=stream[at : at + cut])
-    assert session.user == "kerberos"
+    assert session.client.user == "kerberos"
     assert session.throttled_until_ms == 2106
     wire.to_client.clear()
     wire.feed(0, broker=response(ApiVersionsResponse(), 0, 5))
@@ -236,8 +236,8 @@ def test_a_token_of_a_hidden_mechanism_is_not_taken_for_a_request(token: bytes) 
         shake(play, "GSSAPI")
         relay(play, bare(AP_REQ), bare(WRAPPED))
         relay(play, bare(token), EMPTY)
-        assert play.session.raw, "still in the exchange"
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.raw, "still in the exchange"
+        assert play.session.client.user == ANONYMOUS
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(0, 0), (0, 13), (12, 4), (12, 255), (255, 0)])
@@ -247,7 +247,7 @@ def test_any_api_key_and_version_below_256_end_a_hidden_exchange(api_key: int, v
         wire.feed(0, client=asked)
         wire.feed(0, broker=answered)
     wire.feed(0, client=framed(struct.pack(">hhih", api_key, version, 7, -1)))
-    assert (wire.session.raw, wire.session.user) == (False, "kerberos")
+    assert (wire.session.client.raw, wire.session.client.user) == (False, "kerberos")
 
 
 def test_the_last_sasl_v0_token_may_be_answered() -> None:
@@ -256,7 +256,7 @@ def test_the_last_sasl_v0_token_may_be_answered() -> None:
         play.broker(EMPTY)
         play.to_client(EMPTY)
         relay(play, PING, PONG)
-        assert play.session.user == "kerberos"
+        assert play.session.client.user == "kerberos"
 
 
 def test_requests_behind_an_unanswered_sasl_v0_token_wait() -> None:
@@ -265,7 +265,7 @@ def test_requests_behind_an_unanswered_sasl_v0_token_wait() -> None:
         play.client(bare(AP_REQ), HEAVY)
         play.to_broker(bare(AP_REQ))
         play.at(60_000).silent()
-        assert play.session.user == ANONYMOUS
+        assert play.session.client.user == ANONYMOUS
         assert not play.session.idle
 
 
@@ -277,7 +277,7 @@ def test_uplift_queries_versions_after_the_sasl_exchange() -> None:
         kerberos(play)
         play.client(request(HeartbeatRequest(), 2, 7))
         play.to_broker(request(ApiVersionsRequest(), 0, 7))
-        assert play.session.user == "kerberos"
+        assert play.session.client.user == "kerberos"
 
 
 # Lengths
@@ -350,7 +350,7 @@ def test_an_unexpected_sasl_v0_token_of_the_broker_closes_the_session() -> None:
         wire.feed(0, broker=sent)
         assert wire.session.violation is not None
         assert wire.session.violation.reason is CloseReason.RESPONSE_UNEXPECTED
-        assert wire.session.user == ANONYMOUS
+        assert wire.session.client.user == ANONYMOUS
 
 
 def test_a_sasl_v0_token_in_flight_is_answered_while_draining() -> None:
@@ -393,4 +393,4 @@ def test_any_bytes_after_handshake_v0_are_relayed_or_end_the_session(
             break
     assert from_client.startswith(bytes(wire.to_broker))
     assert from_broker.startswith(bytes(wire.to_client))
-    assert wire.session.user in (ANONYMOUS, "alice", "kerberos")
+    assert wire.session.client.user in (ANONYMOUS, "alice", "kerberos")

@@ -90,8 +90,8 @@ def test_the_former_clients_of_a_connection_are_bounded() -> None:
     wire = wire_of(books)
     for number in range(1000):
         say(wire, b"%d" % number)
-        assert wire.session.usage is not None
-        assert len(wire.session.usage._former) <= FORMER_MAX
+        assert wire.session.client.usage is not None
+        assert len(wire.session.client.usage._former) <= FORMER_MAX
 
 
 def test_pending_request_traces_are_bounded_and_drops_are_counted() -> None:

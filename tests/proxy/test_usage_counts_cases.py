@@ -179,7 +179,7 @@ def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
 def test_replica_fetches_have_no_charges_in_usage_records() -> None:
     taken = Taken(UsageBooks())
     session = recorded(timed(QuotaTable()), taken.books)
-    session.is_broker = True
+    session.client.is_broker = True
     wire = Wire(session)
     asked_, answered = request(FetchRequest(replica_id=1), 11), response(FetchResponse(), 11)
     wire.feed(1, client=asked_)
@@ -460,7 +460,7 @@ def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts
     produced = padded(request(ProduceRequest(acks=1), 7), 3000), response(ProduceResponse(), 7)
     for now_ms, (asked_, answered) in enumerate((produced, fetched, fetched)):
         session = recorded(timed(table, quotas=quotas, throttle_ms_max=700), taken.books)
-        session.first_request_seen = True
+        session.client.first_request_seen = True
         wire = Wire(session)
         wire.feed(now_ms, client=asked_)
         wire.feed(now_ms, broker=answered)

@@ -150,7 +150,7 @@ def log_in(play: Playbook, user: str) -> None:
     """The client authenticates, for the first time or again (KIP-368)."""
     exchange(play, handshake("PLAIN"), shaken())
     exchange(play, authenticate(plain(user)), authenticated())
-    assert play.session.user == user
+    assert play.session.client.user == user
 
 
 def test_an_open_producer_does_not_wait_when_it_has_authenticated_again() -> None:

@@ -32,7 +32,7 @@ QUOTAS: Final = tuple(field.name for field in msgspec.structs.fields(ByQuota))
 
 def recorded(session: Connection, books: UsageBooks) -> Connection:
     """The same session, which nothing has come to yet, its usage counted in these books."""
-    session.usage = books.of(session.node_id)
+    session.client.usage = books.of(session.node_id)
     return session
 
 

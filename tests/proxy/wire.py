@@ -103,7 +103,7 @@ class Wire:
         self.to_broker = bytearray()
         self.to_client = bytearray()
         self._client, self._broker = _Side(Inbound(session).judge), _Side(Outbound(session).judge)
-        session.client, session.broker = self._client.end, self._broker.end
+        session.client_end, session.broker_end = self._client.end, self._broker.end
 
     def feed(self, now_ms: int, client: bytes = b"", broker: bytes = b"") -> None:
         """More bytes from either side, or none: then only the time is new."""

@@ -1,0 +1,58 @@
+"""When a connection is over: a violation, an end of file on either side, or a drain that has waited for the
+last response.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.connection.state import DRAINING, Event
+from proxy.reasons import CloseReason
+
+if TYPE_CHECKING:
+    from proxy.connection.connection import Connection
+
+LINGER_MS: Final = 30_000
+"""Time (ms) that a client which has closed its half is kept after the latest progress with its requests: a
+broker that hangs makes none.
+"""
+
+
+def find_end(connection: Connection, now_ms: int) -> None:
+    """Find out whether the connection is over, and why."""
+    client, broker = connection.client_end, connection.broker_end
+    if connection.violation is not None:
+        _over(connection, connection.violation.reason, connection.violation.detail)
+    elif (client.eof or client.left) and _nothing_left(connection, now_ms):
+        unanswered = len(connection.in_flight)
+        detail = f"{unanswered} requests unanswered" if unanswered else ""
+        _over(connection, CloseReason.CLIENT_CLOSED, detail)
+    elif client.unsent or broker.unsent:
+        return
+    elif broker.eof and not (broker.kept and not connection.takes_broker(now_ms)):
+        _over(connection, CloseReason.BROKER_CLOSED)
+    elif connection.state == DRAINING and connection.idle:
+        _over(connection, CloseReason.DRAINED)
+
+
+def _over(connection: Connection, reason: CloseReason, detail: str = "") -> None:
+    connection.happen(Event.CLOSE)
+    connection.effects.close_reason, connection.effects.close_detail = reason, detail
+
+
+def _nothing_left(connection: Connection, now_ms: int) -> bool:
+    """Return whether a client that sends no more has had everything, or has waited for long enough.
+
+    Its requests that wait for a throttle are taken when that is over: acks=0 data must not be lost because
+    its sender has left.
+    """
+    client, in_flight = connection.client_end, len(connection.in_flight)
+    unsent_bytes = len(client.unsent) + len(connection.broker_end.unsent)
+    left = (in_flight, connection.response_rest_bytes, len(client.kept), unsent_bytes)
+    if left != connection.left:
+        connection.left, connection.linger_until_ms = left, now_ms + LINGER_MS
+    if not (in_flight or connection.response_rest_bytes or unsent_bytes):
+        return client.eof and (not client.kept or connection.takes_client(now_ms))
+    more = bool(client.kept) or not client.eof
+    waits = connection.held_until_ms > now_ms or (more and connection.throttled_until_ms > now_ms)
+    return connection.linger_until_ms <= now_ms and not waits
