@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
+from calibration.batches import crc32c, varint
 from protocol import (
     ApiKey,
     Message,
@@ -29,7 +30,6 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from proxy.calibration.batches import crc32c, varint
 
 CLIENT_ID: Final = "weir-bench-000000"
 CORRELATION_ID: Final = 1

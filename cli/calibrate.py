@@ -14,20 +14,12 @@ from typing import Final, NamedTuple
 import click
 import trio
 
-from cli.calibrate_show import case_lines, plan_lines, report, show, summary
-from cli.exits import DONE, FAILED, INCOMPLETE, CommandError
-from cli.output_file import write
-from cli.progress import Bar
-from cli.quotas_show import clean, echo_json
-from cli.settings_options import options_of_settings
-from protocol.api import ApiKey
-from proxy import config
-from proxy.calibration.cases import COEFFICIENTS, NAMES
-from proxy.calibration.frames import Dialect, kafka_name
-from proxy.calibration.instrument import QuotaInstrument
-from proxy.calibration.jmx import JmxInstrument, scraper
-from proxy.calibration.line import CalibrationError, Line
-from proxy.calibration.run import (
+from calibration.cases import COEFFICIENTS, NAMES
+from calibration.frames import Dialect, kafka_name
+from calibration.instrument import QuotaInstrument
+from calibration.jmx import JmxInstrument, scraper
+from calibration.line import CalibrationError, Line
+from calibration.run import (
     AT_MOST_S,
     ROUNDS,
     SHARE,
@@ -37,6 +29,14 @@ from proxy.calibration.run import (
     Options,
     Outlook,
 )
+from cli.calibrate_show import case_lines, plan_lines, report, show, summary
+from cli.exits import DONE, FAILED, INCOMPLETE, CommandError
+from cli.output_file import write
+from cli.progress import Bar
+from cli.quotas_show import clean, echo_json
+from cli.settings_options import options_of_settings
+from protocol.api import ApiKey
+from proxy import config
 from proxy.cluster.access import Access
 from proxy.cluster.connection import QuestionError
 from proxy.config import Config, ConfigError

@@ -9,8 +9,8 @@ from typing import Final
 import click
 import msgspec
 
+from calibration.run import Findings, Outlook
 from cli.quotas_show import clean, columns
-from proxy.calibration.run import Findings, Outlook
 from quotas.calibration import median
 from quotas.cost_findings import Coefficient, CostFindings
 

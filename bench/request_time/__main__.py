@@ -148,8 +148,8 @@ def _table(costs: Path | None, version: str) -> CostTable:
 
 
 def _known() -> frozenset[str]:
+    from calibration.frames import kafka_name
     from protocol import ApiKey
-    from proxy.calibration.frames import kafka_name
 
     return frozenset(map(kafka_name, ApiKey))
 

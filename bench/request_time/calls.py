@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from calibration.frames import kafka_name
 from protocol import (
     ApiKey,
     Message,
@@ -23,7 +24,6 @@ from protocol import (
 )
 from protocol.heads import LENGTH, response_body
 from protocol.messages import RequestHeader
-from proxy.calibration.frames import kafka_name
 from tests.kafka import wire
 
 KB: Final = 1000.0

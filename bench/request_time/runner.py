@@ -14,8 +14,8 @@ from bench.request_time.calls import Script
 from bench.request_time.features import Features, Tally, difference
 from bench.request_time.loop import Loop
 from bench.request_time.truth import Truth
+from calibration.frames import kafka_name
 from protocol import ErrorCode
-from proxy.calibration.frames import kafka_name
 from quotas.request_costs import ColdCost
 
 EXPECTED: Final = frozenset(

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from bench.entry import receive_frame
 from bench.request_time.calls import Call, Dialect
+from calibration import batches
 from protocol import ApiKey, ErrorCode
 from protocol.messages import (
     CreateTopicsRequest,
@@ -27,7 +28,6 @@ from protocol.messages import (
     ProduceResponse,
 )
 from protocol.values import Message
-from proxy.calibration import batches
 
 SMALL: Final = "small"
 """One record of 100 bytes."""

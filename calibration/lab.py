@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from calibration.cases import PARTITIONS, Own, filling
+from calibration.frames import Request, error_codes
+from calibration.line import CalibrationError
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import (
@@ -32,17 +35,14 @@ from protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from proxy.calibration.cases import PARTITIONS, Own, filling
-from proxy.calibration.frames import Request, error_codes
-from proxy.calibration.line import CalibrationError
 from quotas.calibration import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from calibration.frames import Dialect
+    from calibration.line import Line
     from protocol.values import Message
-    from proxy.calibration.frames import Dialect
-    from proxy.calibration.line import Line
 
 CLIENT_ID_START: Final = "weir-calibrate-"
 TOPIC: Final = re.compile(r"__weir_calibrate_[0-9a-f]{8}")

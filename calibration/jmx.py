@@ -17,13 +17,13 @@ from urllib.request import urlopen
 
 import trio
 
-from proxy.calibration.lab import CLIENT_ID_START
-from proxy.calibration.line import CalibrationError
+from calibration.lab import CLIENT_ID_START
+from calibration.line import CalibrationError
 from quotas.calibration import Windows, measured_us
 
 if TYPE_CHECKING:
-    from proxy.calibration.instrument import QuotaInstrument
-    from proxy.calibration.run import Taken
+    from calibration.instrument import QuotaInstrument
+    from calibration.run import Taken
     from quotas.table import Quota
 
 Scrape = Callable[[], Awaitable[str]]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 
+from calibration.repeat import Frames
 from protocol.errors import ProtocolError
 from protocol.values import Message
-from proxy.calibration.repeat import Frames
 from proxy.cluster.connection import QuestionError, failures
 
 if TYPE_CHECKING:
+    from calibration.frames import Request
     from proxy.addresses import Address
-    from proxy.calibration.frames import Request
     from proxy.cluster.connection import Connection
 
 M = TypeVar("M", bound=Message)

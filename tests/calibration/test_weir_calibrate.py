@@ -10,24 +10,24 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from calibration.batches import batch, crc32c, text
+from calibration.cases import COEFFICIENTS
+from calibration.frames import kafka_name
+from calibration.instrument import QuotaInstrument
+from calibration.jmx import JmxInstrument, rates_of
+from calibration.line import CalibrationError
+from calibration.run import Calibration, Findings, Instrument, Options, Taken
 from protocol.api import ApiKey
-from proxy.calibration.batches import batch, crc32c, text
-from proxy.calibration.cases import COEFFICIENTS
-from proxy.calibration.frames import kafka_name
-from proxy.calibration.instrument import QuotaInstrument
-from proxy.calibration.jmx import JmxInstrument, rates_of
-from proxy.calibration.line import CalibrationError
-from proxy.calibration.run import Calibration, Findings, Instrument, Options, Taken
 from proxy.cluster.connection import QuestionError
 from quotas.calibration import Windows
 from quotas.cost_findings import Readings, findings
 from quotas.request_costs import ColdCost, Overrides, shipped
-from tests.proxy.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
+from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
 from tests.proxy.frames import head_of
 
 if TYPE_CHECKING:
-    from proxy.calibration.frames import Dialect
-    from proxy.calibration.line import Line
+    from calibration.frames import Dialect
+    from calibration.line import Line
 
 COSTS = {
     ApiKey.API_VERSIONS: {"us": 20.0},

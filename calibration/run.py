@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import trio
 
+from calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
+from calibration.frames import Dialect, Request, error_codes, kafka_name
+from calibration.lab import CLIENT_ID_START, Lab
+from calibration.line import CalibrationError, Line, exchange
+from calibration.repeat import NeverThrottledError, Seen, depth, repeat
 from protocol.api import ApiKey
 from protocol.codec import response_type
 from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsResponse
-from proxy.calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
-from proxy.calibration.frames import Dialect, Request, error_codes, kafka_name
-from proxy.calibration.lab import CLIENT_ID_START, Lab
-from proxy.calibration.line import CalibrationError, Line, exchange
-from proxy.calibration.repeat import NeverThrottledError, Seen, depth, repeat
 from proxy.cluster.connection import QuestionError, failures
 from proxy.rules.api_versions import ranges
 from proxy.rules.request_time import generation
@@ -30,9 +30,9 @@ from quotas.request_costs import shipped
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from calibration.line import Way
     from protocol.versions import VersionRange
     from proxy.addresses import Address
-    from proxy.calibration.line import Way
     from quotas.request_costs import CostTable, Overrides
     from quotas.table import Quota
 

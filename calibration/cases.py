@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from calibration.batches import KB, Batch, batch, compressors, text
+from calibration.frames import kafka_name
 from protocol.api import ApiKey
 from protocol.messages import (
     ApiVersionsRequest,
@@ -25,15 +27,13 @@ from protocol.messages import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
-from proxy.calibration.batches import KB, Batch, batch, compressors, text
-from proxy.calibration.frames import kafka_name
 from quotas.cost_fitting import UNPACKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from calibration.frames import Dialect, Request
     from protocol.values import Message
-    from proxy.calibration.frames import Dialect, Request
 
 WRITTEN, SMALL, BIG = 0, 1, 2
 """Partitions of the calibrator's topic: one is written to, one has a small record, one half a megabyte."""

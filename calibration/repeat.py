@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from calibration.frames import length_of
 from protocol.errors import ProtocolError
 from protocol.heads import LENGTH_BYTES
-from proxy.calibration.frames import length_of
 from proxy.cluster.connection import RESPONSE_BYTES_MAX
 from quotas.calibration import Reading
 
 if TYPE_CHECKING:
-    from proxy.calibration.cases import Case
+    from calibration.cases import Case
 
 DEPTH_MAX: Final = 32
 DEPTH_BYTES: Final = 32_000

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from calibration.lab import CLIENT_ID_START
+from calibration.line import CalibrationError, exchange
 from protocol.error_codes import ErrorCode
 from protocol.messages import (
     AlterClientQuotasRequest,
@@ -18,8 +20,6 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.calibration.lab import CLIENT_ID_START
-from proxy.calibration.line import CalibrationError, exchange
 from proxy.cluster.connection import failures
 from proxy.stores.wire_quotas import EVERYTHING, as_request, imported
 from quotas import Entity, QuotaKey
@@ -28,9 +28,9 @@ from quotas.calibration import fault, percent_for, spent_us
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from proxy.calibration.frames import Dialect
-    from proxy.calibration.line import Line
-    from proxy.calibration.run import Taken
+    from calibration.frames import Dialect
+    from calibration.line import Line
+    from calibration.run import Taken
     from quotas import QuotaTable
     from quotas.calibration import Windows
     from quotas.table import Quota
