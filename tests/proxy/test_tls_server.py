@@ -468,20 +468,36 @@ def refusing_server(context: ssl.SSLContext) -> Iterator[int]:
     def serve() -> None:
         while True:
             plain, _ = listening.accept()
-            with plain, suppress(OSError):
-                plain.settimeout(5)
-                context.wrap_socket(plain, server_side=True).close()
-                return
+            plain.settimeout(5)
+            with context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False) as tls:
+                try:
+                    tls.do_handshake()
+                except OSError:
+                    read_to_the_end(tls)
+                else:
+                    return
 
     with socket.create_server((HOST, 0)) as listening:
         thread = Thread(target=serve)
         thread.start()
-        yield listening.getsockname()[1]
-        welcome = context_of("clients", "the last one")
-        authority("brokers").configure_trust(welcome)
-        with socket.create_connection(listening.getsockname()) as plain:
-            welcome.wrap_socket(plain, server_hostname=HOST).close()
-        thread.join()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            welcome = context_of("clients", "the last one")
+            authority("brokers").configure_trust(welcome)
+            with socket.create_connection(listening.getsockname()) as plain:
+                welcome.wrap_socket(plain, server_hostname=HOST).close()
+            thread.join()
+
+
+def read_to_the_end(tls: ssl.SSLSocket) -> None:
+    """Read until the peer has closed: closing before that would reset the connection, and with it may go the
+    alert that the peer has not read.
+    """
+    with suppress(OSError):
+        tls.shutdown(socket.SHUT_WR)
+        while tls.recv(4096):
+            pass
 
 
 def test_a_broker_whose_certificate_becomes_invalid_is_refused(play: Play, brokers_ca: str) -> None:
