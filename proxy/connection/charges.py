@@ -12,7 +12,7 @@ others may have many under way, and would have them all before the first is foun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
@@ -26,6 +26,9 @@ from quotas.request_time import US_PER_PERCENT
 if TYPE_CHECKING:
     from proxy.connection.client import Client
     from proxy.rules.plans import Plans
+
+
+_PRODUCE: Final = ApiKey.PRODUCE.value
 
 
 class Charged(Protocol):
@@ -75,7 +78,7 @@ def count_time(connection: Charged, receipt: Receipt, us: float, throttle_ms: in
 
 def count_request(connection: Charged, plan: Plan, receipt: Receipt, length: int, *, answered: bool) -> None:
     """Count a request of this frame length, all of which is here."""
-    charged = length if plan.api_key == ApiKey.PRODUCE else 0
+    charged = length if plan.api_key == _PRODUCE else 0
     receipt.arrived(LENGTH_BYTES + length, charged, connection.now_ms)
     if not answered:
         receipt.over()

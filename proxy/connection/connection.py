@@ -267,11 +267,14 @@ class Connection:
 
     def mute(self, throttle_ms: int) -> int:
         """Take no request for this long, or for the longest time that is told; say until when (KIP-219)."""
-        until_ms = self.now_ms + min(throttle_ms, self.limits.throttle_ms_max)
+        if throttle_ms > self.limits.throttle_ms_max:
+            throttle_ms = self.limits.throttle_ms_max
+        until_ms = self.now_ms + throttle_ms
         self.counters.throttles += 1
-        self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
+        if until_ms > self.throttled_until_ms:
+            self.throttled_until_ms = until_ms
         self.state = NEXT[self.state][THROTTLE]
-        self.effects.change()
+        self.effects.changed = True
         return until_ms
 
     def first_hold_ms(self, until_ms: int) -> int:

@@ -20,7 +20,7 @@ from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request
 from proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
 from proxy.connection.receipts import PRODUCER, TOPIC, Receipt
-from proxy.connection.state import NEXT, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
+from proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
 from proxy.connection.tokens import from_client
 from proxy.reasons import CloseReason
 from proxy.rules.authentication import SASL_APIS
@@ -93,7 +93,9 @@ class Inbound:
         self._is_near = False
         position = self._finish_request(data, end) if connection.request_rest_bytes else 0
         start = 0
-        may_go = connection.may_take(now_ms)
+        may_go = (connection.state == OPEN and len(in_flight) < client.in_flight_max) or connection.may_take(
+            now_ms
+        )
         if client.following:
             position = from_client(connection, data, position, end)
             may_go = not client.raw and connection.may_take(now_ms)
@@ -106,7 +108,8 @@ class Inbound:
             stop = position + LENGTH_BYTES + length
             decision: Decision = PASS
             if timed or plan.admit is not None:
-                decided = self._decide(plan, data, position, min(stop, end), length)
+                complete = stop <= end
+                decided = self._decide(plan, data, position, stop if complete else end, length, complete)
                 if decided is None:
                     break
                 decision = decided
@@ -147,9 +150,11 @@ class Inbound:
 
     # Deciding
 
-    def _decide(self, plan: Plan, data: bytearray, frame: int, end: int, length: int) -> Decision | None:
+    def _decide(
+        self, plan: Plan, data: bytearray, frame: int, end: int, length: int, complete: bool
+    ) -> Decision | None:
         """Return the decision about the request at hand; None if it must wait. With it goes its cost."""
-        connection, timed, complete = self._connection, self._timed, frame + LENGTH_BYTES + length == end
+        connection, timed = self._connection, self._timed
         quotas, client = connection.quotas, connection.client
         cache = client.parse_cache
         decision: Decision | None = None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
 
 _unpack = RESPONSE_HEAD.unpack_from
+_API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 
 EMPTYING: Final = Wait()
 """The records are being taken out of the response."""
@@ -75,12 +76,17 @@ class Outbound:
             record = in_flight[0]
             stop = position + LENGTH_BYTES + length
             if record.kind != PLAIN or record.plan.rewrite is not None:
-                judge = self._go_on if record.kind == QUERY else self._treat
-                splice = judge(record, data, position, min(stop, end), stop <= end)
+                complete = stop <= end
+                here = stop if complete else end
+                splice: Splice | Wait | None
+                if record.kind == QUERY:
+                    splice = self._go_on(record, data, position, here, complete)
+                else:
+                    splice = self._treat(record, data, position, here, length, complete)
                 if splice is EMPTYING:
                     if position > start:
                         connection.effects.to_client.append(view[start:position])
-                    start = position = min(stop, end)
+                    start = position = here
                     self._empty_rest(stop - position)
                     continue
                 if isinstance(splice, Wait):
@@ -150,7 +156,7 @@ class Outbound:
         record.empty(self._tell(record))
         if connection.fetch_session is not None:
             connection.fetch_session.answered(frame, emptied.head_bytes, end)
-        splice = self._treat(record, frame, 0, end, True)
+        splice = self._treat(record, frame, 0, end, end - LENGTH_BYTES, True)
         if isinstance(splice, Wait):
             return  # the response was malformed
         if splice is not None:
@@ -218,11 +224,12 @@ class Outbound:
     # One response
 
     def _treat(  # noqa: C901  # a call per branch costs each charged response
-        self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
+        self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, complete: bool
     ) -> Splice | Wait | None:
         """Charge, report and rewrite the response at hand, each once, however often its bytes are presented.
 
-        It is `data[frame:end]`, all of it if complete, and answers the oldest request in flight.
+        It is `data[frame:end]`, all of it if complete, has this frame length, and answers the oldest request
+        in flight.
         """
         connection, plan, payers, until_ms = self._connection, record.plan, record.payers, record.until_ms
         now_ms = connection.now_ms
@@ -230,7 +237,6 @@ class Outbound:
             body = response_body(data, frame, end, flexible=plan.flexible_response)
             if body == INCOMPLETE:
                 return self._wait(complete)
-            (length,) = LENGTH.unpack_from(data, frame)
             if record.kind == CHARGED and not self._begun:
                 if payers is not None and plan.over is not None and plan.over(connection, payers) > now_ms:
                     self._empty(record, data, body, frame, end)
@@ -251,30 +257,23 @@ class Outbound:
                     return self._wait(complete)
                 if connection.held_until_ms > now_ms:
                     return WAIT
-            splice = (
-                None if plan.rewrite is None else self._rewritten(plan, data, body, end, complete, length)
-            )
-            if isinstance(splice, Wait):
-                return self._wait(complete)
-            self._measure_first(data, body, end, complete)
+            splice: Splice | Wait | None = None
+            if plan.rewrite is not None:
+                if complete or plan.rewrite_stream is None or not self._is_streamed(length):
+                    connection.report_ms = max(self._report_ms, 0)
+                    splice = plan.rewrite(connection, data, body, end, complete)
+                    if splice is WAIT:
+                        return self._wait(complete)
+                else:
+                    self._stream_rewrite = plan.rewrite_stream()
+                    self._stream_rewrite.feed(data, body, end)
+            if connection.meter is not None:
+                self._measure_first(connection.meter, data, body, end, complete)
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
         self._report_ms = INCOMPLETE
         return splice
-
-    def _rewritten(
-        self, plan: Plan, data: bytearray, body: int, end: int, complete: bool, length: int
-    ) -> Splice | Wait | None:
-        """Rewrite the response at hand, or begin to, if it goes on in parts. Raises ProtocolError."""
-        connection = self._connection
-        if plan.rewrite_stream is not None and not complete and self._is_streamed(length):
-            self._stream_rewrite = plan.rewrite_stream()
-            self._stream_rewrite.feed(data, body, end)
-            return None
-        assert plan.rewrite is not None
-        connection.report_ms = max(self._report_ms, 0)
-        return plan.rewrite(connection, data, body, end, complete)
 
     def _go_on(
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
@@ -327,13 +326,10 @@ class Outbound:
             if connection.client.usage is not None:
                 connection.client.usage.measured(under_way=True)
 
-    def _measure_first(self, data: bytearray, body: int, end: int, complete: bool) -> None:
+    def _measure_first(self, meter: Meter, data: bytearray, body: int, end: int, complete: bool) -> None:
         """Begin to measure a response that goes on in parts, once its first part does: not each time that is
         presented. Raises ProtocolError.
         """
-        meter = self._connection.meter
-        if meter is None:
-            return
         meter.feed(data, body, end)
         if complete:  # it was in parts before it waited
             self._connection.meter = None
@@ -366,7 +362,7 @@ class Outbound:
         if plan.throttle is None:
             self._connection.tell_next(self._connection.now_ms + self._report_ms)
             return True
-        if plan.api_key == ApiKey.API_VERSIONS and refused(data, body, end):
+        if plan.api_key == _API_VERSIONS and refused(data, body, end):
             return True  # brokers refuse a version of ApiVersions in the layout of version 0
         position = plan.throttle.locate(data, body, end, complete)
         if position == INCOMPLETE:
