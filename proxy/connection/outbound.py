@@ -207,8 +207,9 @@ class Outbound:
         return taken
 
     def _measure_more(self, meter: Meter, data: bytearray, stop: int) -> None:
-        """Measure more of a response that goes on in parts; at its end the client is muted, if need be. The
-        next response tells it.
+        """Measure more of a response that goes on in parts, and charge it at its end. Its head has gone on, so
+        it tells no throttle time: the next fetch of what is over its rate does. In hold mode, in which no fetch
+        is refused its records, the client is muted.
         """
         connection = self._connection
         try:
@@ -217,9 +218,12 @@ class Outbound:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
         if not connection.response_rest_bytes:
             connection.meter = None
-            until_ms = self._charge_measured(meter)
-            if until_ms:
-                connection.tell_next(until_ms)
+            if connection.hold:
+                self._charge_measured(meter)
+            else:
+                meter.charge(connection.now_ms)
+                if connection.client.usage is not None:
+                    connection.client.usage.measured(under_way=False)
 
     # One response
 

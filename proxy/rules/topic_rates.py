@@ -2,7 +2,7 @@
 
 They are charged beside the client's own quotas (`bandwidth`), whose plans these wrap; the longest wait
 counts. The bytes of a topic's records are counted as the frame streams by, and charged when its last byte is
-here. A response that is larger than the buffer has gone on by then: its client is muted without being told.
+here. A response that is larger than the buffer has gone on by then: the next fetch tells the throttle time.
 
 Newer versions name topics by ids only (KIP-516). While a topic has a rate, clients are not offered these; a
 connection that speaks them already is closed, and negotiates anew.

@@ -133,14 +133,23 @@ def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     assert bytes(wire.to_broker).endswith(fetch(2, "b"))
 
 
-def test_a_streamed_fetch_response_mutes_its_client_at_its_end() -> None:
-    session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(hold: bool) -> None:
+    session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER, hold=hold)
     wire = Wire(session)
     answer = fetched(1, a=30_000, b=50_000)
     exchange(wire, 0, fetch(1, "a"), answer[:-1])
     assert session.throttled_until_ms == 0
     wire.feed(0, broker=answer[-1:])
     assert bytes(wire.to_client) == answer
+    assert charged(session, "fetch", "a") == 30_000
+    wire.to_client.clear()
+    if hold:
+        assert session.throttled_until_ms == 20_000
+        return
+    exchange(wire, 1_000, fetch(2, "b") + fetch(3, "a"), fetched(2, b=5))
+    exchange(wire, 1_000, b"", fetched(3, a=5))
+    assert bytes(wire.to_client) == fetched(2, b=5) + fetched(3, throttle_ms=19_000, a=0)
     assert session.throttled_until_ms == 20_000
 
 
