@@ -20,7 +20,7 @@ from tools.lanes.runner import Background, Say, run_checks, run_compiled, run_la
 from tools.lanes.summary import show
 
 ELSEWHERE = (
-    "Compiled modules are tested by `make check-compiled`, the rest by `make test-all` (about an hour)."
+    "Compiled modules are tested by `make check-compiled`, the rest by `make test-all` (half an hour)."
 )
 CHECKS_NAME = "checks"
 RUNNABLE = {lane.name: lane for lane in LANES}
