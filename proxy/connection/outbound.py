@@ -207,9 +207,10 @@ class Outbound:
         return taken
 
     def _measure_more(self, meter: Meter, data: bytearray, stop: int) -> None:
-        """Measure more of a response that goes on in parts, and charge it at its end. Its head has gone on, so
-        it tells no throttle time: the next fetch of what is over its rate does. In hold mode, in which no fetch
-        is refused its records, the client is muted.
+        """Measure more of a response that goes on in parts, and charge it at its end.
+
+        Its head has gone on, so it tells no throttle time: the next fetch of the topic does. In hold mode, in
+        which every fetch gets its records, the client is muted.
         """
         connection = self._connection
         try:
