@@ -87,6 +87,12 @@ class Budget:
         rate = self._rate.add(value, now_ms)
         return 0 if rate <= self.limit else self._exceeded(rate, now_ms)
 
+    def charge_untold(self, value: float, now_ms: int) -> None:
+        """As `charge`, for a response that can tell no throttle time: nobody waits before it was told."""
+        counted = self.throttled, self.throttle_ms_total
+        self.charge(value, now_ms)
+        self.throttled, self.throttle_ms_total = counted
+
     def _exceeded(self, rate: float, now_ms: int) -> int:
         """The rate is above the limit: return how many ms whoever caused that must wait."""
         wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)

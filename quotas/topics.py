@@ -45,16 +45,20 @@ class TopicRates:
         self._shadow = self._made(in_shadow, self._shadow, was, now_ms, is_shadow=True)
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
-    def charge(self, counted: Mapping[bytes, int], now_ms: int) -> int:
-        """Charge bytes to their topics; return how many ms whoever caused them must wait."""
+    def charge(self, counted: Mapping[bytes, int], now_ms: int, *, told: bool = True) -> int:
+        """Charge bytes to their topics; return how long (ms) the client must wait. That is 0 unless `told`: the
+        next request for these topics is told then.
+        """
         wait_ms = 0
         for name, size in counted.items():
             shadow = self._shadow.get(name)
             if shadow is not None:
                 shadow.charge(size, now_ms)
             budget = self._enforced.get(name)
-            if budget is not None:
+            if budget is not None and told:
                 wait_ms = max(wait_ms, budget.charge(size, now_ms))
+            elif budget is not None:
+                budget.charge_untold(size, now_ms)
         return wait_ms
 
     def throttled_until_ms(self, topics: Iterable[str] | None = None) -> int:

@@ -222,7 +222,7 @@ class Outbound:
             if connection.hold:
                 self._charge_measured(meter)
             else:
-                meter.charge(connection.now_ms)
+                meter.charge(connection.now_ms, told=False)
                 if connection.client.usage is not None:
                     connection.client.usage.measured(under_way=False)
 

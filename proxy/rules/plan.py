@@ -226,8 +226,10 @@ class Meter(Protocol):
     def feed(self, data: bytearray, start: int, stop: int) -> None:
         """Look at the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
 
-    def charge(self, now_ms: int) -> int:
-        """Charge what was found; return how long the client must wait, in ms."""
+    def charge(self, now_ms: int, *, told: bool = True) -> int:
+        """Charge what was found; return how long the client must wait, in ms: 0 unless `told`, for then the
+        next request is told.
+        """
 
     def cut(self, now_ms: int) -> None:
         """The frame will not come to its end: charge what has gone on."""

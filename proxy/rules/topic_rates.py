@@ -60,9 +60,9 @@ class TopicMeter:
         """Topics with a rate, of whose records something has been fed."""
         return [name.decode() for name in self._bytes.begun]
 
-    def charge(self, now_ms: int) -> int:
-        """Charge what was counted; return how long the client must wait, in ms."""
-        return self._rates.charge(self._bytes.counted, now_ms)
+    def charge(self, now_ms: int, *, told: bool = True) -> int:
+        """Charge what was counted; return how long the client must wait, in ms; see `TopicRates.charge`."""
+        return self._rates.charge(self._bytes.counted, now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
         """Charge nothing: a broker does not take a request that is cut."""
@@ -84,18 +84,18 @@ class FetchMeter(TopicMeter):
             self._session.answered(data, start, stop)
         super().feed(data, start, stop)
 
-    def charge(self, now_ms: int) -> int:
+    def charge(self, now_ms: int, *, told: bool = True) -> int:
         """As it does."""
         session = self._session
         if session is not None:
             if not session.is_known:
                 session.adopt()
             session.topics.update(self._bytes.counted)
-        return super().charge(now_ms)
+        return super().charge(now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
         """Charge what has begun: a client that leaves before the last byte has had the others."""
-        self._rates.charge(self._bytes.begun, now_ms)
+        self._rates.charge(self._bytes.begun, now_ms, told=False)
 
 
 def plan_produce(plan: Plan) -> None:

@@ -394,18 +394,22 @@ def test_throttle_times_of_topic_rates_are_counted() -> None:
     table = QuotaTable({(Entity(topic="t"), QuotaKey.CONSUMER_BYTE_RATE): 100.0})
     session = recorded(new_connection(table, buffer_bytes=400), taken.books)
     wire = Wire(session)
+    asked = FetchRequest(topics=[FetchRequest.FetchTopic(topic="t")])
     partition = FetchResponse.PartitionData(records=b"r" * 3000)
     topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
     answered = response(FetchResponse(responses=[topic]), 11)
-    wire.feed(1, client=request(FetchRequest(), 11))
+    wire.feed(1, client=request(asked, 11))
     wire.feed(2, broker=answered[:1000])
     for _interval in range(4):
         taken.drain()
     wire.feed(3, broker=answered[1000:])
-    session.end(4)
-    taken.drain()
     assert session.quotas.topics is not None
     (budget,) = session.quotas.topics.fetch.budgets()
+    assert budget.throttle_ms_total == 0
+    wire.feed(4, client=request(asked, 11))
+    wire.feed(5, broker=response(FetchResponse(), 11))
+    session.end(6)
+    taken.drain()
     assert budget.throttle_ms_total > 0
     assert total(taken.records)["topic_byte_rate ms"] == budget.throttle_ms_total
     assert total(taken.records)["topic_byte_rate violations"] == 1

@@ -348,13 +348,19 @@ def test_a_request_time_throttle_is_told_in_the_next_response_if_its_own_lacks_t
         play.to_client(response(HeartbeatResponse(throttle_time_ms=400), 4, 2))
 
 
-def test_a_throttle_that_is_measured_in_parts_is_told_in_the_next_response() -> None:
-    """A topic's rate in a response whose head has gone on. Another response is under way if the rate was in
-    shadow when it was asked for.
-    """
+def test_a_throttle_that_is_measured_in_parts_makes_no_other_request_wait() -> None:
+    """A response whose head has gone on exceeds a topic's rate: the next fetch of the topic is told."""
     a = Entity(topic="a")
     session = new_connection(QuotaTable(None, {(a, FETCH): 1000.0}), buffer_bytes=1000)
-    asked = request(FetchRequest(topics=[FetchRequest.FetchTopic(topic="a")], max_bytes=100), 12, 1)
+
+    def fetch_of_a(number: int, *, least: bool = False) -> bytes:
+        topics = [FetchRequest.FetchTopic(topic="a")]
+        asked = FetchRequest(topics=topics, max_bytes=100, max_wait_ms=500, min_bytes=1)
+        if least:
+            asked = FetchRequest(topics=topics, max_bytes=1, max_wait_ms=0, min_bytes=0)
+        return request(asked, 12, number)
+
+    asked = fetch_of_a(1)
     partition = FetchResponse.PartitionData(records=b"r" * 12_000)
     topic = FetchResponse.FetchableTopicResponse(topic="a", partitions=[partition])
     answer = response(FetchResponse(responses=[topic]), 12, 1)
@@ -364,6 +370,11 @@ def test_a_throttle_that_is_measured_in_parts_is_told_in_the_next_response() -> 
         session.quotas.update(QuotaTable({(a, FETCH): 1000.0}))
         play.broker(answer)
         play.to_client(answer)
-        play.muted_until(2000)
+        play.muted_until(0)
         play.at(100).broker(pong(2))
-        play.to_client(response(HeartbeatResponse(throttle_time_ms=1900), 4, 2))
+        play.to_client(pong(2))
+        play.client(fetch_of_a(3))
+        play.to_broker(fetch_of_a(3, least=True))
+        play.broker(response(FetchResponse(), 12, 3))
+        play.to_client(response(FetchResponse(throttle_time_ms=1900), 12, 3))
+        play.muted_until(2000)
