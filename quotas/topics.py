@@ -46,8 +46,9 @@ class TopicRates:
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
     def charge(self, counted: Mapping[bytes, int], now_ms: int, *, told: bool = True) -> int:
-        """Charge bytes to their topics; return how long (ms) the client must wait. That is 0 unless `told`: the
-        next request for these topics is told then.
+        """Charge bytes to their topics; return how long (ms) the client must wait.
+
+        That is 0 unless `told`: the next request for these topics is told then.
         """
         wait_ms = 0
         for name, size in counted.items():
