@@ -22,6 +22,7 @@ ROOTS: Final = {
         "org.slf4j:slf4j-simple:2.0.17",
     ),
     "ecj": ("org.eclipse.jdt:ecj:3.33.0",),
+    "streams": ("org.apache.kafka:kafka-streams:3.9.1",),
 }
 """What each list is the run-time closure of."""
 _UNNEEDED: Final = re.compile(r".*:osx-x86_64|.*netty-incubator-transport-native-io_uring:.*")
