@@ -1,7 +1,10 @@
 """From an accepted client to a session: connect to its broker, or refuse the client.
 
-A refused client is held for a moment before it is closed. Weir has accepted it already, so what it sees is a
-connection that worked and then broke: clients try that again without a pause, hundreds of times in an outage.
+While a broker cannot be reached, its listener refuses connections, as the broker's host does: a client that
+is accepted takes the broker for alive, does not back off, and may spin while it waits for a first answer.
+
+A client that is refused for another reason is held for a moment before it is closed. Weir has accepted it
+already, so what it sees is a connection that worked and then broke: clients try that again without a pause.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 import structlog
@@ -37,6 +41,10 @@ failures.
 """
 HELD_MAX: Final = 1000
 """How many refused clients are held at a time; more are closed at once. Each is one descriptor."""
+PROBE_S: Final = 0.5
+"""How long Weir waits before it tries again to reach a broker whose listener refuses connections."""
+AWAY: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.CONNECT_TIMEOUT})
+"""While trying again fails for these reasons, the listener goes on refusing."""
 NO_RESOURCES: Final = OVERLOAD | {errno.EADDRNOTAVAIL}
 """connect() fails like this when descriptors, memory or local ports have run out."""
 
@@ -54,6 +62,8 @@ class Client(NamedTuple):
 
 StartRelay: TypeAlias = Callable[[Client, Socket, int | None], None]
 """(client, broker, node id): takes both sockets over."""
+RefuseUntil: TypeAlias = Callable[[int | None, Callable[[], Awaitable[None]]], Awaitable[None]]
+"""(node id of the listener or None, until): have a listener refuse connections until `until` returns."""
 
 
 class RefusalError(Exception):
@@ -76,6 +86,7 @@ class Establisher:
         counters: Counters,
         repeats: Repeats,
         start_relay: StartRelay,
+        refuse_until: RefuseUntil,
     ) -> None:
         """Share the server's book and counters."""
         self._config = config
@@ -84,6 +95,9 @@ class Establisher:
         self._counters = counters
         self._repeats = repeats
         self._start_relay = start_relay
+        self._refuse_until = refuse_until
+        self._refusing: set[int | None] = set()
+        """Node ids of the listeners that refuse connections; None is the bootstrap listener."""
         self._held = 0
         self._entrance = Entrance(config.tls.listener) if config.tls.listener is not None else None
         self._upstream = Upstream(config.tls.upstream)
@@ -94,8 +108,11 @@ class Establisher:
         try:
             await self._relay(arrival)
         except RefusalError as refusal:
-            self._note(refusal, arrival)
-            await self._close_later(arrival, refusal.hold_s)
+            self._note(refusal, arrival.node_id, str(arrival.peer))
+            if refusal.reason is CloseReason.BROKER_UNREACHABLE and arrival.node_id == node_id:
+                await self._refuse_others(arrival)
+            else:
+                await self._close_later(arrival, refusal.hold_s)
         except Exception as error:  # a bug of ours must end nothing but its client
             arrival.sock.close()
             self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
@@ -168,21 +185,48 @@ class Establisher:
         others = [(address, found) for found, address in nodes.items()]
         return list(dict.fromkeys(first + others + named))
 
-    def _note(self, refusal: RefusalError, arrival: _Arrival) -> None:
+    def _note(self, refusal: RefusalError, node_id: int | None, client: str) -> None:
         self._counters.closed[refusal.reason] += 1
-        known = (
-            arrival.node_id if arrival.node_id in self._book.nodes else None
-        )  # clients name what they like
-        details = {
-            "reason": refusal.reason,
-            "node_id": arrival.node_id,
-            "client": str(arrival.peer),
-            "detail": str(refusal),
-        }
+        known = node_id if node_id in self._book.nodes else None  # clients name what they like
+        details = {"reason": refusal.reason, "node_id": node_id, "client": client, "detail": str(refusal)}
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)
         else:
             self._repeats.note(("refused", known, refusal.reason), _refused, details)
+
+    async def _refuse_others(self, arrival: _Arrival) -> None:
+        """Have the listener refuse connections until its broker is back, then close this client."""
+        node_id = arrival.node_id
+        if node_id in self._refusing:
+            arrival.sock.close()
+            return
+        self._refusing.add(node_id)
+        try:
+            await self._refuse_until(node_id, partial(self._until_back, arrival))
+        finally:
+            self._refusing.remove(node_id)
+
+    async def _until_back(self, arrival: _Arrival) -> None:
+        """Close this client; return once its broker can be reached, or fails for another reason."""
+        arrival.sock.close()
+        while True:
+            await trio.sleep(PROBE_S)
+            if not await self._is_away(arrival.node_id):
+                return
+
+    async def _is_away(self, node_id: int | None) -> bool:
+        """Try to reach a broker. Each failure counts like a client's: alerts look at that."""
+        try:
+            broker, _node_id = await self._connect(node_id)
+        except RefusalError as refusal:
+            self._note(refusal, node_id, "weir")
+            return refusal.reason in AWAY
+        except Exception as error:  # a bug of ours must not close a listener for good
+            self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
+            log.exception("internal error, the client is refused; please report this", exc_info=error)
+            return False
+        broker.close()
+        return False
 
     async def _close_later(self, arrival: _Arrival, hold_s: float) -> None:
         try:

@@ -6,6 +6,7 @@ import errno
 import math
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -23,9 +24,13 @@ log = structlog.get_logger("weir")
 OVERLOAD: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """accept() fails like this when descriptors or memory have run out: wait, existing sessions will end."""
 OVERLOAD_PAUSE_S: Final = 0.1
+RETRY_S: Final = 1.0
+"""A port that somebody else has taken is tried again after this time."""
 
 Receive: TypeAlias = Callable[[socket.socket, int | None, Address], Awaitable[None]]
 """(client's socket, node id of the listener or None, client's address): takes the socket over."""
+MakeSockets: TypeAlias = Callable[[Sequence[str], int], list[socket.socket]]
+"""(IP addresses, port)"""
 RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
 
 
@@ -40,7 +45,10 @@ class Listeners:
         self._supervisor = supervisor
         self._repeats = repeats
         self._run_soon = run_soon
-        self._sockets: list[socket.socket] = []
+        self._sockets: dict[int | None, list[socket.socket]] = {}
+        """By node id; None is the bootstrap listener."""
+        self._places: dict[int | None, tuple[Sequence[str], int]] = {}
+        """The IP addresses and the port of each listener."""
         self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], int | None]](
             math.inf
         )
@@ -50,8 +58,18 @@ class Listeners:
         Raises OSError.
         """
         listening = sockets.listen(ips, port)
-        self._sockets += listening
+        self._places[node_id] = ips, port
+        self._sockets[node_id] = listening
         self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
+
+    async def refuse(self, node_id: int | None, until: Callable[[], Awaitable[None]]) -> None:
+        """Have the kernel refuse connections to a listener until `until` returns; its port stays taken."""
+        for sock in self._sockets[node_id]:
+            trio.lowlevel.notify_closing(sock)
+        await self._replace(node_id, sockets.bind)
+        await until()
+        await self._replace(node_id, sockets.listen)
+        self._opened.send_nowait((self._sockets[node_id], node_id))
 
     async def accept_forever(self, receive: Receive) -> None:
         """Hand on every client of every listener, each in a task of its own."""
@@ -63,7 +81,22 @@ class Listeners:
 
     def close(self) -> None:
         """Close every listening socket."""
-        sockets.close_all(self._sockets)
+        for listening in self._sockets.values():
+            sockets.close_all(listening)
+
+    async def _replace(self, node_id: int | None, make: MakeSockets) -> None:
+        """Close a listener's sockets and make others for its port, as soon as nobody else has that port."""
+        while True:
+            sockets.close_all(self._sockets[node_id])
+            try:
+                self._sockets[node_id] = make(*self._places[node_id])
+            except OSError as error:
+                self._repeats.note(
+                    ("listen", node_id), _cannot_listen, {"node_id": node_id, "error": str(error)}
+                )
+                await trio.sleep(RETRY_S)
+            else:
+                return
 
     async def _keep_accepting(self, listening: socket.socket, accept: Work) -> None:
         try:
@@ -84,8 +117,11 @@ class Listeners:
             try:
                 client, peer = listening.accept()
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(listening)
+                with suppress(trio.ClosedResourceError):
+                    await trio.lowlevel.wait_readable(listening)
             except OSError as error:
+                if listening.fileno() < 0:  # `refuse` closed it
+                    return
                 await self._failed(error)
             else:
                 await self._wait_at_gate(client, node_id)
@@ -111,3 +147,7 @@ class Listeners:
 
 def _cannot_accept(count: int, details: Mapping[str, object]) -> None:
     log.error("cannot accept connections: raise the limit of open files (ulimit -n)", count=count, **details)
+
+
+def _cannot_listen(count: int, details: Mapping[str, object]) -> None:
+    log.error("cannot listen again, trying on", count=count, **details)

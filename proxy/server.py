@@ -76,7 +76,13 @@ class Server:
         quotas.on_update.append(self.gate.quotas.update)
         self._listeners = Listeners(self.gate, self.supervisor, self._repeats, self._run_soon)
         self._establisher = Establisher(
-            config, self.book, self.gate, self.counters, self._repeats, self._relay
+            config,
+            self.book,
+            self.gate,
+            self.counters,
+            self._repeats,
+            self._relay,
+            self._listeners.refuse,
         )
         self._relays: set[Relay] = set()
         self._port_per_broker = config.places is config.ports

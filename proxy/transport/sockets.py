@@ -66,12 +66,24 @@ def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
 
     Raises OSError if none can be had, or if the port is taken on any of them.
     """
+    bound = bind(ips, port)
+    try:
+        for sock in bound:
+            sock.listen(BACKLOG)
+    except OSError:
+        close_all(bound)
+        raise
+    return bound
+
+
+def bind(ips: Sequence[str], port: int) -> list[socket.socket]:
+    """As `listen`, but the kernel refuses connections until `listen` is called on the sockets."""
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:
         for ip in ips:
             try:
-                sockets.append(_listen_at(ip, port) if ip else _listen_everywhere(port))
+                sockets.append(_bind_at(ip, port) if ip else _bind_everywhere(port))
             except OSError as error:
                 if error.errno not in NO_SUCH_FAMILY:
                     raise
@@ -90,15 +102,15 @@ def close_all(sockets: list[socket.socket]) -> None:
         sock.close()
 
 
-def _listen_everywhere(port: int) -> socket.socket:
+def _bind_everywhere(port: int) -> socket.socket:
     """One dual-stack socket where there is IPv6, else IPv4's wildcard."""
     with suppress(OSError):
         if socket.has_dualstack_ipv6():
-            return _listen_at("::", port, dual_stack=True)
-    return _listen_at("0.0.0.0", port)
+            return _bind_at("::", port, dual_stack=True)
+    return _bind_at("0.0.0.0", port)
 
 
-def _listen_at(ip: str, port: int, *, dual_stack: bool = False) -> socket.socket:
+def _bind_at(ip: str, port: int, *, dual_stack: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -106,7 +118,6 @@ def _listen_at(ip: str, port: int, *, dual_stack: bool = False) -> socket.socket
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
         sock.bind((ip, port))
-        sock.listen(BACKLOG)
         sock.setblocking(False)
     except OSError:
         sock.close()

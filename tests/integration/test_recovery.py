@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,8 @@ from tests.integration.weir_log import GENEROUS
 from tests.kafka.releases import core_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
 
@@ -35,6 +39,27 @@ pytestmark = [pytest.mark.broker]
 PARTITIONS = 2
 
 
+@pytest.fixture(autouse=True)
+def close_refused_sockets() -> Iterator[None]:
+    """kafka-python does not close sockets whose connection was refused; no later test must be blamed."""
+    yield
+    for found in gc.get_objects():
+        if isinstance(found, socket.socket) and found.fileno() >= 0 and is_refused(found):
+            found.close()
+
+
+def is_refused(sock: socket.socket) -> bool:
+    """Whether a TCP socket is neither connected nor listening."""
+    if sock.family != socket.AF_INET or sock.type != socket.SOCK_STREAM:
+        return False
+    try:
+        sock.getpeername()
+    except OSError:
+        return not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("version", core_at(VERSIONS, core=("3.9.1",)))
 def test_clients_lose_nothing_when_their_broker_is_killed_and_restarted(
     fresh_cluster: StartCluster, start_weir: StartWeir, topic: str, version: str

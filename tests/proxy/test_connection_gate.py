@@ -166,13 +166,13 @@ def test_an_ended_connection_frees_its_slot(play: Play) -> None:
 
 def test_a_connection_to_an_unreachable_broker_frees_its_slot(play: Play) -> None:
     async def script(stage: Stage) -> None:
-        stage.brokers[1].cancel()
-        for times in (1, 2, 3):
-            await stage.connect(1)
-            await stage.closed(CloseReason.BROKER_UNREACHABLE, times)
+        for node_id in (1, 2, 3):
+            stage.brokers[node_id].cancel()
+            await stage.connect(node_id)
+            await stage.closed(CloseReason.BROKER_UNREACHABLE, node_id)
         assert await (await stage.connect(0)).ask(PING) == PONG
 
-    play(script, brokers=(0, 1), max_connections_per_ip=1)
+    play(script, brokers=(0, 1, 2, 3), max_connections_per_ip=1)
 
 
 def test_a_changed_quota_table_applies_to_the_next_connection(play: Play) -> None:

@@ -21,7 +21,7 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy import config, establish
+from proxy import config, establish, listeners
 from proxy.addresses import Address
 from proxy.reasons import CloseReason
 from proxy.stores.file import FileStore
@@ -38,6 +38,7 @@ from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.proxy.wire import quota_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 # Clients and brokers
@@ -331,16 +332,139 @@ def test_an_unreachable_broker_is_counted_and_other_brokers_are_served(play: Pla
     play(script, brokers=(0, 1))
 
 
-def test_a_client_of_an_unreachable_broker_is_held_before_closing(play: Play) -> None:
+async def is_refused(stage: Stage, node_id: int | None) -> bool:
+    """Whether the kernel refuses a connection."""
+    try:
+        await stage.connect(node_id)
+    except OSError:
+        return True
+    return False
+
+
+async def comes_back(stage: Stage, node_id: int) -> None:
+    """Start a broker again, at another port, and let Weir learn it."""
+    await stage.nursery.start(stage.cluster.serve, node_id)
+    stage.server.book.observe(node_id, stage.cluster.nodes[node_id])
+
+
+async def accepts_again(stage: Stage, node_id: int | None) -> None:
+    """Wait until a connection is accepted; the time limit is the stage's."""
+    while await is_refused(stage, node_id):  # noqa: ASYNC110  # as in `until`
+        await trio.sleep(0.005)
+
+
+def test_a_listener_refuses_connections_while_its_broker_is_unreachable(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(establish, "PROBE_S", 0.01)
+    monkeypatch.setattr(establish, "HOLD_S", math.inf)
+
     async def script(stage: Stage) -> None:
         stage.brokers[1].cancel()
         await trio.testing.wait_all_tasks_blocked()
-        started_ms = monotonic_us() // 1000
-        client = await stage.connect(1)
-        assert await client.ask(PING) is None
-        assert monotonic_us() // 1000 - started_ms >= 500
+        assert await (await stage.connect(1)).frame() is None
+        assert await is_refused(stage, 1)
+        for node_id in (None, 0):
+            assert await (await stage.connect(node_id)).ask(PING) == PONG
+        await stage.closed(CloseReason.BROKER_UNREACHABLE, 3)
+        assert await is_refused(stage, 1), "also after Weir has tried again"
+        await comes_back(stage, 1)
+        await accepts_again(stage, 1)
+        assert await stage.clients[-1].ask(PING) == PONG
+        assert stage.cluster.asked[-1] == (1, PING)
 
     play(script, brokers=(0, 1))
+
+
+def test_the_bootstrap_listener_refuses_connections_while_no_broker_is_reachable(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(establish, "PROBE_S", 0.01)
+
+    async def script(stage: Stage) -> None:
+        for scope in stage.brokers.values():
+            scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert await (await stage.connect()).frame() is None
+        assert await is_refused(stage, None)
+        await comes_back(stage, 1)
+        await accepts_again(stage, None)
+        assert await stage.clients[-1].ask(PING) == PONG
+
+    play(script, brokers=(0, 1))
+
+
+def test_clients_accepted_together_while_their_broker_is_unreachable_are_all_closed(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        stage.brokers[1].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        plain = [socket.create_connection((HOST, stage.port(1).port)) for _ in range(20)]  # in the backlog
+        for sock in plain:
+            with sock, suppress(ConnectionResetError):
+                sock.setblocking(False)
+                assert await trio.socket.from_stdlib_socket(sock).recv(1) == b""
+        assert await is_refused(stage, 1)
+
+    play(script, brokers=(0, 1))
+
+
+def test_a_bug_while_trying_an_unreachable_broker_again_opens_its_listener(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(establish, "PROBE_S", 0)
+    answers: list[Exception] = [OSError(errno.ECONNREFUSED, ""), ValueError("a bug")]
+    really = sockets.connect
+
+    async def connect(address: Address) -> socket.socket:
+        if answers:
+            raise answers.pop(0)
+        return await really(address)
+
+    async def script(stage: Stage) -> None:
+        monkeypatch.setattr(sockets, "connect", connect)
+        assert await (await stage.connect(1)).frame() is None
+        await accepts_again(stage, 1)
+        assert await stage.clients[-1].ask(PING) == PONG
+        assert stage.server.counters.closed[CloseReason.INTERNAL_ERROR] == 1
+
+    play(script, brokers=(0, 1))
+
+
+def test_a_port_taken_while_its_listener_refuses_is_tried_again(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(establish, "PROBE_S", 0)
+    monkeypatch.setattr(listeners, "RETRY_S", 0)
+    really, failures = sockets.listen, [OSError(errno.EADDRINUSE, "Address already in use")]
+
+    async def script(stage: Stage) -> None:
+        def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
+            if failures:
+                raise failures.pop()
+            return really(ips, port)
+
+        monkeypatch.setattr(sockets, "listen", listen)
+        stage.brokers[1].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        with capture_logs() as logged:
+            assert await (await stage.connect(1)).frame() is None
+            await comes_back(stage, 1)
+            await accepts_again(stage, 1)
+        assert [line["node_id"] for line in logged if line["event"].startswith("cannot listen again")] == [1]
+        assert await stage.clients[-1].ask(PING) == PONG
+
+    play(script, brokers=(0, 1))
+
+
+def test_a_refused_client_is_held_before_closing(play: Play) -> None:
+    async def script(stage: Stage) -> None:
+        await stage.connect(1)
+        await until(lambda: stage.server.counters.sessions_opened == 1)
+        started_ms = monotonic_us() // 1000
+        assert await (await stage.connect(1)).ask(PING) is None
+        assert monotonic_us() // 1000 - started_ms >= 500
+
+    play(script, brokers=(0, 1), connections_max=1)
 
 
 def test_the_number_of_held_refused_clients_is_bounded(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,19 +472,19 @@ def test_the_number_of_held_refused_clients_is_bounded(play: Play, monkeypatch: 
     monkeypatch.setattr(establish, "HOLD_S", math.inf)
 
     async def script(stage: Stage) -> None:
-        stage.brokers[1].cancel()
-        await trio.testing.wait_all_tasks_blocked()
+        await stage.connect(1)
+        await until(lambda: stage.server.counters.sessions_opened == 1)
         held = [await stage.connect(1) for _ in range(3)]
-        await stage.closed(CloseReason.BROKER_UNREACHABLE, 3)
+        await stage.closed(CloseReason.CONNECTION_LIMIT, 3)
         for _ in range(5):
             assert await (await stage.connect(1)).frame() is None
         with trio.move_on_after(0) as peeking:
             await held[0].frame()
         assert peeking.cancelled_caught, "the first ones are held still"
-        assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 8
-        assert stage.server.counters.sessions_open == 0
+        assert stage.server.counters.closed[CloseReason.CONNECTION_LIMIT] == 8
+        assert stage.server.counters.sessions_open == 1
 
-    play(script, brokers=(0, 1))
+    play(script, brokers=(0, 1), connections_max=1)
 
 
 def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
@@ -369,9 +493,8 @@ def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
     monkeypatch.setattr(establish, "HOLD_S", 0)
 
     async def script(stage: Stage) -> None:
-        for node_id in (1, 2):
-            stage.brokers[node_id].cancel()
-        await trio.testing.wait_all_tasks_blocked()
+        await stage.connect(0)
+        await until(lambda: stage.server.counters.sessions_opened == 1)
         with capture_logs() as logged:
 
             def counts(node_id: int) -> list[int]:
@@ -387,7 +510,7 @@ def test_refusals_are_logged_at_once_then_once_a_second_with_a_count(
         assert len(counts(1)) <= 2 + lasted_ms // 1000
         assert counts(2) == [1], "each broker has its own lines"
 
-    play(script, brokers=(0, 1, 2))
+    play(script, brokers=(0, 1, 2), connections_max=1)
 
 
 def test_refusals_that_were_only_counted_are_logged_at_the_end(
@@ -396,13 +519,13 @@ def test_refusals_that_were_only_counted_are_logged_at_the_end(
     monkeypatch.setattr(establish, "HOLD_S", 0)
 
     async def script(stage: Stage) -> None:
-        stage.brokers[1].cancel()
-        await trio.testing.wait_all_tasks_blocked()
+        await stage.connect(0)
+        await until(lambda: stage.server.counters.sessions_opened == 1)
         for _ in range(5):
             assert await (await stage.connect(1)).frame() is None
 
     with capture_logs() as logged:
-        play(script, brokers=(0, 1))
+        play(script, brokers=(0, 1), connections_max=1)
     assert sum(line.get("count", 0) for line in logged) == 5
 
 

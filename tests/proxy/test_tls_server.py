@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 from structlog.testing import capture_logs
 
 from protocol.messages import MetadataResponse
@@ -344,6 +345,21 @@ def test_a_tls_server_name_of_an_unknown_broker_is_refused(play: Play, listener:
         assert said(logged) == "no broker 7 is known"
 
     play(script, **listener, sni_domain=DOMAIN, broker_ports="")
+
+
+def test_a_tls_listener_shared_by_brokers_stays_open_while_one_is_unreachable(
+    play: Play, listener: dict[str, Any]
+) -> None:
+    async def script(stage: Stage) -> None:
+        stage.brokers[1].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        client = await stage.connect_tls(client_context(), f"broker-1.{DOMAIN}")
+        assert await client.ask(PING) is None
+        assert stage.server.counters.closed[CloseReason.BROKER_UNREACHABLE] == 1
+        client = await stage.connect_tls(client_context(), f"broker-0.{DOMAIN}")
+        assert await client.ask(PING) == PONG
+
+    play(script, brokers=(0, 1), **listener, sni_domain=DOMAIN, broker_ports="")
 
 
 def test_a_new_broker_has_its_tls_server_name_at_once(play: Play, listener: dict[str, Any]) -> None:
