@@ -286,7 +286,7 @@ class Inbound:
         record, forward = self._arriving, self._forward
         if record is not None:
             if forward.meter is not None and not self._measure(record.plan, forward.meter, data, taken):
-                forward = self._forward = forward._replace(meter=None)
+                forward = self._forward = forward.but()
             if connection.request_rest_bytes == 0:
                 self._arriving = None
                 if record.receipt is not None:

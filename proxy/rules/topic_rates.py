@@ -112,7 +112,7 @@ def plan_produce(plan: Plan) -> None:
         if not named:
             return _unnamed(caller, plan, topics.produce) or decision
         meter = _begun(plan, topics.produce, data, frame, end)
-        return passed_unread(decision) if meter is None else decision._replace(meter=meter)
+        return passed_unread(decision) if meter is None else decision.but(meter=meter)
 
     def first_hold_ms(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> int:
         topics = caller.quotas.topics
@@ -157,7 +157,7 @@ def plan_fetch(plan: Plan) -> None:
         if topics_of is None:
             return _unnamed(caller, plan, topics.fetch) or decision
         if not topics.fetch.enforces:
-            return decision._replace(charged=True)
+            return decision.but(charged=True)
         body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT

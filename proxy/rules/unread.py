@@ -20,7 +20,7 @@ log = structlog.get_logger("weir.requests")
 
 def passed_unread(decision: Decision | Wait) -> Decision | Wait:
     """The same decision, about a request whose body cannot be read."""
-    return decision._replace(unread=True) if isinstance(decision, Forward) else decision
+    return decision.but(unread=True) if isinstance(decision, Forward) else decision
 
 
 def count_unread(counters: Counters, api_key: int, version: int, user: str, client: str) -> None:
