@@ -334,8 +334,7 @@ class Inbound:
             record.kind = CHARGED
         connection.in_flight.append(record)
         if serial:
-            event = SASL_REQUEST if plan.api_key in SASL_APIS else SERIAL_REQUEST
-            connection.state = NEXT[connection.state][event]
+            connection.state = NEXT[connection.state][SASL_REQUEST if forward.sasl else SERIAL_REQUEST]
 
     def _throttle(self, record: RequestInFlight, throttle_ms: int, quota: int) -> None:
         connection = self._connection

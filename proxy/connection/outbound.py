@@ -246,7 +246,9 @@ class Outbound:
                 if payers is not None and plan.over is not None and plan.over(connection, payers) > now_ms:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
-                meter = plan.meter(connection) if plan.meter is not None and payers is not None else None
+                meter: Meter | None = None
+                if connection.quotas.topics is not None and plan.meter is not None and payers is not None:
+                    meter = plan.meter(connection)
                 if meter is not None and not complete and not self._is_streamed(length):
                     return WAIT
                 self._begun = True

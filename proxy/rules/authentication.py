@@ -32,8 +32,8 @@ from proxy.rules.plan import Caller, Plan
 
 log = structlog.get_logger("weir.authentication")
 
-ALONE: Final = Forward(serial=True, exempt=True)
-UNREAD: Final = Forward(serial=True, exempt=True, unread=True)
+ALONE: Final = Forward(serial=True, exempt=True, sasl=True)
+UNREAD: Final = Forward(serial=True, exempt=True, unread=True, sasl=True)
 SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 """What a broker's answer may be while it is kept to be read as a whole."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Forward:
     """The request goes to the broker. Nearly all are constants: nobody changes one."""
 
-    __slots__ = ("answered", "charged", "exempt", "meter", "serial", "unread")
+    __slots__ = ("answered", "charged", "exempt", "meter", "sasl", "serial", "unread")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Forward:
         serial: bool = False,
         exempt: bool = False,
         unread: bool = False,
+        sasl: bool = False,
         meter: Meter | None = None,
     ) -> None:
         """Forward it, and do no more, unless told otherwise."""
@@ -43,6 +44,8 @@ class Forward:
         """True if its request time is not charged: brokers among themselves."""
         self.unread = unread
         """True if its body cannot be read: it goes to the broker as it came, and is counted."""
+        self.sasl = sasl
+        """True if it is part of a SASL exchange, which may change the client's principal."""
         self.meter = meter
         """To be fed the rest of the request, and charged when all of it is here."""
 
@@ -56,6 +59,7 @@ class Forward:
             serial=self.serial,
             exempt=self.exempt,
             unread=self.unread if unread is None else unread,
+            sasl=self.sasl,
             meter=meter,
         )
 

@@ -295,7 +295,7 @@ class Plan:
     tell: Tell | None = None
     """Counts a response without records. Goes with `over`."""
     meter: Callable[[Caller], Meter | None] | None = None
-    """What measures a charged response, if anything is to."""
+    """What measures a charged response, if anything is to; asked while topics have rates."""
     cost: Cost | None = None
     """None: nobody is charged with its request time."""
     extra_us: Extra | None = None

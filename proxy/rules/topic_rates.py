@@ -167,7 +167,8 @@ def plan_fetch(plan: Plan) -> None:
         return decision
 
     def over_with_topics(caller: Caller, payers: Payers) -> int:
-        return max(0 if over is None else over(caller, payers), _over(caller))
+        until_ms = 0 if over is None else over(caller, payers)
+        return until_ms if caller.quotas.topics is None else max(until_ms, _over(caller))
 
     def meter(caller: Caller) -> Meter | None:
         rates = _rates_of(caller)
