@@ -20,8 +20,8 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.cluster.connection import failures
-from proxy.stores.wire_quotas import EVERYTHING, as_request, imported
+from proxy.control.cluster.connection import failures
+from proxy.control.stores.wire_quotas import EVERYTHING, as_request, imported
 from quotas import Entity, QuotaKey
 from quotas.calibration import fault, percent_for, spent_us
 

@@ -9,12 +9,12 @@ import trio
 from calibration.repeat import Frames
 from protocol.errors import ProtocolError
 from protocol.values import Message
-from proxy.cluster.connection import QuestionError, failures
+from proxy.control.cluster.connection import QuestionError, failures
 
 if TYPE_CHECKING:
     from calibration.frames import Request
     from proxy.addresses import Address
-    from proxy.cluster.connection import Connection
+    from proxy.control.cluster.connection import Connection
 
 M = TypeVar("M", bound=Message)
 
@@ -23,7 +23,7 @@ ASIDE: Final = "weir"
 
 
 class Way(Protocol):
-    """How brokers are reached: `proxy.cluster.access.Access`."""
+    """How brokers are reached: `proxy.control.cluster.access.Access`."""
 
     async def connect(self, address: Address, timeout_s: float) -> Connection: ...
 
@@ -75,7 +75,7 @@ class Line:
 async def exchange(
     stream: trio.abc.Stream, request: Request, answer: type[M], timeout_s: float, client_id: str = ASIDE
 ) -> M:
-    """Send a request, return its response. Raises what `proxy.cluster.connection.failures` knows."""
+    """Send a request, return its response. Raises what `proxy.control.cluster.connection.failures` knows."""
     with trio.fail_after(timeout_s):
         await stream.send_all(request.frame(client_id))
         frame = await Frames(stream).next()

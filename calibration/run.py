@@ -20,9 +20,9 @@ from protocol.api import ApiKey
 from protocol.codec import response_type
 from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsResponse
-from proxy.cluster.connection import QuestionError, failures
-from proxy.rules.api_versions import ranges
-from proxy.rules.request_time import generation
+from proxy.control.cluster.connection import QuestionError, failures
+from proxy.handlers.api_versions.api_versions import ranges
+from proxy.handlers.request_time.request_time import generation
 from quotas.calibration import COUNT_WANTED, Windows, median, wanted_us
 from quotas.cost_fitting import coefficients_of, estimate_us
 from quotas.request_costs import shipped

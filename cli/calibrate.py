@@ -36,10 +36,10 @@ from cli.progress import Bar
 from cli.quotas_show import clean, echo_json
 from cli.settings_options import options_of_settings
 from protocol.api import ApiKey
-from proxy import config
-from proxy.cluster.access import Access
-from proxy.cluster.connection import QuestionError
-from proxy.config import Config, ConfigError
+from proxy.config import config
+from proxy.config.config import Config, ConfigError
+from proxy.control.cluster.access import Access
+from proxy.control.cluster.connection import QuestionError
 from quotas.cost_file import render
 from quotas.cost_findings import CostFindings, Readings
 from quotas.cost_findings import findings as fit_findings

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cli.exits import CommandError
-from proxy.replacing import replace, sync_directory
+from proxy.atomic_write import replace, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

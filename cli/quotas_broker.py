@@ -6,12 +6,12 @@ from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import DescribeClientQuotasResponse
 from proxy.addresses import Address
-from proxy.cluster.access import Access
-from proxy.cluster.broker_versions import ask_versions
-from proxy.cluster.connection import QuestionError
-from proxy.cluster.question import ask
-from proxy.config import Config
-from proxy.stores.wire_quotas import EVERYTHING, VERSION, imported
+from proxy.config.config import Config
+from proxy.control.cluster.access import Access
+from proxy.control.cluster.broker_versions import ask_versions
+from proxy.control.cluster.connection import QuestionError
+from proxy.control.cluster.question import ask
+from proxy.control.stores.wire_quotas import EVERYTHING, VERSION, imported
 from quotas.imported import Imported
 
 

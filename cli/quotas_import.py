@@ -22,8 +22,8 @@ from cli.quotas_source import Source, config_option, json_option, open_source, q
 from cli.quotas_zookeeper_dump import Dump, DumpError
 from cli.quotas_zookeeper_live import Place, ZooKeeperError
 from cli.quotas_zookeeper_live import read as read_zookeeper
-from proxy import config
-from proxy.cluster.connection import QuestionError
+from proxy.config import config
+from proxy.control.cluster.connection import QuestionError
 from quotas import QuotaTable, render
 from quotas.imported import Imported, Skipped
 from quotas.zookeeper_layout import ZooKeeperQuotas

@@ -15,11 +15,11 @@ import trio
 from cli.exits import CommandError
 from cli.progress import Progress
 from cli.quotas_show import clean
-from proxy import config
-from proxy.stores.broker import broker_store
-from proxy.stores.file import read_quota_file, rewrite
-from proxy.stores.store import StoreError
-from proxy.stores.topic import TopicStore, topic_store
+from proxy.config import config
+from proxy.control.stores.broker import broker_store
+from proxy.control.stores.file import read_quota_file, rewrite
+from proxy.control.stores.store import StoreError
+from proxy.control.stores.topic import TopicStore, topic_store
 from quotas import QuotaFileError, QuotaTable
 from quotas.quota_edit import edited
 from quotas.table import Quota

@@ -10,7 +10,8 @@ import click
 from cli.exits import USAGE
 from cli.sections import SectionedCommand
 from cli.settings_options import options_of_settings
-from proxy import config, logs
+from proxy import logs
+from proxy.config import config
 from proxy.run import run as run_proxy
 
 EXAMPLES = """\b

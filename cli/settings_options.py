@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 import msgspec
 
-from proxy.config import Settings
+from proxy.config.config import Settings
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -17,13 +17,13 @@ from cli.settings_options import options_of_settings
 from protocol import schema
 from protocol.api import versions as known_versions
 from protocol.versions import VersionRange
-from proxy import config
-from proxy.cluster.access import Access
-from proxy.cluster.broker_versions import ask_versions
-from proxy.cluster.connection import QuestionError
-from proxy.config import ConfigError
-from proxy.rules.plans import QUOTA_APIS
-from proxy.rules.uplift_rule import Kind, offered, route
+from proxy.config import config
+from proxy.config.config import ConfigError
+from proxy.control.cluster.access import Access
+from proxy.control.cluster.broker_versions import ask_versions
+from proxy.control.cluster.connection import QuestionError
+from proxy.handlers.plans import QUOTA_APIS
+from proxy.handlers.uplift.uplift_rule import Kind, offered, route
 
 EXAMPLES = """\b
 Examples:

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from demo.children import child
 from demo.errors import DemoError
-from proxy.config import ConfigError, parse_address
+from proxy.config.config import ConfigError, parse_address
 
 ANSWER_S: Final = 10.0
 """How long a cluster may take to answer."""

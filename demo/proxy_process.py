@@ -19,7 +19,8 @@ import msgspec
 
 from demo.children import child, end_with_parent
 from demo.errors import DemoError
-from proxy import config, logs
+from proxy import logs
+from proxy.config import config
 from proxy.run import run
 
 HOST: Final = "127.0.0.1"

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Counters:
     names_hidden: int = 0
     """Accepted exchanges in which no name could be seen."""
     task_failures: Counter[str] = field(default_factory=Counter)
-    """How often a task of Weir's own failed, by task (`proxy.supervisor`)."""
+    """How often a task of Weir's own failed, by task (`proxy.control.supervisor`)."""
 
     def note_ended(self, reason: CloseReason, from_client_bytes: int, from_broker_bytes: int) -> None:
         """A session has ended, and had received this much."""

@@ -10,17 +10,17 @@ from collections.abc import Awaitable, Callable
 import structlog
 import trio
 
-from proxy.config import Config
-from proxy.config_error import ConfigError
-from proxy.quota_book import QuotaBook
-from proxy.server import Server
-from proxy.stores.choose import Chosen, choose
-from proxy.stores.keeper import Keeper
-from proxy.stores.store_state import StoreState
-from proxy.transport import sockets
-from proxy.transport.drivers import monotonic_us, run_hosting_trio
-from proxy.transport.reactor import Reactor
-from proxy.usage.start import Recording, recording
+from proxy.config.config import Config
+from proxy.config.config_error import ConfigError
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.choose import Chosen, choose
+from proxy.control.stores.keeper import Keeper
+from proxy.control.stores.store_state import StoreState
+from proxy.control.usage.start import Recording, recording
+from proxy.net import sockets
+from proxy.net.drivers import monotonic_us, run_hosting_trio
+from proxy.net.reactor import Reactor
+from proxy.server.server import Server
 from quotas import QuotaTable
 from quotas.remembered import EMPTY
 

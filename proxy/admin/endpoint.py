@@ -32,9 +32,9 @@ from proxy.admin.exposition import render
 from proxy.admin.metrics import Sources, families
 from proxy.admin.readiness import Readiness
 from proxy.admin.request_time_page import report
-from proxy.config import ConfigError
-from proxy.supervisor import Supervisor, Task, Works
-from proxy.transport import sockets
+from proxy.config.config import ConfigError
+from proxy.control.supervisor import Supervisor, Task, Works
+from proxy.net import sockets
 
 log = structlog.get_logger("weir.admin")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from proxy.quota_book import QuotaBook
+from proxy.control.quota_registry import QuotaBook
 from quotas import BrokerQuotas, Budget, ClientQuotas, Tags
 from quotas.budgets import Account, Totals
 from quotas.request_time import RequestBudget

@@ -23,12 +23,12 @@ from proxy.admin import (
     topic_metrics,
     usage_metrics,
 )
-from proxy.quota_book import QuotaBook
-from proxy.reasons import CloseReason
-from proxy.server import Server
-from proxy.stores.store_state import StoreState
-from proxy.supervisor import Task
-from proxy.usage.tally import Tally
+from proxy.close_reasons import CloseReason
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.store_state import StoreState
+from proxy.control.supervisor import Task
+from proxy.control.usage.tally import Tally
+from proxy.server.server import Server
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from proxy.admin.entities import ENTITIES_MAX, SLICE, counted, sharers
-from proxy.quota_book import QuotaBook
+from proxy.control.quota_registry import QuotaBook
 from quotas import MutationBudget
 from quotas.budgets import Totals
 

@@ -13,7 +13,7 @@ from proxy.admin.entities import Entity, Pot, Reading, broker_label, byte_rates,
 from proxy.admin.mutation_entities import MutationEntity, MutationReading, read_mutations
 from proxy.admin.request_times import ApiTimes, api_times, seconds
 from proxy.admin.side import ENFORCED, SHADOW, Side
-from proxy.quota_book import QuotaBook
+from proxy.control.quota_registry import QuotaBook
 from quotas import Budget
 from quotas.budgets import Totals
 from quotas.request_time import RequestBudget

@@ -14,9 +14,9 @@ from typing import Final
 import trio
 
 from proxy.addresses import Address
-from proxy.cluster.access import Access
-from proxy.cluster.discovery import DiscoveryError, discover
-from proxy.server import Server
+from proxy.control.cluster.access import Access
+from proxy.control.cluster.discovery import DiscoveryError, discover
+from proxy.server.server import Server
 
 CHECK_S: Final = 5.0
 """How long an answer counts."""

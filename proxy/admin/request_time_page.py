@@ -16,8 +16,8 @@ from proxy.admin.request_time_report import (
     Report,
 )
 from proxy.admin.request_times import api_name, seconds
-from proxy.quota_book import QuotaBook
-from proxy.rules.identity import ANONYMOUS
+from proxy.control.quota_registry import QuotaBook
+from proxy.handlers.sasl.identity import ANONYMOUS
 from quotas.budgets import UNLIMITED
 from quotas.request_time import RequestBudget
 

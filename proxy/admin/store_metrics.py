@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from proxy.admin import family
-from proxy.quota_book import QuotaBook
-from proxy.stores.store_state import RESULTS, StoreState
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.store_state import RESULTS, StoreState
 
 
 def families(book: QuotaBook, store: StoreState) -> Iterator[Metric]:

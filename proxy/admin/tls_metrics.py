@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from proxy.admin import family
-from proxy.tls.files import ContextOfFiles
+from proxy.net.tls.files import ContextOfFiles
 
 
 def families(all_files: list[ContextOfFiles]) -> Iterator[Metric]:

@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 
 from proxy.admin import family
 from proxy.admin.entities import ENTITIES_MAX, broker_label
-from proxy.quota_book import QuotaBook
+from proxy.control.quota_registry import QuotaBook
 from quotas import Budget
 
 LABELS: Final = ("broker", "quota", "topic")

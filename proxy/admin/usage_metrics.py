@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from proxy.admin import family
-from proxy.usage.tally import Kind, Loss, Tally
+from proxy.control.usage.tally import Kind, Loss, Tally
 
 
 def families(tally: Tally) -> Iterator[Metric]:

@@ -19,13 +19,13 @@ from protocol.codec import response_type
 from protocol.heads import INCOMPLETE, LENGTH_BYTES, response_body
 from protocol.places import Place, place
 from proxy.connection.receipts import REQUEST, Receipt
-from proxy.rules.plan import Plan  # fields' types: mypyc wants them at run time
+from proxy.handlers.plan import Plan  # fields' types: mypyc wants them at run time
 from quotas import BrokerQuotas, Payers
 from quotas.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
     from proxy.connection.client import Client
-    from proxy.rules.plans import Plans
+    from proxy.handlers.plans import Plans
 
 
 _PRODUCE: Final = ApiKey.PRODUCE.value

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
 from proxy.connection.parse_cache import ParseCache
 from proxy.connection.usage import SessionUsage  # fields' types: mypyc wants them at run time
-from proxy.rules.exchange import Exchange
+from proxy.handlers.sasl.exchange import Exchange
 from quotas import BrokerQuotas, Payers
 
 if TYPE_CHECKING:
-    from proxy.rules.decisions import Forward
-    from proxy.rules.identity import Identities
-    from proxy.rules.plan import Plan
+    from proxy.handlers.decisions import Forward
+    from proxy.handlers.plan import Plan
+    from proxy.handlers.sasl.identity import Identities
     from quotas import Budget
 
 NOBODY: Final = Payers(None, None)

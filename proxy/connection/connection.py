@@ -20,6 +20,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.close_reasons import BY_CLIENTS, CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import charge_request_time
 from proxy.connection.client import Client  # fields' types: mypyc wants them at run time
@@ -30,11 +31,10 @@ from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
 from proxy.connection.receipts import MUTATION
 from proxy.connection.state import ANSWERED, DRAINING, NEXT, OPEN, RELEASE, THROTTLE, THROTTLED, WHY, Event
 from proxy.connection.usage import SessionUsage
-from proxy.reasons import BY_CLIENTS, CloseReason
-from proxy.rules.fetch_sessions import FetchSession
-from proxy.rules.identity import ANONYMOUS as ANONYMOUS
-from proxy.rules.management import Management, Unmanaged
-from proxy.rules.plan import Meter, Plan
+from proxy.handlers.plan import Meter, Plan
+from proxy.handlers.quota_api.quota_admin import Management, Unmanaged
+from proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
+from proxy.handlers.topics.fetch_sessions import FetchSession
 from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.counters import Counters
-    from proxy.rules.cluster_state import ClusterState
-    from proxy.rules.identity import Identities
-    from proxy.rules.plans import Plans
+    from proxy.handlers.mutations.cluster_state import ClusterState
+    from proxy.handlers.plans import Plans
+    from proxy.handlers.sasl.identity import Identities
     from quotas import BrokerQuotas
 
 

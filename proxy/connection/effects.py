@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.reasons import CloseReason  # a field's type: mypyc wants it at run time
+from proxy.close_reasons import CloseReason  # a field's type: mypyc wants it at run time
 
 
 class Effects:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.close_reasons import CloseReason
 from proxy.connection.state import DRAINING, Event
-from proxy.reasons import CloseReason
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

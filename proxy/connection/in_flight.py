@@ -13,9 +13,9 @@ from proxy.connection.charges import (  # fields' types: mypyc wants them at run
     count_time,
 )
 from proxy.connection.receipts import Receipt
-from proxy.rules.deferred import Deferred
-from proxy.rules.errand import Run
-from proxy.rules.plan import Plan
+from proxy.handlers.broker_query import Run
+from proxy.handlers.deferred import Deferred
+from proxy.handlers.plan import Plan
 
 if TYPE_CHECKING:
     from quotas import Payers

@@ -16,18 +16,18 @@ from protocol.heads import (
 )
 from protocol.messages import ProduceRequest
 from protocol.places import place
+from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request
 from proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
 from proxy.connection.receipts import PRODUCER, TOPIC, Receipt
 from proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
 from proxy.connection.tokens import from_client
-from proxy.reasons import CloseReason
-from proxy.rules.authentication import SASL_APIS
-from proxy.rules.decisions import PASS, Decision, Defer, Forward, Hold, Query, Reply, Wait
-from proxy.rules.errand import Run
-from proxy.rules.plan import Meter, Plan
-from proxy.rules.unread import count_unread
+from proxy.handlers.broker_query import Run
+from proxy.handlers.decisions import PASS, Decision, Defer, Forward, Hold, Query, Reply, Wait
+from proxy.handlers.plan import Meter, Plan
+from proxy.handlers.sasl.authentication import SASL_APIS
+from proxy.handlers.unread import count_unread
 from quotas import Payers
 
 if TYPE_CHECKING:

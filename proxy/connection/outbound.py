@@ -15,16 +15,16 @@ from protocol.heads import (
     RESPONSE_LENGTH_MIN,
     response_body,
 )
+from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.emptied import EmptiedResponse
 from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
 from proxy.connection.receipts import CONSUMER, TOPIC
 from proxy.connection.state import OPEN
 from proxy.connection.tokens import from_broker
-from proxy.reasons import CloseReason
-from proxy.rules.api_versions import refused
-from proxy.rules.decisions import WAIT, Wait
-from proxy.rules.plan import Meter, Plan, Splice, StreamRewrite
+from proxy.handlers.api_versions.api_versions import refused
+from proxy.handlers.decisions import WAIT, Wait
+from proxy.handlers.plan import Meter, Plan, Splice, StreamRewrite
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from proxy.rules.decisions import Forward
-    from proxy.rules.plan import Plan
+    from proxy.handlers.decisions import Forward
+    from proxy.handlers.plan import Plan
     from quotas import Budget
 
 HEAD_BYTES_MAX: Final = 1024

@@ -12,12 +12,12 @@ from protocol.heads import LENGTH_BYTES
 from proxy.connection.charges import LocalResponse, sent
 from proxy.connection.in_flight import DEFERRED, LOCAL, QUERY, TOKEN, RequestInFlight
 from proxy.connection.state import Event
-from proxy.rules import plan as plans
+from proxy.handlers import plan as plans
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
-    from proxy.rules.deferred import Deferred
-    from proxy.rules.errand import Run
+    from proxy.handlers.broker_query import Run
+    from proxy.handlers.deferred import Deferred
 
 
 def expect_token(connection: Connection, *, serial: bool) -> None:

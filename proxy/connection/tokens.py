@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey
 from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
+from proxy.close_reasons import CloseReason
 from proxy.connection.replies import expect_token
-from proxy.reasons import CloseReason
-from proxy.rules.authentication import SASL_APIS, settle, succeeded
+from proxy.handlers.sasl.authentication import SASL_APIS, settle, succeeded
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
-    from proxy.rules.exchange import Exchange
+    from proxy.handlers.sasl.exchange import Exchange
 
 TOKEN_BYTES_MAX: Final = 512 * 1024
 """Kafka's sasl.server.max.receive.size."""

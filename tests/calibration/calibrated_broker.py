@@ -33,7 +33,7 @@ from protocol.messages import (
     ProduceRequest,
 )
 from proxy.addresses import Address
-from proxy.cluster.connection import Connection
+from proxy.control.cluster.connection import Connection
 from quotas.budgets import UNLIMITED, Budget
 from quotas.cost_fitting import UNPACKED
 from quotas.entities import Tags
@@ -98,7 +98,7 @@ class CalibratedBroker:
     _idle_since_s: float = 0.0
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:
-        """As `proxy.cluster.access.Access` does."""
+        """As `proxy.control.cluster.access.Access` does."""
         assert self.nursery is not None
         ours, theirs = memory_stream_pair()
         self.nursery.start_soon(self._serve, theirs)

@@ -18,7 +18,7 @@ from calibration.jmx import JmxInstrument, rates_of
 from calibration.line import CalibrationError
 from calibration.run import Calibration, Findings, Instrument, Options, Taken
 from protocol.api import ApiKey
-from proxy.cluster.connection import QuestionError
+from proxy.control.cluster.connection import QuestionError
 from quotas.calibration import Windows
 from quotas.cost_findings import Readings, findings
 from quotas.request_costs import ColdCost, Overrides, shipped

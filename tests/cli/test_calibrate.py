@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 from cli.exits import DONE, FAILED, USAGE
 from cli.main import weir
 from protocol.messages import DescribeClientQuotasResponse, MetadataRequest, MetadataResponse
-from proxy import config
 from proxy.addresses import Address
-from proxy.cluster.question import ask
-from proxy.config import parse_address
-from proxy.stores.wire_quotas import EVERYTHING
+from proxy.config import config
+from proxy.config.config import parse_address
+from proxy.control.cluster.question import ask
+from proxy.control.stores.wire_quotas import EVERYTHING
 from tests.kafka.fixtures import kafka_cluster
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from cli.exits import DONE, FAILED, USAGE
 from cli.main import weir
-from proxy.stores.file import read_quota_file
+from proxy.control.stores.file import read_quota_file
 from tests.cli.quotas_command import done, failed, misused, run
 
 if TYPE_CHECKING:

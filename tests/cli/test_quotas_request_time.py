@@ -21,8 +21,8 @@ from proxy.addresses import Address
 from proxy.admin.endpoint import Endpoint, application, listen
 from proxy.admin.metrics import Sources
 from proxy.admin.readiness import Readiness
-from proxy.quota_book import QuotaBook
-from proxy.stores.store_state import StoreState
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.store_state import StoreState
 from quotas import parse
 from tests.cli.quotas_command import done, failed, run
 from tests.kafka.ports import free_range
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from proxy.server import Server
+    from proxy.server.server import Server
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from cli.exits import USAGE
 from cli.main import main, weir
 from cli.sections import SECTIONS
 from protocol.messages import ProduceRequest, ProduceResponse
-from proxy import config
+from proxy.config import config
 from proxy.run import quota_book
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused

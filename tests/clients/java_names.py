@@ -1,4 +1,4 @@
-"""What Java calls the subject of a certificate, and Kafka its owner: the oracle of `proxy.tls`."""
+"""What Java calls the subject of a certificate, and Kafka its owner: the oracle of `proxy.net.tls`."""
 
 from __future__ import annotations
 

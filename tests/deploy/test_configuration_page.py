@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from proxy.settings import Settings
+from proxy.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text("utf-8")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cli.run import run as run_command
-from proxy import config
-from proxy.stores.file import read_quota_file
+from proxy.config import config
+from proxy.control.stores.file import read_quota_file
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy import config
 from proxy.admin.metrics import Sources, families
-from proxy.quota_book import QuotaBook
-from proxy.reasons import CloseReason
-from proxy.server import Server
-from proxy.stores.store_state import StoreState
-from proxy.transport.reactor import Reactor
-from proxy.usage.tally import Tally
+from proxy.close_reasons import CloseReason
+from proxy.config import config
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.store_state import StoreState
+from proxy.control.usage.tally import Tally
+from proxy.net.reactor import Reactor
+from proxy.server.server import Server
 from quotas import QuotaTable
 
 if TYPE_CHECKING:

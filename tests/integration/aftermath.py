@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 from tests.integration.descriptors import connected_ports, listening_ports, open_descriptors
 from tests.integration.traffic import until
 from tests.integration.weir_log import entries

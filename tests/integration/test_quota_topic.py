@@ -14,10 +14,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from cli.exits import DONE
 from cli.main import weir
-from proxy.cluster.access import Access
-from proxy.cluster.discovery import DiscoveryError, discover
-from proxy.config import load
-from proxy.stores.topic import topic_store
+from proxy.config.config import load
+from proxy.control.cluster.access import Access
+from proxy.control.cluster.discovery import DiscoveryError, discover
+from proxy.control.stores.topic import topic_store
 from quotas import Entity, QuotaTable
 from quotas.table import QuotaKey
 from tests.clients import create_topic
@@ -29,7 +29,7 @@ from tests.kafka.sasl import WEIR
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.config import Config
+    from proxy.config.config import Config
     from tests.integration.conftest import StartWeir
     from tests.integration.weir import Weir
     from tests.kafka import Cluster

@@ -10,7 +10,7 @@ import pytest
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from proxy.rules.api_versions import ranges
+from proxy.handlers.api_versions.api_versions import ranges
 from tests.clients import ClientError, KafkaTools
 from tests.clients.admin import Step
 from tests.clients.exchange import part

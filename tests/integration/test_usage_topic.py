@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from proxy.config import load
-from proxy.usage.start import recording
-from proxy.usage.tally import Kind, Loss
-from proxy.usage.topic import PARTITIONS
+from proxy.config.config import load
+from proxy.control.usage.start import recording
+from proxy.control.usage.tally import Kind, Loss
+from proxy.control.usage.topic import PARTITIONS
 from tests.integration.traffic import until
 from tests.proxy.usage_rigs import trace_record, usage_record
 from usage import UsageRecord
@@ -20,7 +20,7 @@ from usage import UsageRecord
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.usage.writer import Writer
+    from proxy.control.usage.writer import Writer
     from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker]

@@ -18,7 +18,7 @@ from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.heads import LENGTH, LENGTH_BYTES
 from protocol.values import schema_of
-from proxy.rules.api_versions import ranges
+from proxy.handlers.api_versions.api_versions import ranges
 from tests.proxy import frames
 from tests.raw import ask
 from tests.raw.requests import message_set

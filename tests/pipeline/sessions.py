@@ -24,7 +24,7 @@ from protocol.messages import (
 )
 from proxy.connection.usage_books import UsageBooks
 from proxy.counters import Counters
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.throttle import INT32_MAX
 from tests.proxy.frames import padded, request, response, split

@@ -11,9 +11,9 @@ from protocol.messages import (
     MetadataResponse,
 )
 from proxy.counters import Counters
-from proxy.rules.decisions import PASS, WAIT, Decision, Query, Wait
-from proxy.rules.errand import ask
-from proxy.rules.plans import Plans
+from proxy.handlers.broker_query import ask
+from proxy.handlers.decisions import PASS, WAIT, Decision, Query, Wait
+from proxy.handlers.plans import Plans
 from tests.proxy.frames import request, response
 from tests.proxy.wire import new_connection
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.connection.connection import Connection
-    from proxy.rules.decisions import Wait
-    from proxy.rules.errand import Errand
-    from proxy.rules.plan import Caller
+    from proxy.handlers.broker_query import Errand
+    from proxy.handlers.decisions import Wait
+    from proxy.handlers.plan import Caller
 
 VERSION: Final = 5
 """Of DeleteTopics, the request that errands are run for here."""

@@ -13,7 +13,7 @@ from protocol.messages import (
     MetadataResponse,
 )
 from proxy.counters import Counters
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.entities import Prefix
 from tests.proxy.frames import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from protocol.messages import Message
     from proxy.connection.connection import Connection
-    from proxy.rules.management import Changes
+    from proxy.handlers.quota_api.quota_admin import Changes
     from quotas.table import Quota
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import trio
 
+from proxy.net.drivers import monotonic_us, run_hosting_trio
+from proxy.net.reactor import Reactor
 from proxy.run import _single
-from proxy.transport.drivers import monotonic_us, run_hosting_trio
-from proxy.transport.reactor import Reactor
 from tests.proxy.rigs import Rig, open_descriptors
 from tests.proxy.stage import Script, set_stage
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 if TYPE_CHECKING:
-    from proxy.stores.store import StoreError
+    from proxy.control.stores.store import StoreError
     from quotas import QuotaTable
 
 LONG_S = 20.0

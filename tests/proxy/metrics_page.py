@@ -11,13 +11,13 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from proxy import config
 from proxy.admin.exposition import render
 from proxy.admin.metrics import Sources, families
-from proxy.quota_book import QuotaBook
-from proxy.server import Server
-from proxy.stores.store_state import StoreState
-from proxy.transport.reactor import Reactor
+from proxy.config import config
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.store_state import StoreState
+from proxy.net.reactor import Reactor
+from proxy.server.server import Server
 from quotas import parse
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from protocol.messages import (
 )
 from protocol.versions import VersionRange
 from proxy.counters import Counters
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create, Topic

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from proxy.close_reasons import CloseReason
     from proxy.connection.connection import Connection
-    from proxy.reasons import CloseReason
     from quotas import QuotaTable
 
 

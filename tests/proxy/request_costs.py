@@ -9,7 +9,7 @@ from protocol.messages import (
     HeartbeatResponse,
 )
 from proxy.counters import Counters
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost, ColdCost, Overrides, shipped
 from tests.proxy.frames import request, response

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from proxy.reasons import CloseReason
-from proxy.transport.reactor import Reactor
-from proxy.transport.tls_relay import new_relay
+from proxy.close_reasons import CloseReason
+from proxy.net.reactor import Reactor
+from proxy.net.tls_relay import new_relay
 from tests.proxy.tls_rigs import secured
 from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
-    from proxy.transport.relay import Relay
+    from proxy.net.relay import Relay
     from quotas import QuotaTable
 
 PAUSE_S = 0.01

@@ -10,13 +10,13 @@ from typing import Any
 import trio
 
 from protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataRequest, MetadataResponse
-from proxy import config
 from proxy.addresses import Address
-from proxy.quota_book import QuotaBook
-from proxy.reasons import CloseReason
-from proxy.server import Server
-from proxy.transport.drivers import run_in_trio
-from proxy.transport.reactor import Reactor
+from proxy.close_reasons import CloseReason
+from proxy.config import config
+from proxy.control.quota_registry import QuotaBook
+from proxy.net.drivers import run_in_trio
+from proxy.net.reactor import Reactor
+from proxy.server.server import Server
 from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
+from proxy.control.supervisor import Supervisor
 from proxy.counters import Counters
-from proxy.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from proxy.repeats import Write
+    from proxy.control.rate_limited_log import Write
 
 
 def supervisor(counters: Counters | None = None) -> Supervisor:

@@ -16,7 +16,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from proxy import config
 from proxy.addresses import Address
 from proxy.admin import endpoint, readiness
 from proxy.admin.endpoint import Endpoint, application, listen
@@ -24,13 +23,14 @@ from proxy.admin.entities import ENTITIES_MAX
 from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
 from proxy.admin.readiness import Readiness
-from proxy.config import ConfigError
-from proxy.quota_book import QuotaBook
-from proxy.server import Server
-from proxy.stores.store_state import StoreState
-from proxy.transport.drivers import monotonic_us, run_hosting_trio
-from proxy.transport.poll import WRITE
-from proxy.transport.reactor import Reactor
+from proxy.config import config
+from proxy.config.config import ConfigError
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.store_state import StoreState
+from proxy.net.drivers import monotonic_us, run_hosting_trio
+from proxy.net.poll import WRITE
+from proxy.net.reactor import Reactor
+from proxy.server.server import Server
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused as refused_start
 from tests.kafka.ports import free_range
@@ -58,7 +58,7 @@ def nothing_left_open() -> Iterator[None]:
 
 
 def test_the_admin_endpoint_serves_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.supervisor.WAIT_S_MIN", 0.01)
+    monkeypatch.setattr("proxy.control.supervisor.WAIT_S_MIN", 0.01)
     failures = [ZeroDivisionError]
     serve = trio.serve_listeners
 

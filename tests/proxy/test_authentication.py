@@ -27,11 +27,11 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from proxy.close_reasons import CloseReason
 from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
-from proxy.reasons import CloseReason
-from proxy.rules.identity import Identities, IdentityRules
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
+from proxy.handlers.sasl.identity import Identities, IdentityRules
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.frames import framed, padded, request, response, unknown_request

@@ -5,12 +5,12 @@ from __future__ import annotations
 from prometheus_client.core import Metric
 
 from proxy.admin.authentication_metrics import families
-from proxy.config import load
+from proxy.config.config import load
+from proxy.control.quota_registry import QuotaBook
 from proxy.counters import Counters
-from proxy.quota_book import QuotaBook
-from proxy.rules.identity import IdentityRules
-from proxy.server import Server
-from proxy.transport.reactor import Reactor
+from proxy.handlers.sasl.identity import IdentityRules
+from proxy.net.reactor import Reactor
+from proxy.server.server import Server
 from quotas import QuotaTable
 from tests.proxy.sasl import (
     REFUSED,

@@ -10,11 +10,11 @@ from protocol.error_codes import ErrorCode
 from protocol.messages import CreateTopicsResponse, MetadataRequest, MetadataResponse
 from protocol.versions import VersionRange
 from proxy.counters import Counters
-from proxy.rules import missing_topics
-from proxy.rules.cluster_state import ClusterState
-from proxy.rules.missing_topics import EXPECTED_MAX_EACH, EXPECTED_MS, MissingTopics
-from proxy.rules.plans import Plans
-from proxy.rules.recent_topics import KEPT_MS
+from proxy.handlers.mutations import pending_creations
+from proxy.handlers.mutations.cluster_state import ClusterState
+from proxy.handlers.mutations.pending_creations import EXPECTED_MAX_EACH, EXPECTED_MS, MissingTopics
+from proxy.handlers.mutations.recent_topics import KEPT_MS
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
@@ -272,7 +272,7 @@ def test_strict_auto_creation_admits_a_client_with_tokens() -> None:
 
 
 def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_topics, "EXPECTED_MAX_EACH", 3)
+    monkeypatch.setattr(pending_creations, "EXPECTED_MAX_EACH", 3)
     expected, payer, other = MissingTopics(), payers(), payers()
     assert expected.expect(["a", "b"], payer, 0) == 0
     assert expected.expect(["b", "c", "d", "e"], payer, 10) == 2
@@ -281,7 +281,7 @@ def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pyt
 
 
 def test_the_oldest_pending_automatic_creations_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_topics, "EXPECTED_MAX", 2)
+    monkeypatch.setattr(pending_creations, "EXPECTED_MAX", 2)
     expected, payer = MissingTopics(), payers()
     assert expected.expect(["a", "b", "c"], payer, 0) == 0
     assert expected.of(payer) == ["b", "c"]
@@ -299,7 +299,7 @@ def test_a_later_client_is_charged_once_the_first_pending_creation_expires() -> 
 def test_pending_creations_beyond_a_clients_bound_are_charged_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(missing_topics, "EXPECTED_MAX_EACH", 1)
+    monkeypatch.setattr(pending_creations, "EXPECTED_MAX_EACH", 1)
     cluster = Cluster()
     cluster.ask(0, "one", "two", "three")
     assert cluster.tokens == BURST - 2

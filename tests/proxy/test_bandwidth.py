@@ -19,8 +19,8 @@ from protocol.messages import (
     ShareFetchResponse,
 )
 from protocol.values import schema_of
+from proxy.close_reasons import CloseReason
 from proxy.connection.inbound import Inbound
-from proxy.reasons import CloseReason
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample

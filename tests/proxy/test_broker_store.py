@@ -19,12 +19,12 @@ from protocol.messages import (
     DescribeClientQuotasResponse,
 )
 from proxy.addresses import Address
-from proxy.cluster.access import DIRECT
+from proxy.control.cluster.access import DIRECT
+from proxy.control.stores import broker
+from proxy.control.stores.broker import BrokerStore
+from proxy.control.stores.store import StoreError, UnfitError
+from proxy.control.stores.wire_quotas import as_request, imported
 from proxy.run import _single
-from proxy.stores import broker
-from proxy.stores.broker import BrokerStore
-from proxy.stores.store import StoreError, UnfitError
-from proxy.stores.wire_quotas import as_request, imported
 from quotas import DEFAULT, Entity, QuotaTable
 from quotas.entities import Prefix
 from quotas.table import QuotaKey

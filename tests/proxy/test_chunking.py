@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceRequest
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, Exchange, comparable, exchanges, whole
 from tests.proxy.frames import request, response, unknown_request, unknown_response

@@ -21,12 +21,12 @@ from protocol.messages import (
     DescribeClientQuotasResponse,
     MetadataResponse,
 )
+from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
-from proxy.reasons import CloseReason
-from proxy.rules.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
-from proxy.rules.client_quotas_alterations import read_alterations
-from proxy.rules.client_quotas_filters import described, read_filter
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
+from proxy.handlers.quota_api.alterations import read_alterations
+from proxy.handlers.quota_api.client_quotas import AT_ONCE_MAX, DENIED_BYTES_MAX
+from proxy.handlers.quota_api.filters import described, read_filter
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse, render
 from tests.matrix import in_one_test
 from tests.proxy.client_quotas import (

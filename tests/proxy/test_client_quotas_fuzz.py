@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from protocol.codec import response_type
 from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
-from proxy.rules.client_quotas_alterations import read_alterations
-from proxy.rules.client_quotas_filters import described, read_filter
+from proxy.handlers.quota_api.alterations import read_alterations
+from proxy.handlers.quota_api.filters import described, read_filter
 from quotas import QuotaKey, QuotaTable, parse
 from quotas.quota_edit import edited
 from tests.properties import examples

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from protocol.values import ZERO_UUID
-from proxy.rules import harmless_requests, recent_topics
-from proxy.rules.harmless_requests import HARMLESS_BYTES_MAX, Asked, HarmlessRequests
-from proxy.rules.recent_topics import RecentTopics
+from proxy.handlers.mutations import harmless_requests, recent_topics
+from proxy.handlers.mutations.harmless_requests import HARMLESS_BYTES_MAX, Asked, HarmlessRequests
+from proxy.handlers.mutations.recent_topics import RecentTopics
 
 KEPT_MS: Final = 15_000
 """Metadata were measured to be up to 13 s late."""

@@ -14,12 +14,12 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from proxy.close_reasons import CloseReason
 from proxy.connection.ending import LINGER_MS
 from proxy.connection.state import State
-from proxy.reasons import CloseReason
-from proxy.rules.decisions import Defer, Query
-from proxy.rules.deferred import Deferred
-from proxy.rules.errand import ask
+from proxy.handlers.broker_query import ask
+from proxy.handlers.decisions import Defer, Query
+from proxy.handlers.deferred import Deferred
 from tests.matrix import check_each
 from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of, produce, produced
 from tests.proxy.frames import padded, request, response
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.connection.connection import Connection
-    from proxy.rules.errand import Errand
+    from proxy.handlers.broker_query import Errand
 
 SMALL_BYTES: Final = 1000
 """A buffer that long responses do not fit in."""

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from proxy import config
 from proxy.addresses import Address
-from proxy.config import ConfigError
-from proxy.connection_gate import ConnectionGate, connection_rules, plain_ip
-from proxy.listeners import Listeners
-from proxy.reasons import CloseReason
-from proxy.repeats import Repeats
-from proxy.transport.reactor import Reactor
+from proxy.close_reasons import CloseReason
+from proxy.config import config
+from proxy.config.config import ConfigError
+from proxy.config.connection_rules import connection_rules, plain_ip
+from proxy.control.rate_limited_log import Repeats
+from proxy.net.reactor import Reactor
+from proxy.server.connection_gate import ConnectionGate
+from proxy.server.listeners import Listeners
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST

@@ -16,8 +16,8 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from proxy.reasons import CloseReason
-from proxy.rules.errand import ask
+from proxy.close_reasons import CloseReason
+from proxy.handlers.broker_query import ask
 from tests.proxy.broker_query import VERSION, answer, asked, delete, deleted, questions, result, session_of
 from tests.proxy.frames import framed, padded, request
 from tests.proxy.playbook import Playbook
@@ -28,7 +28,7 @@ from tests.proxy.wire import Wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.rules.errand import Errand
+    from proxy.handlers.broker_query import Errand
 
 SMALL_BYTES: Final = 400
 

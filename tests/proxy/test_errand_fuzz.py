@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from protocol.codec import response_type
 from proxy.counters import Counters
-from proxy.rules.cluster_state import ClusterState
-from proxy.rules.plans import Plans
+from proxy.handlers.mutations.cluster_state import ClusterState
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.properties import examples
 from tests.protocol.generate import messages

@@ -13,7 +13,7 @@ from protocol.messages import FetchRequest, FetchResponse, ProduceRequest, Produ
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
 from proxy.counters import Counters
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.remembered import EMPTY
 from tests.proxy.frames import padded, request, response

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from protocol.messages import FetchRequest, FetchResponse
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.frames import request, response

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from protocol.codec import codec
 from protocol.messages import FetchRequest, FetchResponse
 from protocol.values import schema_of
+from proxy.close_reasons import CloseReason
 from proxy.connection import emptied as emptied_module
 from proxy.connection.state import State
 from proxy.connection.usage_books import UsageBooks
-from proxy.reasons import CloseReason
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost
 from tests.matrix import in_one_test

@@ -16,10 +16,10 @@ import pytest
 import trio
 import trio.testing
 
-from proxy import file_watch, replacing
-from proxy.stores import file as file_module
-from proxy.stores.file import FileStore, read_quota_file, rewrite
-from proxy.stores.store import StoreError
+from proxy import atomic_write, file_watch
+from proxy.control.stores import file as file_module
+from proxy.control.stores.file import FileStore, read_quota_file, rewrite
+from proxy.control.stores.store import StoreError
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.quota_edit import edited
 from tests.proxy.following import Followed, until
@@ -265,7 +265,7 @@ def test_the_file_store_reads_an_edit_right_after_its_change(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody replaces the file while its directory is still being made durable."""
-    sync = replacing.sync_directory
+    sync = atomic_write.sync_directory
 
     def edited_meanwhile(directory: Path) -> None:
         (directory / "edited").write_text(TEXT)
@@ -274,7 +274,7 @@ def test_the_file_store_reads_an_edit_right_after_its_change(
 
     async def main() -> None:
         watched = Watched(path)
-        monkeypatch.setattr(replacing, "sync_directory", edited_meanwhile)
+        monkeypatch.setattr(atomic_write, "sync_directory", edited_meanwhile)
         await watched.store.alter({(ALICE, PRODUCE): 2.0})
         await watched.look()
         assert watched.seen == [watched.first]

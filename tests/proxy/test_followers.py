@@ -6,7 +6,7 @@ import pytest
 
 from protocol.messages import FetchRequest
 from protocol.values import schema_of
-from proxy.rules.followers import FOLLOWER_BYTES, claims
+from proxy.handlers.bandwidth.replica_fetches import FOLLOWER_BYTES, claims
 from quotas import DEFAULT, Budget, Entity, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample

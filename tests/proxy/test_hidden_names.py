@@ -12,8 +12,8 @@ import pytest
 from protocol.messages import ProduceRequest
 from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
-from proxy.rules.identity import Identities, IdentityRules
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
+from proxy.handlers.sasl.identity import Identities, IdentityRules
 from tests.proxy.frames import request
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.admin import family
 from proxy.admin.exposition import render
-from proxy.stores.file import rewrite
-from proxy.stores.records import Slot, read_key, write
-from proxy.stores.snapshot import read_snapshot, write_snapshot
+from proxy.control.stores.file import rewrite
+from proxy.control.stores.records import Slot, read_key, write
+from proxy.control.stores.snapshot import read_snapshot, write_snapshot
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
 from quotas.entities import Prefix
 

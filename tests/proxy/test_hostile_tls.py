@@ -17,8 +17,8 @@ from cryptography.x509.oid import NameOID
 
 from proxy import logs
 from proxy.addresses import ServerNames
-from proxy.reasons import CloseReason
-from proxy.tls.contexts import Pair, server_context, server_name_of
+from proxy.close_reasons import CloseReason
+from proxy.net.tls.contexts import Pair, server_context, server_name_of
 from quotas import Entity, QuotaKey, QuotaTable, parse
 from quotas.quota_file import render
 from tests.proxy.certificates import (

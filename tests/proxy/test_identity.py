@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.config import ConfigError, load
-from proxy.rules.exchange import Exchange
-from proxy.rules.identity import OWNERS_MAX, Identities, IdentityRules
+from proxy.config.config import ConfigError, load
+from proxy.handlers.sasl.exchange import Exchange
+from proxy.handlers.sasl.identity import OWNERS_MAX, Identities, IdentityRules
 from tests.proxy.rigs import Rig
 from tests.proxy.sasl import (
     AP_REQ,

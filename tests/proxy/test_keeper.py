@@ -11,13 +11,13 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.file import FileStore, read_quota_file
+from proxy.control.stores.keeper import WAITING_MAX, Keeper, _Alteration, _write_audit
+from proxy.control.stores.store import StoreError
+from proxy.control.stores.store_state import StoreState
+from proxy.control.supervisor import WAIT_S_MIN, Task
 from proxy.counters import Counters
-from proxy.quota_book import QuotaBook
-from proxy.stores.file import FileStore, read_quota_file
-from proxy.stores.keeper import WAITING_MAX, Keeper, _Alteration, _write_audit
-from proxy.stores.store import StoreError
-from proxy.stores.store_state import StoreState
-from proxy.supervisor import WAIT_S_MIN, Task
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas import table as table_module
 from quotas.connections import ConnectionQuotas
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from proxy.rules.management import Changes
-    from proxy.stores.store import Changed
+    from proxy.control.stores.store import Changed
+    from proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 FETCH: Final = QuotaKey.CONSUMER_BYTE_RATE

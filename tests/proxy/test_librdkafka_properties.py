@@ -8,9 +8,9 @@ import pytest
 import trustme
 from confluent_kafka import Consumer
 
-from proxy.config import load
-from proxy.stores.librdkafka import Properties, properties
-from proxy.stores.topic_log import TopicLog
+from proxy.config.config import load
+from proxy.control.stores.librdkafka import Properties, properties
+from proxy.control.stores.topic_log import TopicLog
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,12 +23,12 @@ from protocol.messages import (
     SaslHandshakeResponse,
 )
 from proxy.addresses import Address, AddressBook
-from proxy.cluster.connection import Connection, LoginError, QuestionError
-from proxy.cluster.login import log_in
-from proxy.config import ConfigError, Settings, load
-from proxy.credentials import Credentials, credentials_of
-from proxy.housekeeping import first_brokers
+from proxy.config.config import ConfigError, Settings, load
+from proxy.config.credentials import Credentials, credentials_of
+from proxy.control.cluster.connection import Connection, LoginError, QuestionError
+from proxy.control.cluster.login import log_in
 from proxy.run import _single
+from proxy.server.housekeeping import first_brokers
 from tests.proxy.fake_broker import Connection as Peer
 from tests.proxy.fake_broker import FakeCluster
 from tests.proxy.frames import framed, head_of, request_body_of, response

@@ -13,9 +13,9 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy.stores.file import FileStore, read_quota_file
-from proxy.stores.keeper import Keeper
-from proxy.stores.store_state import StoreState
+from proxy.control.stores.file import FileStore, read_quota_file
+from proxy.control.stores.keeper import Keeper
+from proxy.control.stores.store_state import StoreState
 from quotas import Entity, QuotaKey, QuotaTable, render
 from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
 from tests.proxy.frames import body_of, request

@@ -15,10 +15,10 @@ from proxy.admin.entities import ENTITIES_MAX, NAME_CHARS_MAX, SLICE, Pot, Readi
 from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
 from proxy.admin.mutation_entities import MutationReading, read_mutations
-from proxy.quota_book import QuotaBook
-from proxy.reasons import CloseReason
-from proxy.server import Server
-from proxy.stores.store_state import StoreState
+from proxy.close_reasons import CloseReason
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.stores.store_state import StoreState
+from proxy.server.server import Server
 from quotas import Budget, QuotaTable, parse
 from quotas.client_quotas import IDLE_MS_MAX
 from tests.proxy.metrics_page import PARSERS, Page, book_of, scraped, server

@@ -19,11 +19,11 @@ from protocol.messages import (
     MetadataRequest,
 )
 from protocol.versions import VersionRange
+from proxy.close_reasons import CloseReason
+from proxy.control.quota_registry import QuotaBook
 from proxy.counters import Counters
-from proxy.quota_book import QuotaBook
-from proxy.reasons import CloseReason
-from proxy.rules.mutations import ROUNDS_MAX
-from proxy.rules.plans import Plans
+from proxy.handlers.mutations.mutations import ROUNDS_MAX
+from proxy.handlers.plans import Plans
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.broker_versions import broker_of

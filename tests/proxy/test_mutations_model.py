@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.counters import Counters
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create

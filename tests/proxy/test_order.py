@@ -15,7 +15,7 @@ from protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 from tests.proxy.frames import framed, header, request, response, unknown_request, unknown_response
 from tests.proxy.playbook import Playbook
 

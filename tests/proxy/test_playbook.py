@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceRequest
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 from tests.proxy.frames import request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import quota_table

@@ -18,9 +18,9 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config_error import ConfigError
-from proxy.tls.distinguished_name import KEYWORDS, name_of, subject_of
-from proxy.tls.principal_mapping import PrincipalMapping, UnmappedError
+from proxy.config.config_error import ConfigError
+from proxy.net.tls.distinguished_name import KEYWORDS, name_of, subject_of
+from proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
 from tests.clients.java_names import ask_java
 from tests.properties import examples
 

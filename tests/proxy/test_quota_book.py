@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.quota_book import QuotaBook
+from proxy.control.quota_registry import QuotaBook
 from quotas import Entity, MutationBudget, QuotaKey, QuotaTable
 from quotas.client_quotas import IDLE_MS_MAX
 

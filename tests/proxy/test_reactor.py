@@ -10,9 +10,9 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from proxy.transport.drivers import monotonic_us, run_hosting_trio, run_in_trio, trio_us
-from proxy.transport.poll import READ, WRITE
-from proxy.transport.reactor import TIMERS_SWEPT_MIN, Reactor
+from proxy.net.drivers import monotonic_us, run_hosting_trio, run_in_trio, trio_us
+from proxy.net.poll import READ, WRITE
+from proxy.net.reactor import TIMERS_SWEPT_MIN, Reactor
 from tests.proxy.rigs import Clock, tcp_pair, unix_pair
 
 if TYPE_CHECKING:

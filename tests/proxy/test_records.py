@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.stores import records
-from proxy.stores.records import Record, RecordError, Slot, Stored, alteration, read_key, read_value, write
+from proxy.control.stores import records
+from proxy.control.stores.records import (
+    Record,
+    RecordError,
+    Slot,
+    Stored,
+    alteration,
+    read_key,
+    read_value,
+    write,
+)
 from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Prefix
 from quotas.quota_entry import least, most

@@ -12,9 +12,9 @@ from protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from proxy.reasons import CloseReason
-from proxy.transport.poll import READ
-from proxy.transport.reactor import BUFFER_BYTES
+from proxy.close_reasons import CloseReason
+from proxy.net.poll import READ
+from proxy.net.reactor import BUFFER_BYTES
 from tests.proxy.frames import request, response, unknown_request, unknown_response
 from tests.proxy.rigs import Rig, open_descriptors, tcp_pair, unix_pair
 from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.close_reasons import CloseReason
 from proxy.connection.ending import LINGER_MS
-from proxy.reasons import CloseReason
 from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of
 from tests.proxy.frames import framed, padded
 from tests.proxy.rigs import Rig, reset, tcp_pair, unix_pair

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import config
-from proxy.config import ConfigError
-from proxy.request_costs import FILE_BYTES_MAX, RequestTimeRules, request_time_rules
-from proxy.settings import Settings
+from proxy.config import config
+from proxy.config.config import ConfigError
+from proxy.config.request_costs import FILE_BYTES_MAX, RequestTimeRules, request_time_rules
+from proxy.config.settings import Settings
 from quotas.request_costs import ApiCost, Overrides
 
 if TYPE_CHECKING:

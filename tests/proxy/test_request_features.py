@@ -18,9 +18,9 @@ from protocol.messages import FetchRequest, ProduceRequest
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.counters import Counters
-from proxy.rules.plan import Plan
-from proxy.rules.plans import Plans
-from proxy.rules.request_features import PACKED_MAX, PARTITIONS_MAX, converted, extra
+from proxy.handlers.plan import Plan
+from proxy.handlers.plans import Plans
+from proxy.handlers.request_time.request_features import PACKED_MAX, PARTITIONS_MAX, converted, extra
 from quotas.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.properties import examples

@@ -26,9 +26,9 @@ from protocol.messages import (
 )
 from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
-from proxy.rules.identity import Identities
-from proxy.rules.plans import Plans
-from proxy.rules.request_time import CLASSES, Charged
+from proxy.handlers.plans import Plans
+from proxy.handlers.request_time.request_time import CLASSES, Charged
+from proxy.handlers.sasl.identity import Identities
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.entities import Prefix
 from quotas.request_costs import ApiCost, ColdCost

@@ -10,8 +10,8 @@ from protocol import schema
 from protocol.api import ApiKey
 from protocol.versions import VersionRange
 from proxy.counters import Counters
-from proxy.rules.plans import Plans
-from proxy.rules.request_time import CLASSES, Charged, generation
+from proxy.handlers.plans import Plans
+from proxy.handlers.request_time.request_time import CLASSES, Charged, generation
 from quotas.request_costs import GENERATIONS, ApiCost, CostTable, shipped
 from tests.matrix import in_one_test
 from tests.proxy.broker_versions import broker_of

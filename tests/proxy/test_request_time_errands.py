@@ -17,11 +17,11 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
-from proxy.reasons import CloseReason
-from proxy.rules.decisions import PASS, WAIT, Decision, Query, Wait
-from proxy.rules.errand import ask
-from proxy.rules.plans import Plans
+from proxy.handlers.broker_query import ask
+from proxy.handlers.decisions import PASS, WAIT, Decision, Query, Wait
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.request_costs import ApiCost
 from tests.matrix import in_one_test
@@ -51,9 +51,9 @@ from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
-    from proxy.rules.decisions import Wait
-    from proxy.rules.errand import Errand
-    from proxy.rules.plan import Caller
+    from proxy.handlers.broker_query import Errand
+    from proxy.handlers.decisions import Wait
+    from proxy.handlers.plan import Caller
 
 COSTS: Final = costs(
     {"Metadata": ApiCost(us=100.0, us_per_response_kb=1000.0), "DeleteTopics": ApiCost(us=7.0)}

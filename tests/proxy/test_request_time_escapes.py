@@ -16,9 +16,9 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from proxy.close_reasons import CloseReason
 from proxy.connection.inbound import LOOK_BYTES
 from proxy.connection.state import State
-from proxy.reasons import CloseReason
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost
 from tests.proxy.frames import padded, request, response, split, unknown_request

@@ -9,14 +9,14 @@ import pytest
 from protocol.api import ApiKey
 from proxy.admin.entities import ENTITIES_MAX
 from proxy.admin.request_times import SERIES_MAX, api_name
-from proxy.quota_book import QuotaBook
+from proxy.control.quota_registry import QuotaBook
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import IDLE_MS_MAX
 from quotas.request_time import API_KEYS_OWN
 from tests.proxy.metrics_page import PARSERS, scraped, server
 
 if TYPE_CHECKING:
-    from proxy.server import Server
+    from proxy.server.server import Server
 
 __all__ = ["server"]  # a fixture
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from protocol.messages import ProduceRequest
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 from quotas import QuotaTable
 from tests.proxy.frames import request, split
 from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, ping, pong, spend, time_table, timed

@@ -31,7 +31,7 @@ from protocol.messages import (
 from protocol.skim import UNKNOWN_TAG
 from protocol.values import schema_of
 from proxy.addresses import Address, AdvertisedAddresses, PortRange
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 from tests.matrix import in_one_test
 from tests.protocol import kio_side
 from tests.protocol.generate import sample

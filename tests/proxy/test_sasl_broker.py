@@ -9,8 +9,8 @@ import pytest
 
 from protocol.messages import ApiVersionsRequest, ProduceRequest
 from proxy.counters import Counters
-from proxy.rules.identity import Identities, IdentityRules
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
+from proxy.handlers.sasl.identity import Identities, IdentityRules
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import request
 from tests.proxy.sasl import (

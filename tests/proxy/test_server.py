@@ -21,14 +21,15 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy import config, establish, listeners
 from proxy.addresses import Address
-from proxy.reasons import CloseReason
-from proxy.stores.file import FileStore
-from proxy.stores.keeper import Keeper
-from proxy.stores.store_state import StoreState
-from proxy.transport import sockets
-from proxy.transport.drivers import monotonic_us
+from proxy.close_reasons import CloseReason
+from proxy.config import config
+from proxy.control.stores.file import FileStore
+from proxy.control.stores.keeper import Keeper
+from proxy.control.stores.store_state import StoreState
+from proxy.net import sockets
+from proxy.net.drivers import monotonic_us
+from proxy.server import establish, listeners
 from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
@@ -644,7 +645,7 @@ def test_a_failed_accept_is_retried(
                 raise failures.pop()
             return super().accept()
 
-    monkeypatch.setattr("proxy.transport.sockets.socket.socket", Failing)
+    monkeypatch.setattr("proxy.net.sockets.socket.socket", Failing)
 
     async def script(stage: Stage) -> None:
         with capture_logs() as logged:

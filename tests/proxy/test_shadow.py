@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.messages import CreateTopicsRequest, MetadataRequest
-from proxy import config, run
+from proxy import run
+from proxy.config import config
 from proxy.connection.state import State
+from proxy.control.quota_registry import QuotaBook
 from proxy.counters import Counters
-from proxy.quota_book import QuotaBook
-from proxy.rules import requests_paid_for
-from proxy.rules.cluster_state import ClusterState
-from proxy.rules.plans import Plans
+from proxy.handlers.mutations import decoded_requests
+from proxy.handlers.mutations.cluster_state import ClusterState
+from proxy.handlers.plans import Plans
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from quotas.remembered import EMPTY
@@ -369,7 +370,7 @@ def test_deletions_are_charged_to_a_shadow_quota_as_to_an_enforced_one() -> None
 def test_an_unreadable_or_large_mutation_under_a_shadow_quota_passes_uncounted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests_paid_for, "COUNTED_BYTES_MAX", 100)
+    monkeypatch.setattr(decoded_requests, "COUNTED_BYTES_MAX", 100)
     long = request(CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="x" * 200)]), 4)
     unreadable = framed(header(19, 4, 1, b"app", tags=None) + b"\x7f\xff")
     for frame in (long, unreadable):

@@ -8,8 +8,8 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from proxy.quota_book import QuotaBook
-from proxy.shadow_log import LINES_MAX, SLICE, ShadowLog, log_shadow
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.shadow_log import LINES_MAX, SLICE, ShadowLog, log_shadow
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from quotas.connections import ConnectionQuotas
 

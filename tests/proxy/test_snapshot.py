@@ -12,10 +12,10 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.config import ConfigError, load
-from proxy.stores.choose import choose
-from proxy.stores.snapshot import LastKnown, read_snapshot, write_snapshot
-from proxy.stores.store import StoreError, UnfitError
+from proxy.config.config import ConfigError, load
+from proxy.control.stores.choose import choose
+from proxy.control.stores.snapshot import LastKnown, read_snapshot, write_snapshot
+from proxy.control.stores.store import StoreError, UnfitError
 from quotas import DEFAULT, Entity, QuotaTable
 from quotas.entities import Prefix
 from quotas.table import QuotaKey
@@ -24,8 +24,8 @@ from tests.proxy.following import Followed, until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.rules.management import Changes
-    from proxy.stores.store import Changed
+    from proxy.control.stores.store import Changed
+    from proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from proxy.addresses import Address
-from proxy.transport import sockets
+from proxy.net import sockets
 from tests.kafka.ports import free_range
 
 

@@ -10,18 +10,18 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.cluster.discovery import discover
-from proxy.config import ConfigError
-from proxy.connection_gate import ConnectionGate
+from proxy.config.config import ConfigError
+from proxy.control.cluster.discovery import discover
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.shadow_log import PERIOD_S, ShadowLog
+from proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every
 from proxy.counters import Counters
 from proxy.file_watch import LOOK_S
-from proxy.housekeeping import EXPIRY_S, expire
-from proxy.quota_book import QuotaBook
-from proxy.shadow_log import PERIOD_S, ShadowLog
-from proxy.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every
-from proxy.tls.files import ContextOfFiles
-from proxy.transport.drivers import trio_us
-from proxy.transport.reactor import Reactor
+from proxy.net.drivers import trio_us
+from proxy.net.reactor import Reactor
+from proxy.net.tls.files import ContextOfFiles
+from proxy.server.connection_gate import ConnectionGate
+from proxy.server.housekeeping import EXPIRY_S, expire
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.fake_broker import HOST
 from tests.proxy.stage import PING, PONG, Stage, set_stage
@@ -192,10 +192,10 @@ def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
-    Task.BROKERS: ("proxy.housekeeping.discover", discover, 2),
-    Task.EXPIRY: ("proxy.quota_book.QuotaBook.expire", QuotaBook.expire, 1),
-    Task.SHADOW_LOG: ("proxy.shadow_log.ShadowLog.look", ShadowLog.look, 1),
-    Task.TLS_FILES: ("proxy.tls.files.ContextOfFiles.look", ContextOfFiles.look, 1),
+    Task.BROKERS: ("proxy.server.housekeeping.discover", discover, 2),
+    Task.EXPIRY: ("proxy.control.quota_registry.QuotaBook.expire", QuotaBook.expire, 1),
+    Task.SHADOW_LOG: ("proxy.control.shadow_log.ShadowLog.look", ShadowLog.look, 1),
+    Task.TLS_FILES: ("proxy.net.tls.files.ContextOfFiles.look", ContextOfFiles.look, 1),
 }
 """Of each task, a function that it calls, and the first call of it that is the task's."""
 PERIODS_S = {Task.BROKERS: 30.0, Task.EXPIRY: EXPIRY_S, Task.SHADOW_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}

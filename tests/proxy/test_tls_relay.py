@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.transport.poll import READ, WRITE
-from proxy.transport.reactor import BUFFER_BYTES
-from proxy.transport.tls_socket import RECORD_BYTES, TlsSocket
+from proxy.net.poll import READ, WRITE
+from proxy.net.reactor import BUFFER_BYTES
+from proxy.net.tls_socket import RECORD_BYTES, TlsSocket
 from tests.properties import examples
 from tests.proxy.rigs import Rig, unix_pair
 from tests.proxy.talk import large, ping, pong, produce, produced

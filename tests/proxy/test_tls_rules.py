@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from proxy import config
 from proxy.addresses import ServerNames
-from proxy.config import ConfigError
-from proxy.tls.contexts import Pair, server_context
+from proxy.config import config
+from proxy.config.config import ConfigError
+from proxy.net.tls.contexts import Pair, server_context
 from tests.proxy.certificates import HOST, write_ca, write_pair
 
 if TYPE_CHECKING:

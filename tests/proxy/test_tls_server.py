@@ -19,10 +19,10 @@ from structlog.testing import capture_logs
 from protocol.messages import MetadataResponse
 from proxy import file_watch
 from proxy.addresses import Address
-from proxy.config import ConfigError
+from proxy.close_reasons import CloseReason
+from proxy.config.config import ConfigError
 from proxy.connection.connection import ANONYMOUS
-from proxy.reasons import CloseReason
-from proxy.tls import handshakes
+from proxy.net.tls import handshakes
 from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
 from tests.proxy.fake_broker import FakeCluster

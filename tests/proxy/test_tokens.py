@@ -21,12 +21,12 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from proxy.close_reasons import CloseReason
 from proxy.connection.connection import ANONYMOUS, Connection
 from proxy.connection.tokens import TOKEN_BYTES_MAX
 from proxy.counters import Counters
-from proxy.reasons import CloseReason
-from proxy.rules.identity import Identities, IdentityRules
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
+from proxy.handlers.sasl.identity import Identities, IdentityRules
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.playbook import Playbook

@@ -17,7 +17,7 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy.reasons import CloseReason
+from proxy.close_reasons import CloseReason
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import body_of, request, response
 from tests.proxy.wire import APP, Wire, new_connection

@@ -12,18 +12,18 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.config import ConfigError, load
-from proxy.stores import topic
-from proxy.stores.log import Batch, Found
-from proxy.stores.records import Record, alteration
-from proxy.stores.store import StoreError
-from proxy.stores.topic import ClusterFacts, TopicStore, topic_store
+from proxy.config.config import ConfigError, load
+from proxy.control.stores import topic
+from proxy.control.stores.log import Batch, Found
+from proxy.control.stores.records import Record, alteration
+from proxy.control.stores.store import StoreError
+from proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
 from quotas import DEFAULT, Entity, QuotaTable
 from quotas.table import QuotaKey
 from tests.proxy.following import Followed, until
 
 if TYPE_CHECKING:
-    from proxy.rules.management import Changes
+    from proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, EVERYONE = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
@@ -389,7 +389,7 @@ def test_an_invalid_quota_topic_name_is_refused(name: str) -> None:
 
 
 def test_a_quota_topic_without_confluent_kafka_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "proxy.stores.topic_log", None)
+    monkeypatch.setitem(__import__("sys").modules, "proxy.control.stores.topic_log", None)
     with pytest.raises(ConfigError) as refusal:
         topic_store(load(None, {"upstream": "kafka:9092"}))
     assert str(refusal.value) == (

@@ -20,11 +20,11 @@ from protocol.messages import ApiVersionsRequest, ProduceRequest
 from protocol.topic_bytes import names_topics
 from protocol.values import schema_of
 from protocol.versions import VersionRange
+from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
-from proxy.reasons import CloseReason
-from proxy.rules.cluster_state import ClusterState
-from proxy.rules.plan import LOCAL, QUERY
-from proxy.rules.plans import Plans
+from proxy.handlers.mutations.cluster_state import ClusterState
+from proxy.handlers.plan import LOCAL, QUERY
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Grow, Topic

@@ -28,8 +28,8 @@ from protocol.messages import (
 from protocol.places import place
 from protocol.versions import VersionRange
 from proxy.counters import Counters
-from proxy.rules.plans import Plans
-from proxy.rules.uplift_rule import beyond, offered, route
+from proxy.handlers.plans import Plans
+from proxy.handlers.uplift.uplift_rule import beyond, offered, route
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol.generate import messages

@@ -18,7 +18,7 @@ from protocol.errors import EncodeError
 from protocol.messages import CreateTopicsRequest
 from protocol.steps import Change, steps
 from protocol.versions import VersionRange
-from proxy.rules.uplift_rule import (
+from proxy.handlers.uplift.uplift_rule import (
     BACKS_OFF_FROM,
     BY_HAND,
     EXCEPTIONS,
@@ -76,7 +76,7 @@ def test_every_small_version_step_is_uplifted_or_a_named_exception() -> None:
     little = {(found.api_key, found.version) for found in EVERY if found.change is not Change.OTHER}
     decided = {(found.api_key, found.version) for found in TAKEN} | EXCEPTIONS.keys()
     undecided = {each for each in little - decided if each[0] not in NEVER}
-    assert undecided == set(), "take them in proxy/rules/uplift_rule.py, or say there why not"
+    assert undecided == set(), "take them in proxy/handlers/uplift/uplift_rule.py, or say there why not"
 
 
 def test_uplift_tables_have_no_unneeded_entries() -> None:

@@ -16,11 +16,11 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from proxy.close_reasons import CloseReason
 from proxy.connection.usage_books import UsageBooks
-from proxy.reasons import CloseReason
-from proxy.rules.decisions import Defer
-from proxy.rules.deferred import Deferred
-from proxy.rules.usage_groups import APIS, group_index
+from proxy.handlers.decisions import Defer
+from proxy.handlers.deferred import Deferred
+from proxy.handlers.usage_groups import APIS, group_index
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.broker_query import answer, asked, delete, deleted, questions, session_of
 from tests.proxy.frames import framed, header, padded, request, response, unknown_request, unknown_response

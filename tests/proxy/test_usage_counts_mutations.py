@@ -13,9 +13,9 @@ from protocol.codec import response_type
 from protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
 from proxy.connection.usage_books import UsageBooks
 from proxy.counters import Counters
-from proxy.rules.cluster_state import ClusterState
-from proxy.rules.plans import Plans
-from proxy.rules.uplift_rule import offered
+from proxy.handlers.mutations.cluster_state import ClusterState
+from proxy.handlers.plans import Plans
+from proxy.handlers.uplift.uplift_rule import offered
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from protocol.codec import request_type, response_type
 from protocol.messages import MetadataRequest, ProduceRequest, ProduceResponse
+from proxy.close_reasons import CloseReason
 from proxy.connection.inbound import LOOK_BYTES
 from proxy.connection.usage_books import UsageBooks
 from proxy.counters import Counters
-from proxy.reasons import CloseReason
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.properties import examples

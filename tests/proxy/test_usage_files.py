@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.usage import encoding
-from proxy.usage.directory import finished_name, make, unfinished_name
-from proxy.usage.files import FileRules
-from proxy.usage.lines import PartFile, finish_for_the_dead
-from proxy.usage.outlet import OutletError
-from proxy.usage.tally import Kind, Loss
+from proxy.control.usage import encoding
+from proxy.control.usage.directory import finished_name, make, unfinished_name
+from proxy.control.usage.files import FileRules
+from proxy.control.usage.lines import PartFile, finish_for_the_dead
+from proxy.control.usage.outlet import OutletError
+from proxy.control.usage.tally import Kind, Loss
 from tests.properties import examples
 from tests.proxy.usage_rigs import WALL_S, Desk, Disk, requests_in, trace_record, usage_record
 from usage import TraceRecord, UsageRecord
@@ -198,7 +198,7 @@ def test_whole_lines_of_a_killed_process_are_recovered(tmp_path: Path) -> None:
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from proxy.usage.tally import Kind
+from proxy.control.usage.tally import Kind
 from tests.proxy.usage_rigs import Desk, usage_record
 desk = Desk(Path({str(tmp_path)!r}), instance="killed")
 files = desk.files()
@@ -272,7 +272,7 @@ def test_a_leftover_usage_file_that_cannot_be_finished_does_not_stop_writing(
     def not_ours(_path: Path, _name: str) -> int:
         raise PermissionError(errno.EACCES, "no")
 
-    monkeypatch.setattr("proxy.usage.directory.finish_for_the_dead", not_ours)
+    monkeypatch.setattr("proxy.control.usage.directory.finish_for_the_dead", not_ours)
     desk = Desk(tmp_path)
     files = desk.files()
     files.open()

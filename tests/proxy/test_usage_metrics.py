@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.admin.usage_metrics import families
-from proxy.usage.tally import Kind, Loss, Tally
+from proxy.control.usage.tally import Kind, Loss, Tally
 
 
 def samples(tally: Tally) -> dict[tuple[str, ...], float]:

@@ -11,10 +11,10 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.usage import recorder as module
-from proxy.usage.outlet import Record
-from proxy.usage.recorder import SLICE, Clocks, Recorder
-from proxy.usage.tally import Kind, Loss, Tally
+from proxy.control.usage import recorder as module
+from proxy.control.usage.outlet import Record
+from proxy.control.usage.recorder import SLICE, Clocks, Recorder
+from proxy.control.usage.tally import Kind, Loss, Tally
 from tests.proxy.supervised import supervisor
 from tests.proxy.usage_rigs import trace_record, usage_record
 

@@ -10,20 +10,20 @@ import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from proxy.config import load
-from proxy.stores.librdkafka import properties
-from proxy.stores.store import StoreError
-from proxy.usage.outlet import OutletError
-from proxy.usage.tally import Kind, Loss, Tally
-from proxy.usage.topic import Topic, sender_properties
-from proxy.usage.writer import Writer
+from proxy.config.config import load
+from proxy.control.stores.librdkafka import properties
+from proxy.control.stores.store import StoreError
+from proxy.control.usage.outlet import OutletError
+from proxy.control.usage.tally import Kind, Loss, Tally
+from proxy.control.usage.topic import Topic, sender_properties
+from proxy.control.usage.writer import Writer
 from tests.proxy.usage_rigs import trace_record, usage_record
 from usage import UsageRecord
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from proxy.stores.librdkafka import Properties
+    from proxy.control.stores.librdkafka import Properties
 
 TOPICS = {Kind.USAGE: "usage", Kind.TRACE: "usage-trace"}
 NOW_S = 1_763_775_570.0

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.usage.outlet import Outlet, OutletError, Record
-from proxy.usage.tally import Kind, Loss, Tally
-from proxy.usage.writer import CHUNK, RETRY_S, TEND_S, Writer
+from proxy.control.usage.outlet import Outlet, OutletError, Record
+from proxy.control.usage.tally import Kind, Loss, Tally
+from proxy.control.usage.writer import CHUNK, RETRY_S, TEND_S, Writer
 from tests.proxy.usage_rigs import trace_record, usage_record
 from usage import UsageRecord
 

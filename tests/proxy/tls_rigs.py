@@ -7,7 +7,7 @@ import socket
 import ssl
 from typing import Any
 
-from proxy.transport.tls_socket import TlsSocket
+from proxy.net.tls_socket import TlsSocket
 from tests.proxy.certificates import client_context, server_context
 
 HANDSHAKE_STEPS = 1000

@@ -11,7 +11,7 @@ from protocol.messages import (
     ApiVersionsResponse,
 )
 from protocol.versions import VersionRange
-from proxy.rules.uplift_rule import offered
+from proxy.handlers.uplift.uplift_rule import offered
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.frames import response
 

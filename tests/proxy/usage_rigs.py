@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.usage.files import Clocks, FileRules, Files
-from proxy.usage.tally import Tally
+from proxy.control.usage.files import Clocks, FileRules, Files
+from proxy.control.usage.tally import Tally
 from usage import VERSION, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from proxy.addresses import AddressBook, AdvertisedAddresses, PortRange
+from proxy.close_reasons import CloseReason
 from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.connection.effects import Effects, End
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
 from proxy.connection.state import State
 from proxy.counters import Counters
-from proxy.reasons import CloseReason
-from proxy.rules.plans import Plans
+from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.throttle import INT32_MAX
 

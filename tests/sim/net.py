@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from proxy.transport.poll import BROKEN, READ, WRITE
+from proxy.net.poll import BROKEN, READ, WRITE
 
 READ_ENDED: Final = 0x2000  # EPOLLRDHUP: reported if asked for, also while there is something to read
 FIRST_FD: Final = 1 << 20
@@ -62,7 +62,7 @@ class Pipe:
 
 
 class Net:
-    """A poll set (`proxy.transport.poll.PollSet`), and all sockets that are open."""
+    """A poll set (`proxy.net.poll.PollSet`), and all sockets that are open."""
 
     def __init__(self, rng: Random, fail: Callable[[str, str], None]) -> None:
         self.fds = itertools.count(FIRST_FD)
@@ -107,7 +107,7 @@ class Net:
 
 
 class FakeSocket:
-    """A relay's end of a connection; see `proxy.transport.side.Socket`."""
+    """A relay's end of a connection; see `proxy.net.side.Socket`."""
 
     def __init__(
         self, net: Net, inward: Pipe, outward: Pipe, rng: Random | None, observe: Callable[[], None]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import settings
 
 from proxy.counters import Counters
-from proxy.rules.plan import Plan
-from proxy.rules.plans import Plans
-from proxy.transport.reactor import Reactor, Timer
+from proxy.handlers.plan import Plan
+from proxy.handlers.plans import Plans
+from proxy.net.reactor import Reactor, Timer
 from quotas import Budget
 from tests.properties import EXPLORING
 from tests.sim.frames import Kind

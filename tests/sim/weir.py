@@ -6,13 +6,13 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
+from proxy.close_reasons import CloseReason
 from proxy.connection.connection import Connection
 from proxy.counters import Counters
-from proxy.reasons import CloseReason
-from proxy.rules.plans import Plans
-from proxy.transport.reactor import Reactor
-from proxy.transport.relay import Relay
-from proxy.transport.tls_relay import new_relay
+from proxy.handlers.plans import Plans
+from proxy.net.reactor import Reactor
+from proxy.net.relay import Relay
+from proxy.net.tls_relay import new_relay
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import new_connection
 from tests.sim.net import FakeSocket, Net

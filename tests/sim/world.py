@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from proxy.reasons import CloseReason
-from proxy.transport.relay import Relay
+from proxy.close_reasons import CloseReason
+from proxy.net.relay import Relay
 from tests.sim.actors import Broker, Client
 from tests.sim.conversation import Conversation
 from tests.sim.model import Ledger

@@ -20,8 +20,8 @@ from tests.tools.compiled_only import ROOT, compiled_modules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOMS: Final = ("protocol", "quotas", "usage", "proxy", "cli")
-TESTED: Final = ("protocol", "quotas", "usage", "proxy", "cli")
+ROOMS: Final = ("protocol", "quotas", "usage", "calibration", "proxy", "cli")
+TESTED: Final = ("protocol", "quotas", "usage", "calibration", "proxy", "cli")
 """The directories below `tests/` that are looked at. Others test what surrounds Weir, or need brokers."""
 
 

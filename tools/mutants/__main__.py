@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 ROOT: Final = Path(__file__).parents[2]
-MUTATED: Final = ("quotas", "proxy/connection", "proxy/rules")
+MUTATED: Final = ("quotas", "proxy/connection", "proxy/handlers")
 TESTS: Final = ("tests/quotas", "tests/proxy")
 READ: Final = ("protocol", "quotas", "usage", "proxy", *TESTS)
 """What decides which tests run a line. (Helpers elsewhere in `tests` may too, but rarely.)"""

@@ -1,0 +1,106 @@
+"""What the configuration says about request time: an operator's file of costs, and factors of brokers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from protocol import schema
+from protocol.api import ApiKey
+from proxy.config.config_error import ConfigError
+from quotas.request_costs import CostsError, Overrides, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.config.settings import Settings
+
+SCALE_MAX: Final = 1000.0
+FILE_BYTES_MAX: Final = 1 << 20
+"""A file that names every API with every cost has less than a hundredth of it."""
+NODE_ID_MAX: Final = 2**31 - 1
+_SHOWN_MAX: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimeRules:
+    """How request time is estimated, where that differs from the shipped figures."""
+
+    costs: Overrides = field(default_factory=Overrides)
+    scale: float = 1.0
+    """What estimates are multiplied with."""
+    scales: Mapping[int, float] = field(default_factory=dict)
+    """The same of single brokers, by node id."""
+
+    def scale_of(self, node_id: int | None) -> float:
+        """Return the factor of a broker."""
+        return self.scale if node_id is None else self.scales.get(node_id, self.scale)
+
+
+def request_time_rules(settings: Settings) -> RequestTimeRules:
+    """Read what is configured. Raises ConfigError."""
+    costs = _read(Path(settings.request_costs)) if settings.request_costs else Overrides()
+    scale, scales = _scales(settings.request_time_scale)
+    return RequestTimeRules(costs, scale, scales)
+
+
+def _read(path: Path) -> Overrides:
+    known = (schema.api(key) for key in ApiKey)
+    names = frozenset(api.name for api in known if api is not None)
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:  # the latter of a path with a NUL in it
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot read request_costs: {why}") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(
+            f"{path}: request_costs has more than {FILE_BYTES_MAX} bytes; give a file of weir calibrate"
+        )
+    try:
+        return parse(content.decode("utf-8"), names)
+    except (CostsError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: request_costs: {error}") from None
+
+
+def _scales(text: str) -> tuple[float, dict[int, float]]:
+    """Parse `1.2`, `1=0.8;2=1.25`, or both: `1.2;2=1.25`."""
+    scales: dict[int | None, float] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        node, equals, factor = part.rpartition("=")
+        node_id = _node_id(text, node) if equals else None
+        if node_id in scales:
+            raise _unusable(text)
+        scales[node_id] = _factor(text, factor)
+    scale = scales.pop(None, 1.0)
+    return scale, {node_id: factor for node_id, factor in scales.items() if node_id is not None}
+
+
+def _factor(text: str, factor: str) -> float:
+    try:
+        value = float(factor)
+    except ValueError:
+        raise _unusable(text) from None
+    if not 0 < value <= SCALE_MAX:  # NaN is not
+        raise _unusable(text)
+    return value
+
+
+def _node_id(text: str, node: str) -> int:
+    try:
+        node_id = int(node)
+    except ValueError:
+        raise _unusable(text) from None
+    if not 0 <= node_id <= NODE_ID_MAX:
+        raise _unusable(text)
+    return node_id
+
+
+def _unusable(text: str) -> ConfigError:
+    wanted = (
+        f"a factor above 0, at most {SCALE_MAX:g}, or NODE=FACTOR[;NODE=FACTOR...], such as 1=0.8;2=1.25, "
+        "each once"
+    )
+    shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+    return ConfigError(f"request_time_scale is {shown!r}, must be {wanted}")

@@ -1,0 +1,82 @@
+"""What the configuration says about recording usage: where to, how often, how much of it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from proxy.config.config_error import ConfigError
+from proxy.connection.usage_books import UsageBooks
+
+if TYPE_CHECKING:
+    from proxy.config.settings import Settings
+
+INTERVAL_MS_MIN: Final = 100
+INTERVAL_MS_MAX: Final = 3_600_000
+ROTATE_BYTES_MIN: Final = 4096
+"""A file of a few records is a load for whoever lists the directory, and none for the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRules:
+    """How usage is recorded; there are none where it is not."""
+
+    directory: Path | None
+    topic: str
+    """Empty if there is a directory."""
+    interval_ms: int
+    rotate_s: float
+    rotate_bytes: int
+    keep_bytes: int
+    """Of finished files in the directory; 0 is no limit."""
+    queue_records: int
+    entities_max: int
+    trace_share: float
+
+    def books(self) -> UsageBooks:
+        """Return empty books."""
+        return UsageBooks(
+            entities_max=self.entities_max, trace_share=self.trace_share, traces_max=self.queue_records
+        )
+
+
+def usage_rules(settings: Settings) -> UsageRules | None:
+    """Check what is configured; None if nothing is recorded. Raises ConfigError."""
+    _check_numbers(settings)
+    if not settings.usage_dir and not settings.usage_topic:
+        return None
+    if settings.usage_dir and settings.usage_topic:
+        raise ConfigError("usage_dir and usage_topic are both set: leave out one of them")
+    return UsageRules(
+        directory=Path(settings.usage_dir) if settings.usage_dir else None,
+        topic=settings.usage_topic,
+        interval_ms=settings.usage_interval_ms,
+        rotate_s=settings.usage_rotate_s,
+        rotate_bytes=settings.usage_rotate_bytes,
+        keep_bytes=settings.usage_keep_bytes,
+        queue_records=settings.usage_queue_records,
+        entities_max=settings.usage_entities_max,
+        trace_share=settings.usage_trace_share,
+    )
+
+
+def _check_numbers(settings: Settings) -> None:
+    """Raises ConfigError."""
+    interval_ms, share = settings.usage_interval_ms, settings.usage_trace_share
+    if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
+        raise ConfigError(
+            f"usage_interval_ms is {interval_ms}, must be {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}"
+        )
+    if not 0 <= share <= 1:  # NaN is not
+        raise ConfigError(f"usage_trace_share is {share}, must be 0 to 1")
+    least = {
+        "usage_rotate_s": 1,
+        "usage_rotate_bytes": ROTATE_BYTES_MIN,
+        "usage_keep_bytes": 0,
+        "usage_queue_records": 1,
+        "usage_entities_max": 1,
+    }
+    for name, value in least.items():
+        if not getattr(settings, name) >= value:
+            raise ConfigError(f"{name} is {getattr(settings, name)}, must be at least {value}")

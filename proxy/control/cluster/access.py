@@ -1,0 +1,54 @@
+"""The way to brokers: how Weir's own connections reach them, and who they are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+import trio
+
+from proxy.addresses import Address
+from proxy.config.credentials import Credentials
+from proxy.control.cluster.connection import Connection, TlsError, failures
+from proxy.control.cluster.login import log_in
+from proxy.net.tls.handshakes import BrokerTlsError
+from proxy.net.tls.upstream import Upstream
+
+if TYPE_CHECKING:
+    from proxy.config.config import Config
+    from proxy.net.tls.rules import UpstreamRules
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Credentials, if brokers want any; whether they speak TLS."""
+
+    credentials: Credentials | None = None
+    tls: UpstreamRules | None = None
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """As configured."""
+        return cls(config.credentials, config.tls.upstream)
+
+    async def connect(self, address: Address, timeout_s: float) -> Connection:
+        """Connect, and log in; each step may take `timeout_s`, as may each answer then. Raises QuestionError,
+        of which LoginError and TlsError are two; ConfigError if the files of `upstream_*` cannot be used.
+        """
+        with failures(address, timeout_s, reachable=False), trio.fail_after(timeout_s):
+            try:
+                stream = await Upstream(self.tls).open_stream(address)
+            except BrokerTlsError as error:
+                raise TlsError(f"{address}: {error}") from None
+        connection = Connection(stream, address, timeout_s)
+        try:
+            if self.credentials is not None:
+                await log_in(connection, self.credentials)
+        except BaseException:
+            await connection.aclose()
+            raise
+        return connection
+
+
+DIRECT: Final = Access()
+"""Without TLS, and as nobody."""

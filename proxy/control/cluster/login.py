@@ -1,0 +1,120 @@
+"""Logging in with SASL on a connection of Weir's own: PLAIN (RFC 4616), SCRAM (RFC 5802, KIP-84).
+
+Brokers from 1.0 on take tokens in SaslAuthenticate requests (KIP-152) and say why they refuse; older ones
+take them bare, and close the connection. Which it is, ApiVersions tells: a broker answers it before the
+login.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+import trio
+from scramp import ScramClient, ScramException
+
+from protocol.api import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from proxy.config.credentials import Credentials
+from proxy.control.cluster.connection import ClosedError, Connection, LoginError
+from proxy.handlers.api_versions.api_versions import ranges
+
+PLAIN: Final = "PLAIN"
+AUTHENTICATE_VERSION: Final = 0
+SAID_CHARS_MAX: Final = 200
+"""Of what a broker says about a refusal, so much is shown."""
+
+Exchange: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+"""Sends a token, returns the broker's."""
+
+
+async def log_in(connection: Connection, credentials: Credentials) -> None:
+    """Raises QuestionError; LoginError if the broker does not accept the mechanism or the user."""
+    exchange = await _shake_hands(connection, credentials)
+    try:
+        if credentials.mechanism == PLAIN:
+            await exchange(b"\0" + credentials.username.encode() + b"\0" + credentials.password.encode())
+        else:
+            await _scram(exchange, credentials)
+    except ScramException:  # its text may hold what the broker sent, a proof for instance
+        text = (
+            "its SCRAM answer is wrong: this is not the broker that knows the password, "
+            "or the password has letters that SASLprep changes"
+        )
+        raise LoginError(f"{connection.address}: {text}") from None
+
+
+async def _shake_hands(connection: Connection, credentials: Credentials) -> Exchange:
+    """Return the way by which this broker takes tokens. Raises QuestionError."""
+    spoken = ranges(await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0))
+    modern = ApiKey.SASL_AUTHENTICATE in spoken
+    version = 1 if modern else 0
+    request = SaslHandshakeRequest(mechanism=credentials.mechanism)
+    answer = await connection.ask(request, SaslHandshakeResponse, version)
+    if answer.error_code != ErrorCode.NONE:
+        raise LoginError(f"{connection.address}: {_unshaken(answer, credentials)}")
+    return partial(_authenticate if modern else _authenticate_bare, connection, credentials)
+
+
+def _unshaken(answer: SaslHandshakeResponse, credentials: Credentials) -> str:
+    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        return "it takes no SASL at this port: leave out upstream_sasl_*, or name its SASL listener"
+    if answer.error_code != ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        return f"it answers SaslHandshake with error {answer.error_code}"
+    enabled = _printable(", ".join(answer.mechanisms)) or "none"
+    return f"it has not enabled {credentials.mechanism}, but {enabled}: set upstream_sasl_mechanism"
+
+
+async def _authenticate(connection: Connection, credentials: Credentials, token: bytes) -> bytes:
+    request = SaslAuthenticateRequest(auth_bytes=token)
+    answer = await connection.ask(request, SaslAuthenticateResponse, AUTHENTICATE_VERSION)
+    if answer.error_code != ErrorCode.NONE:
+        said = _printable(answer.error_message or f"error {answer.error_code}")
+        raise LoginError(f"{connection.address}: {_refused(credentials)}: {said}")
+    return answer.auth_bytes
+
+
+async def _authenticate_bare(connection: Connection, credentials: Credentials, token: bytes) -> bytes:
+    try:
+        return await connection.send_token(token)
+    except ClosedError:
+        text = f"{_refused(credentials)}: it closed the connection, as brokers before 1.0 do"
+        raise LoginError(f"{connection.address}: {text}") from None
+
+
+def _refused(credentials: Credentials) -> str:
+    who = f"{credentials.username!r} with {credentials.mechanism}"
+    return f"it does not accept {who}, check upstream_sasl_username and upstream_sasl_password_file"
+
+
+def _printable(text: str) -> str:
+    """What a broker says, in one short line."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    return line if len(line) <= SAID_CHARS_MAX else f"{line[:SAID_CHARS_MAX]}..."
+
+
+async def _scram(exchange: Exchange, credentials: Credentials) -> None:
+    """Raises ScramException if the broker does not prove that it knows the password, too."""
+    client = ScramClient([credentials.mechanism], credentials.username, credentials.password)
+    first = await exchange(client.get_client_first().encode())
+    client.set_server_first(_text(first))
+    # Thousands of rounds of hashing, as many as the broker says.
+    final = await trio.to_thread.run_sync(client.get_client_final)
+    client.set_server_final(_text(await exchange(final.encode())))
+
+
+def _text(token: bytes) -> str:
+    """Raises ScramException."""
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise ScramException("not UTF-8") from None

@@ -1,0 +1,134 @@
+"""Who would have been throttled: a log line per entity and quota every ten seconds, the longest waits first.
+
+Shadow quotas slow nobody down, so a client above one exceeds it with every request. The lines say how often
+that was since the last ones, and for how long it would have been waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeAlias
+
+import structlog
+import trio
+
+from proxy.control.quota_registry import QuotaBook
+from quotas import Budget, MutationBudget, QuotaKey, Tags
+from quotas.budgets import UNLIMITED
+from quotas.connections import ConnectionBudget, ConnectionQuotas
+
+log = structlog.get_logger("weir.shadow")
+
+PERIOD_S: Final = 10.0
+LINES_MAX: Final = 20
+"""Of entities, each time; the others are counted in one more."""
+PERCENT_DIGITS: Final = 2
+"""Behind the point, of request time. Other rates are told in whole numbers."""
+SLICE: Final = 1000
+"""Budgets to look at in one go: less than a millisecond."""
+
+Counted: TypeAlias = Budget | MutationBudget | ConnectionBudget
+Who: TypeAlias = tuple[QuotaKey, Tags]
+
+
+@dataclass(slots=True)
+class Held:
+    """What the budgets of one entity and quota have counted, at all brokers."""
+
+    throttled: int = 0
+    throttle_ms: int = 0
+    refused: int = 0
+    limit: float = 0
+    rate: float = 0
+    """At the broker where it is highest; of mutations, partitions are not a rate."""
+
+    def add(self, budget: Counted, now_ms: int) -> None:
+        """One more broker's budget."""
+        self.throttled += budget.throttled
+        self.throttle_ms += budget.throttle_ms_total
+        self.limit = budget.limit
+        if isinstance(budget, MutationBudget):
+            self.refused += budget.refused
+        else:
+            self.rate = max(self.rate, budget.rate(now_ms))
+
+    def since(self, before: Held | None) -> Held:
+        """What has been added since `before`; all of it if they began anew meanwhile."""
+        if before is None or before.throttled > self.throttled:
+            return self
+        return Held(
+            self.throttled - before.throttled,
+            max(self.throttle_ms - before.throttle_ms, 0),
+            max(self.refused - before.refused, 0),
+            self.limit,
+            self.rate,
+        )
+
+
+class ShadowLog:
+    """Remembers what it has said."""
+
+    def __init__(self, book: QuotaBook, connections: ConnectionQuotas) -> None:
+        """Begin with nothing said."""
+        self._book = book
+        self._connections = connections
+        self._said: dict[Who, Held] = {}
+
+    def look(self, now_ms: int) -> Iterator[None]:
+        """Say what is new, in steps of a millisecond or so: each yield is a place to let others work."""
+        found: dict[Who, Held] = {}
+        for quotas in list(self._book.brokers.values()):
+            for clients in (quotas.produce, quotas.fetch, quotas.request):
+                yield from _look(clients.key, clients.shadow or (), found, now_ms)
+            for topics in quotas.topics or ():
+                yield from _look(topics.key, topics.budgets(shadow=True), found, now_ms)
+        mutations = self._book.mutations
+        yield from _look(mutations.key, mutations.shadow or (), found, now_ms)
+        for addresses in self._connections.shadows():
+            yield from _look(addresses.key, addresses, found, now_ms)
+        new = {who: held.since(self._said.get(who)) for who, held in found.items()}
+        self._said = found
+        _say({who: held for who, held in new.items() if held.throttled})
+
+
+async def log_shadow(shadow_log: ShadowLog, now_ms: Callable[[], int]) -> None:
+    """Say who would have been throttled; sockets have their turn between two steps."""
+    for _step in shadow_log.look(now_ms()):
+        await trio.lowlevel.checkpoint()
+
+
+def _look(key: QuotaKey, budgets: Iterable[Counted], found: dict[Who, Held], now_ms: int) -> Iterator[None]:
+    """Add what the budgets of one quota have counted."""
+    remaining = iter(list(budgets))  # they may change between two steps
+    while part := list(islice(remaining, SLICE)):
+        for budget in part:
+            if budget.throttled:
+                found.setdefault((key, budget.tags), Held()).add(budget, now_ms)
+        yield
+
+
+def _say(new: dict[Who, Held]) -> None:
+    most = sorted(new.items(), key=lambda item: item[1].throttle_ms, reverse=True)
+    for (key, tags), held in most[:LINES_MAX]:
+        log.info("would have throttled", **_details(key, tags, held))
+    rest = [held for _who, held in most[LINES_MAX:]]
+    if rest:
+        log.info(
+            "would have throttled others",
+            entities=len(rest),
+            count=sum(held.throttled for held in rest),
+            seconds=sum(held.throttle_ms for held in rest) / 1000,
+        )
+
+
+def _details(key: QuotaKey, tags: Tags, held: Held) -> dict[str, object]:
+    """The entity by those of its names that it has."""
+    names = {name: value for name, value in tags._asdict().items() if value}
+    details = {"quota": key.value, **names, "count": held.throttled, "seconds": held.throttle_ms / 1000}
+    limit = None if held.limit == UNLIMITED else held.limit  # the entry has gone since
+    if key is QuotaKey.CONTROLLER_MUTATION_RATE:
+        return {**details, "refused": held.refused, "limit": limit}
+    digits = PERCENT_DIGITS if key is QuotaKey.REQUEST_PERCENTAGE else None
+    return {**details, "rate": round(held.rate, digits), "limit": limit}

@@ -1,0 +1,41 @@
+"""Which store: what `quota_store` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from proxy.config.config import Config
+from proxy.config.config_error import ConfigError
+from proxy.control.stores.broker import broker_store
+from proxy.control.stores.file import FileStore
+from proxy.control.stores.snapshot import LastKnown
+from proxy.control.stores.store import QuotaStore
+from proxy.control.stores.topic import topic_store
+from quotas import QuotaTable
+
+
+class Chosen(NamedTuple):
+    """A store, and the quotas to begin with."""
+
+    store: QuotaStore
+    table: QuotaTable
+
+
+def choose(config: Config) -> Chosen:
+    """Open the store and read it for the first time, before there is a Trio to run in. Raises ConfigError."""
+    settings = config.settings
+    if settings.quota_store == "file":
+        if settings.quota_snapshot:
+            raise ConfigError("quota_snapshot goes with quota_store = topic or broker: leave it out")
+        file = FileStore(config.quota_file)
+        return Chosen(file, file.start())
+    if config.quota_file is not None:
+        raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
+    snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
+    store = LastKnown(
+        topic_store(config) if settings.quota_store == "topic" else broker_store(config), snapshot
+    )
+    return Chosen(store, trio.run(store.start))

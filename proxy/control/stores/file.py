@@ -1,0 +1,191 @@
+"""Quotas in a file: read when it changes, rewritten when somebody alters them over the wire.
+
+A rewrite keeps what the operator wrote where it can (`quotas.quota_edit`), and replaces the file in one step:
+whoever reads it, at whatever moment, after whatever crash, finds the old text or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import trio
+
+from proxy import file_watch
+from proxy.atomic_write import replace
+from proxy.config.config_error import ConfigError
+from proxy.control.stores.store import Changed, StoreError
+from proxy.file_watch import FileWatch, Stamp, stamp
+from proxy.handlers.quota_api.quota_admin import Changes
+from quotas import QuotaFileError, QuotaTable, parse
+from quotas.quota_edit import edited
+
+TRIES: Final = 3
+"""How often an alteration begins anew because somebody else has written the file meanwhile."""
+LOCK_TRIES: Final = 100
+LOCK_STEP_S: Final = 0.1
+"""How long to wait while another process alters the file; 100,000 entries take it seconds."""
+
+
+class Found(NamedTuple):
+    """What the file held, and what tells that it still does."""
+
+    table: QuotaTable
+    seen: Stamp
+
+
+class FileStore:
+    """One quota file, or none, which is no quotas and cannot be altered."""
+
+    name = "file"
+
+    def __init__(self, path: Path | None) -> None:
+        """Nothing is read yet."""
+        self._path = path
+        self._watch = FileWatch(() if path is None else (path,))
+        self._turn = trio.Lock()
+
+    def start(self) -> QuotaTable:
+        """Read it before there is a Trio to run in. Raises ConfigError: one line with file, place and
+        remedy.
+        """
+        if self._path is None:
+            return QuotaTable()
+        return self._known(_read(self._path))
+
+    async def load(self) -> QuotaTable:
+        """Read it, in a thread: 100,000 entries take seconds."""
+        async with self._turn:
+            return await self._load()
+
+    async def alter(self, changes: Changes) -> QuotaTable:
+        """Write it anew."""
+        if self._path is None:
+            raise StoreError("there is no quota file: start weir with --quotas FILE, or set quotas")
+        async with self._turn:
+            return self._known(await trio.to_thread.run_sync(rewrite, self._path, changes))
+
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
+        """Read it whenever it is not what was read or written last."""
+        while self._path is not None:
+            await trio.sleep(file_watch.LOOK_S)
+            await self.look(changed, failed)
+
+    async def look(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
+        """Read it if it has changed."""
+        async with self._turn:
+            if not await self._watch.look():
+                return
+            try:
+                table = await self._load()
+            except StoreError as error:
+                failed(error)
+            else:
+                await changed(table)
+
+    async def _load(self) -> QuotaTable:
+        """Raises StoreError."""
+        if self._path is None:
+            return QuotaTable()
+        self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
+        try:
+            return self._known(await trio.to_thread.run_sync(_read, self._path))
+        except ConfigError as error:
+            raise StoreError(str(error)) from None
+
+    def _known(self, found: Found) -> QuotaTable:
+        self._watch.read = (found.seen,)
+        return found.table
+
+
+def read_quota_file(path: Path | None) -> QuotaTable:
+    """Read a quota file; none means no quotas. Raises ConfigError: one line with file, place and remedy."""
+    return QuotaTable() if path is None else _read(path).table
+
+
+def rewrite(path: Path, changes: Changes, *, shadow: bool = False) -> Found:
+    """Make the changes in the quota file, durably; return what is in it then. Blocks. Raises StoreError.
+
+    They are changes of its enforced entries, or of its shadow entries.
+
+    Nothing is written if they are made already. A text that somebody else writes meanwhile is not lost: the
+    changes are then made to that one.
+    """
+    with _held(path):
+        for _try in range(TRIES):
+            found = _rewrite(path, changes, shadow=shadow)
+            if found is not None:
+                return found
+    raise StoreError(f"{path}: somebody else keeps writing the quota file: try again")
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Keep other Weirs, and `weir quotas`, from altering the file meanwhile: they lock its directory.
+
+    Raises StoreError if they do not give it back.
+    """
+    try:
+        directory = os.open(path.parent, os.O_RDONLY)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
+    try:
+        _lock(path, directory)
+        yield
+    finally:
+        os.close(directory)
+
+
+def _lock(path: Path, directory: int) -> None:
+    for _try in range(LOCK_TRIES):
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_STEP_S)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
+    raise StoreError(f"{path}: another process has locked the quota file's directory: try again")
+
+
+def _read(path: Path) -> Found:
+    seen = stamp(path)
+    try:
+        return Found(parse(path.read_text("utf-8")), seen)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the quota file: {error.strerror}") from None
+    except (QuotaFileError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _rewrite(path: Path, changes: Changes, *, shadow: bool) -> Found | None:
+    """Try once; None if the file has changed meanwhile."""
+    if path.is_symlink():
+        raise StoreError(
+            f"{path}: the quota file is a link, such as Kubernetes mounts: change what it is made from"
+        )
+    seen = stamp(path)
+    try:
+        before = path.read_bytes()
+        stored = parse(before.decode("utf-8"))
+        after = edited(before.decode("utf-8"), changes, shadow=shadow).encode("utf-8")
+        table = parse(after.decode("utf-8"))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
+    except (QuotaFileError, UnicodeError) as error:
+        raise StoreError(f"{path}: not altered, correct it first: {error}") from None
+    if table != stored.altered(changes, shadow=shadow):
+        raise StoreError(f"{path}: cannot be altered without other changes: edit it by hand")
+    if table == stored:
+        return Found(stored, seen)
+    try:
+        written = replace(path, after, instead_of=before)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot write the quota file: {error.strerror}") from None
+    return None if written is None else Found(table, written)

@@ -1,0 +1,268 @@
+"""Who keeps the store's quotas in force, and changes them for those who may.
+
+Alterations are made one after another. One is answered when it is stored, in force, and in the audit log; if
+the store fails, the last known quotas stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+import trio
+
+from proxy.control.stores.store import QuotaStore, StoreError
+from proxy.control.stores.store_state import StoreState
+from proxy.control.supervisor import Supervisor, Task, Works
+from proxy.logs import audit_logger
+from quotas import QuotaTable
+
+if TYPE_CHECKING:
+    from proxy.control.quota_registry import QuotaBook
+    from proxy.handlers.quota_api.quota_admin import Changes
+    from quotas.table import Quota
+
+log = structlog.get_logger("weir.quotas")
+audit = audit_logger("weir.audit")
+
+WAITING_MAX: Final = 100
+"""Alterations that wait for their turn."""
+AUDIT_LINES: Final = 50
+"""To write in one go: a millisecond."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Alteration:
+    """What somebody wants, and where to say how it went."""
+
+    changes: Changes
+    who: str
+    peer: str
+    done: Callable[[str | None], None]
+
+
+class Keeper:
+    """Joins a store and the quotas in force; `Management` for the sessions of a process."""
+
+    def __init__(
+        self,
+        store: QuotaStore,
+        book: QuotaBook,
+        table: QuotaTable,
+        admins: frozenset[str],
+        state: StoreState,
+        supervisor: Supervisor,
+    ) -> None:
+        """`table` is what the store held at the start, `admins` are names of principals."""
+        self._store = store
+        self._book = book
+        self._table = table
+        self._admins = admins
+        self._state = state
+        self._supervisor = supervisor
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery | None = None
+        self._reading = trio.Lock()
+        self._applying = trio.Lock()
+        self._computing = trio.CapacityLimiter(1)
+        """Threads share the interpreter: each more would take as much from the sockets."""
+        self._reread_asked = False
+        self._queue, self._alterations = trio.open_memory_channel[_Alteration](WAITING_MAX)
+
+    # What sessions see of it; they call from outside of Trio, on its thread
+
+    @property
+    def table(self) -> QuotaTable:
+        """What is stored, as far as it is known."""
+        return self._table
+
+    def denial(self, user: str, peer: str) -> str | None:
+        """Why a principal of this name may not describe and alter quotas; None if it may."""
+        if user in self._admins:
+            return None
+        if self._state.note_denied():
+            denied = self._state.denied
+            audit.warning("client quotas denied", principal=f"User:{user}", client=peer, denied=denied)
+        if not self._admins:
+            return "Quotas are not managed over this port: Weir is configured without admins."
+        return f"User:{user} is none of Weir's admins."
+
+    def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
+        """Have it done in its turn."""
+        self._soon(partial(self._enqueue, _Alteration(changes, who, peer, done)))
+
+    def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        """Do it in a thread."""
+        self._soon(partial(self._start, work, done))
+
+    def altered_at_broker(self) -> None:
+        """Look at once what the brokers store now; once for all who alter meanwhile."""
+        if not self._reread_asked:
+            self._reread_asked = True
+            self._soon(partial(self._start_soon, self._reread))
+
+    # What the process does with it
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follow the store and make alterations until cancelled."""
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._supervisor.keep_running, Task.QUOTA_STORE, self._follow)
+            nursery.start_soon(self._alter_forever)
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    async def reload(self) -> bool:
+        """Read the store, whether it has changed or not; return whether it could be read. Never raises."""
+        try:
+            await self._changed(await self._store.load())
+            return True
+        except StoreError as error:
+            self._failed(error)
+        except Exception:
+            log.exception("internal error while quotas were read, the last known stay in force")
+            self._state.note(good=False)
+        return False
+
+    # Following
+
+    async def _follow(self, works: Works) -> None:
+        """Follow the store; begin by reading it if it could not be read last."""
+        if not self._state.last_was_good and await self.reload():
+            works()
+        try:
+            await self._store.follow(self._changed, self._failed)
+        except Exception:
+            self._state.note(good=False)
+            raise
+
+    async def _reread(self) -> None:
+        async with self._reading:
+            self._reread_asked = False
+            await self.reload()
+
+    async def _changed(self, table: QuotaTable) -> None:
+        self._state.note(good=True)
+        if await self._put_in_force(table):
+            log.info("quotas loaded", store=self._store.name, quotas=len(table))
+
+    def _failed(self, error: StoreError) -> None:
+        self._state.note(good=False)
+        log.error(
+            "quotas not loaded, the last known stay in force", store=self._store.name, reason=str(error)
+        )
+
+    async def _put_in_force(self, table: QuotaTable) -> bool:
+        """Return whether it is another one. Tables come into force in the order of the calls."""
+        async with self._applying:
+            if not await trio.to_thread.run_sync(self._prepare, table):
+                return False
+            self._table = table
+            self._book.update(table)
+            return True
+
+    def _prepare(self, table: QuotaTable) -> bool:
+        """Do what is slow, in a thread; return whether it is another table."""
+        if table == self._table:
+            return False
+        self._book.prepare(table)
+        return True
+
+    # Altering
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        assert self._token is not None
+        self._token.run_sync_soon(call)
+
+    def _enqueue(self, alteration: _Alteration) -> None:
+        try:
+            self._queue.send_nowait(alteration)
+        except trio.WouldBlock:
+            _tell(alteration.done, f"{WAITING_MAX} alterations of quotas are waiting already: try again")
+
+    async def _alter_forever(self) -> None:
+        async for alteration in self._alterations:
+            _tell(alteration.done, await self._alter(alteration))
+
+    async def _alter(self, alteration: _Alteration) -> str | None:
+        """Store it and put it in force; return why not, if not."""
+        try:
+            changed = await self._make(alteration)
+        except StoreError as error:
+            return self._not_altered(alteration, str(error))
+        except Exception:
+            log.exception("internal error while quotas were altered")
+            return self._not_altered(alteration, "internal error, Weir's log has more")
+        self._state.note_alteration("stored" if changed else "unchanged")
+        return None
+
+    async def _make(self, alteration: _Alteration) -> bool:
+        """Return whether anything is another value now. Raises StoreError."""
+        before = self._table.values
+        await self._put_in_force(await self._store.alter(alteration.changes))
+        changed = {quota: value for quota, value in alteration.changes.items() if before.get(quota) != value}
+        await _write_audit(alteration, before, changed)
+        return bool(changed)
+
+    def _not_altered(self, alteration: _Alteration, reason: str) -> str:
+        self._state.note_alteration("failed")
+        log.error("quotas not altered", principal=f"User:{alteration.who}", reason=reason)
+        return reason
+
+    # Computing
+
+    def _start(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        self._start_soon(partial(_compute, work, done, self._computing))
+
+    def _start_soon(self, task: Callable[[], Awaitable[None]]) -> None:
+        if self._nursery is not None:  # else the process is ending, and no session is left
+            self._nursery.start_soon(task)
+
+
+async def _compute(
+    work: Callable[[], T], done: Callable[[T | None], None], turn: trio.CapacityLimiter
+) -> None:
+    result: T | None = None
+    try:
+        result = await trio.to_thread.run_sync(work, limiter=turn)
+    except Exception:
+        log.exception("internal error while quotas were described")
+    _tell(done, result)
+
+
+def _tell(done: Callable[[T], None], result: T) -> None:
+    """A bug of the session's that waits for this is not the end of all others."""
+    try:
+        done(result)
+    except Exception:
+        log.exception("internal error while an answer about quotas was given")
+
+
+async def _write_audit(
+    alteration: _Alteration, before: Mapping[Quota, float], changed: Mapping[Quota, float | None]
+) -> None:
+    """One line for each value that is another one now; traffic goes on between them, and all are written."""
+    for number, ((entity, key), value) in enumerate(changed.items(), start=1):
+        if number % AUDIT_LINES == 0:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        audit.info(
+            "quota altered",
+            principal=f"User:{alteration.who}",
+            client=alteration.peer,
+            entity=str(entity),
+            quota=key.value,
+            before=_shown(before.get((entity, key))),
+            after=_shown(value),
+        )
+
+
+def _shown(value: float | None) -> int | float | None:
+    return int(value) if value is not None and value.is_integer() else value

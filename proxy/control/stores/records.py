@@ -1,0 +1,186 @@
+"""Quotas as records of a compacted topic: one record for each entity and mode, which holds all of its quotas.
+
+    key     {"entity":{"client-id":null,"user":"alice"},"mode":"enforce"}
+    value   {"quotas":{"producer_byte_rate":1048576.0},"version":1}
+
+JSON, sorted and without spaces, so that an entity has one key only. A name that is null is the default, as
+in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. The mode is `enforce` or
+`shadow`. A record without a value removes what the entity has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from protocol.sasl import NAME_BYTES_MAX
+from proxy.handlers.quota_api.quota_admin import Changes
+from quotas import Entity, QuotaTable
+from quotas.entities import DEFAULT, Name, Prefix
+from quotas.quota_entry import least, most
+from quotas.table import Quota, QuotaKey, keys_of
+
+VERSION: Final = 1
+"""Records of other versions are those of another Weir: they are left alone."""
+ENTITIES_MAX: Final = 500_000
+ENFORCE: Final = "enforce"
+SHADOW: Final = "shadow"
+
+_KEYS: Final = {key.value: key for key in QuotaKey}
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+
+
+class RecordError(ValueError):
+    """A record is none of Weir's, or of another version."""
+
+
+class Slot(NamedTuple):
+    """What a record is for."""
+
+    entity: Entity
+    shadow: bool
+
+
+class Record(NamedTuple):
+    """A key, and a value or None."""
+
+    key: bytes
+    value: bytes | None
+
+
+class _Key(msgspec.Struct, forbid_unknown_fields=True):
+    entity: dict[str, str | None]
+    mode: str
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class _Value(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    quotas: dict[str, float]
+
+
+_KEY_DECODER: Final = msgspec.json.Decoder(_Key)
+_VERSION_DECODER: Final = msgspec.json.Decoder(_Version)
+_VALUE_DECODER: Final = msgspec.json.Decoder(_Value)
+
+
+def write(slot: Slot, quotas: Mapping[QuotaKey, float]) -> Record:
+    """Return the record that says so; without quotas it has no value. Raises RecordError for a name that is
+    not valid Unicode.
+    """
+    key = {"entity": _parts(slot.entity), "mode": SHADOW if slot.shadow else ENFORCE}
+    value = {"quotas": {quota.value: rate for quota, rate in quotas.items()}, "version": VERSION}
+    try:
+        return Record(_ENCODER.encode(key), _ENCODER.encode(value) if quotas else None)
+    except UnicodeEncodeError:
+        raise RecordError(f"{str(slot.entity)!a} is not valid Unicode: rename it") from None
+
+
+def _parts(entity: Entity) -> dict[str, str | None]:
+    client_id = entity.client_id
+    if isinstance(client_id, Prefix):
+        client_part: dict[str, Name | None] = {"client-id-prefix": client_id.start}
+    else:
+        client_part = {"client-id": client_id}
+    named = {"user": entity.user, **client_part, "ip": entity.ip, "topic": entity.topic}
+    return {kind: None if name is DEFAULT else name for kind, name in named.items() if name is not None}
+
+
+def read_key(key: bytes | None) -> Slot:
+    """Raises RecordError."""
+    try:
+        found = _KEY_DECODER.decode(key or b"")
+        entity = _entity(found.entity)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise RecordError(f"its key is none of Weir's: {error}") from None
+    if found.mode not in (ENFORCE, SHADOW):
+        raise RecordError(f"its mode is {found.mode[:60]!r}")
+    slot = Slot(entity, found.mode == SHADOW)
+    if write(slot, {}).key != key:  # what removes the entity would not remove this record
+        raise RecordError("its key is not spelled as Weir spells it: sorted, no spaces, no needless escapes")
+    return slot
+
+
+def _entity(parts: dict[str, str | None]) -> Entity:
+    """Raises ValueError."""
+    unknown = parts.keys() - {"user", "client-id", "client-id-prefix", "ip", "topic"}
+    if unknown or {"client-id", "client-id-prefix"} <= parts.keys():
+        raise ValueError(f"an entity of {', '.join(sorted(parts))[:60]!r}")
+    prefix, topic = parts.get("client-id-prefix"), parts.get("topic")
+    if ("client-id-prefix" in parts and prefix is None) or ("topic" in parts and topic is None):
+        raise ValueError("a prefix, and a topic, have no default")
+    if any(name is not None and len(name.encode()) > NAME_BYTES_MAX for name in parts.values()):
+        raise ValueError(f"a name of more than {NAME_BYTES_MAX} bytes")
+    names = {kind: DEFAULT if name is None else name for kind, name in parts.items()}
+    client_id = Prefix(prefix) if prefix is not None else names.get("client-id")
+    return Entity(names.get("user"), client_id, names.get("ip"), topic)
+
+
+def read_value(value: bytes) -> dict[QuotaKey, float]:
+    """Raises RecordError."""
+    try:
+        version = _VERSION_DECODER.decode(value).version
+        if version != VERSION:
+            raise RecordError(f"it is of version {version}, this Weir knows {VERSION}")
+        quotas = _VALUE_DECODER.decode(value).quotas
+        found = {_KEYS[key]: rate for key, rate in quotas.items()}
+    except KeyError as error:
+        raise RecordError(f"it has the quota {str(error)[:60]}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"its value is none of Weir's: {error}") from None
+    if not found or not all(least(key) <= rate <= float(most(key)) for key, rate in found.items()):
+        raise RecordError("it has no rates, or one outside its bounds")
+    return found
+
+
+class Stored:
+    """What the records so far say."""
+
+    def __init__(self) -> None:
+        """Begin with no record."""
+        self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
+        self._values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
+        """What is enforced, and what is only counted; kept as a table wants it, for there may be many."""
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Take one more record. Raises RecordError, and leaves everything as it was."""
+        slot = read_key(key)
+        quotas = {} if value is None else read_value(value)
+        misplaced = quotas.keys() - set(keys_of(slot.entity))
+        if misplaced:
+            raise RecordError(f"it has {min(key.value for key in misplaced)} for {slot.entity}"[:200])
+        if quotas and slot not in self._keys and len(self._keys) >= ENTITIES_MAX:
+            raise RecordError(f"there are {ENTITIES_MAX} entities already")
+        values = self._values[slot.shadow]
+        for quota_key in self._keys.pop(slot, ()):
+            del values[slot.entity, quota_key]
+        if quotas:
+            self._keys[slot] = tuple(quotas)
+        for quota_key, rate in quotas.items():
+            values[slot.entity, quota_key] = rate
+
+    def table(self) -> QuotaTable:
+        """All of it."""
+        return QuotaTable(*self._values)
+
+
+def alteration(table: QuotaTable, changes: Changes, *, shadow: bool = False) -> list[Record]:
+    """Return the records that change a table so: one for each entity that is altered, with all it has then.
+
+    Raises RecordError.
+    """
+    before = table.shadow if shadow else table.values
+    after: dict[Entity, dict[QuotaKey, float]] = {}
+    for entity in dict.fromkeys(entity for entity, _key in changes):
+        after[entity] = {key: before[entity, key] for key in QuotaKey if (entity, key) in before}
+    for (entity, key), rate in changes.items():
+        if rate is None:
+            after[entity].pop(key, None)
+        else:
+            after[entity][key] = rate
+    return [write(Slot(entity, shadow), quotas) for entity, quotas in after.items()]

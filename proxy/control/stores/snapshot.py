@@ -1,0 +1,173 @@
+"""The last known quotas in a file, for starts at which the store is not to be had.
+
+It is a quota file (`quotas.quota_file`). What that format cannot say is kept out, and said once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+import trio
+
+from proxy.atomic_write import replace
+from proxy.config.config_error import ConfigError
+from proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitError
+from proxy.handlers.quota_api.quota_admin import Changes
+from quotas import QuotaFileError, QuotaTable, parse
+from quotas.quota_entry import Entry
+from quotas.quota_file import render_entries
+
+log = structlog.get_logger("weir.quotas")
+
+REMIND_S: Final = 60.0
+HEAD: Final = "# The last known quotas, written by weir; changes made here are lost.\n\n"
+
+
+class LastKnown:
+    """A store that starts with what was known last if it must, and keeps the snapshot up to date."""
+
+    def __init__(self, store: QuotaStore, path: Path | None) -> None:
+        """`path` is where the snapshot is; None: there is none."""
+        self._store = store
+        self._path = path
+        self._failure: StoreError | None = None
+        self._newest: QuotaTable | None = None
+        self._written: QuotaTable | None = None
+        self._changed = trio.Event()
+        self._said = False
+
+    @property
+    def name(self) -> str:
+        """The store's."""
+        return self._store.name
+
+    async def start(self) -> QuotaTable:
+        """Return what is stored, else the snapshot, else nothing; `follow` tells which then. Raises
+        ConfigError for a cluster that cannot be such a store.
+        """
+        try:
+            table = await self._store.load()
+        except UnfitError as error:
+            raise ConfigError(f"quota_store = {self.name}: {error}") from None
+        except StoreError as error:
+            self._failure = error
+            return await trio.to_thread.run_sync(self._last_known)
+        self._note(table)
+        return table
+
+    async def load(self) -> QuotaTable:
+        """As the store."""
+        return await self._store.load()
+
+    async def alter(self, changes: Changes) -> QuotaTable:
+        """As the store."""
+        return await self._store.alter(changes)
+
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
+        """Say first that the start had to do without the store, if so; say the same again once a minute."""
+        said_s = -math.inf
+
+        async def note(table: QuotaTable) -> None:
+            nonlocal said_s
+            said_s = -math.inf
+            self._note(table)
+            await changed(table)
+
+        def say(error: StoreError) -> None:
+            nonlocal said_s
+            if trio.current_time() - said_s >= REMIND_S:
+                said_s = trio.current_time()
+                failed(error)
+
+        if self._failure is not None:
+            say(self._failure)
+
+        async with trio.open_nursery() as nursery:
+            if self._path is not None:
+                nursery.start_soon(self._write_forever, self._path)
+            await self._store.follow(note, say)
+            nursery.cancel_scope.cancel()
+
+    def _note(self, table: QuotaTable) -> None:
+        self._newest = table
+        self._changed.set()
+
+    async def _write_forever(self, path: Path) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            assert self._newest is not None  # or it would not have changed
+            try:
+                left_out = await trio.to_thread.run_sync(self._write, path, self._newest)
+            except OSError as error:
+                log.error("quota snapshot not written", file=str(path), reason=error.strerror or str(error))
+                continue
+            if left_out and not self._said:
+                self._said = True
+                log.warning("quotas that the snapshot cannot hold", count=len(left_out), first=left_out[0])
+
+    def _write(self, path: Path, table: QuotaTable) -> list[str]:
+        """Write these quotas unless they are written; return those that it cannot hold. Raises OSError."""
+        if table == self._written:
+            return []
+        left_out = write_snapshot(path, table)
+        self._written = table
+        return left_out
+
+    def _last_known(self) -> QuotaTable:
+        path = self._path
+        if path is None:
+            log.error("quota store unavailable, starting without quotas", remedy="configure quota_snapshot")
+            return QuotaTable()
+        try:
+            table = read_snapshot(path)
+        except StoreError as error:
+            log.error("quota store and snapshot unavailable, starting without quotas", reason=str(error))
+            return QuotaTable()
+        log.error(
+            "quota store unavailable, starting with the last known quotas", file=str(path), quotas=len(table)
+        )
+        return table
+
+
+def read_snapshot(path: Path) -> QuotaTable:
+    """Raises StoreError."""
+    try:
+        return parse(path.read_text("utf-8"))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the snapshot: {error.strerror}") from None
+    except (QuotaFileError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: {error}") from None
+
+
+def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
+    """Replace the file in one step; return what it cannot say. Raises OSError."""
+    entries = [Entry(entity, False, rates) for entity, rates in table.entities()]
+    entries += [Entry(entity, True, rates) for entity, rates in table.shadow_entities()]
+    try:
+        text, left_out = render_entries(entries), list[str]()
+    except QuotaFileError:
+        text, left_out = _what_can_be_said(entries)
+    replace(path, (HEAD + text).encode("utf-8"))
+    return left_out
+
+
+def _what_can_be_said(entries: list[Entry]) -> tuple[str, list[str]]:
+    """Quota by quota."""
+    said, left_out = [], []
+    for entity, is_shadow, rates in entries:
+        kept = {}
+        for key, rate in rates.items():
+            try:
+                render_entries([Entry(entity, is_shadow, {key: rate})])
+            except QuotaFileError as error:
+                left_out.append(str(error))
+            else:
+                kept[key] = rate
+        if kept:
+            said.append(Entry(entity, is_shadow, kept))
+    return render_entries(said), left_out

@@ -1,0 +1,285 @@
+"""Quotas in a compacted topic of the cluster itself, followed by every Weir that has it configured.
+
+What is altered here is written as whole entities: of two Weirs that alter the same entity at the same time,
+the one whose record is later in the topic wins, for all of this entity's quotas.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+import trio
+
+from protocol.api import ApiKey
+from proxy.config.config_error import ConfigError
+from proxy.control.cluster.access import Access
+from proxy.control.cluster.broker_versions import ask_versions
+from proxy.control.cluster.connection import QuestionError
+from proxy.control.cluster.discovery import DiscoveryError, discover
+from proxy.control.stores.librdkafka import properties
+from proxy.control.stores.log import Batch, Log, LogReader
+from proxy.control.stores.records import Record, RecordError, Stored, alteration
+from proxy.control.stores.store import Changed, StoreError
+from proxy.handlers.quota_api.quota_admin import Changes
+from quotas import QuotaTable
+
+if TYPE_CHECKING:
+    from proxy.config.config import Config
+
+log = structlog.get_logger("weir.quotas")
+
+POLL_S: Final = 0.5
+"""How long a thread waits for records at a time, and so how long stopping may take."""
+PROBE_EVERY_S: Final = 3.0
+SILENT_S: Final = 2.0
+"""A topic that says nothing for so long while it is loaded is asked whether it is there."""
+RETRY_S: Final = 1.0
+LOAD_S: Final = 30.0
+ALTER_S: Final = 15.0
+REPLICAS_MAX: Final = 3
+UNREAD: Final = "the quota topic was not read to its end"
+UNALTERED: Final = "the quota topic did not take the change, or did not give it back: describe it to see"
+TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+"""Kafka's `Topic.validate`."""
+
+
+class ClusterFacts(NamedTuple):
+    """What must be known of a cluster before its topic is used."""
+
+    brokers: int
+    idempotent: bool
+    """It knows idempotent producers (0.11)."""
+
+
+class TopicStore:
+    """See `store.QuotaStore`. `follow` runs once at most; without it each call reads the whole topic."""
+
+    name = "topic"
+
+    def __init__(self, topic: Log, facts: Callable[[], Awaitable[ClusterFacts]]) -> None:
+        """`facts` raises StoreError."""
+        self._log = topic
+        self._facts = facts
+        self._made = False
+        """It is there. Who deletes it later must not find that everybody's quotas are gone."""
+        self._followed = False
+        self._known: QuotaTable | None = None
+        """What the follower has, once it has read all."""
+        self._offset = -1
+        self._failure: StoreError | None = None
+        """Why it does not follow now."""
+        self._moved = trio.Event()
+        self._altering = trio.Lock()
+        self.skipped = 0
+        """Records that were none of Weir's, or of another version."""
+        self._skipped_to = -1
+
+    async def load(self) -> QuotaTable:
+        """Make the topic if it is missing, and read it to its end. Raises StoreError."""
+        with _bounded(LOAD_S, UNREAD):
+            async with self._reading() as reading:
+                return await reading.to_end()
+
+    async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
+        """Read on for ever; begin anew after a failure, and call `changed` then in any case."""
+        self._followed = True
+        try:
+            while True:
+                try:
+                    await self._follow(changed)
+                except StoreError as error:
+                    self._failure = error
+                    self._wake()
+                    failed(error)
+                await trio.sleep(RETRY_S)
+        finally:
+            self._followed = False
+
+    async def alter(self, changes: Changes, *, shadow: bool = False) -> QuotaTable:
+        """Write the entities that change, and return once the change was read back. Raises StoreError."""
+        async with self._altering:
+            with _bounded(ALTER_S, UNALTERED):
+                table = await self._newest()
+                try:
+                    records = alteration(table, changes, shadow=shadow)
+                except RecordError as error:
+                    raise StoreError(str(error)) from None
+                offset = await self._append(records) if records else -1
+                return await self._read_back(offset)
+
+    async def _prepare(self) -> None:
+        if self._made:
+            return
+        facts = await self._facts()
+        make = partial(self._log.prepare, min(REPLICAS_MAX, facts.brokers))
+        await trio.to_thread.run_sync(make, abandon_on_cancel=True)
+        self._made = True
+
+    async def _follow(self, changed: Changed) -> None:
+        """Raises StoreError."""
+        async with self._reading() as reading:
+            with _bounded(LOAD_S, UNREAD):
+                table = await reading.to_end()
+            while True:
+                self._known, self._offset, self._failure = table, reading.offset, None
+                await changed(table)
+                self._wake()
+                table = await reading.next()
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[_Reading]:
+        """Raises StoreError."""
+        await self._prepare()
+        reader = await trio.to_thread.run_sync(self._log.reader)
+        try:
+            yield _Reading(reader, self._skip)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(reader.close)
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()
+
+    def _skip(self, offset: int, error: RecordError) -> None:
+        """Count a record that is not used; the same one is met again in another pass."""
+        if offset > self._skipped_to:
+            self._skipped_to = offset
+            self.skipped += 1
+            if str(self.skipped).strip("0") == "1":  # the 1st, the 10th, the 100th
+                log.warning(
+                    "records of the quota topic skipped",
+                    count=self.skipped,
+                    offset=offset,
+                    reason=str(error),
+                )
+
+    async def _newest(self) -> QuotaTable:
+        """Raises StoreError."""
+        if not self._followed:
+            return await self.load()
+        while self._known is None:
+            if self._failure is not None:
+                raise StoreError(f"the quota topic could not be read yet: {self._failure}")
+            await self._moved.wait()
+        return self._known
+
+    async def _append(self, records: list[Record]) -> int:
+        """Return the last one's offset. Raises StoreError."""
+        facts = await self._facts()
+        writer = await trio.to_thread.run_sync(partial(self._log.writer, idempotent=facts.idempotent))
+        try:
+            await trio.to_thread.run_sync(writer.send, records)
+            while (offset := await trio.to_thread.run_sync(writer.wait, POLL_S)) is None:
+                pass
+            return offset
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(writer.close)
+
+    async def _read_back(self, offset: int) -> QuotaTable:
+        """Raises StoreError."""
+        if not self._followed:
+            return await self.load()
+        while self._known is None or self._offset < offset:
+            await self._moved.wait()
+        return self._known
+
+
+class _Reading:
+    """One pass over the topic, from its start."""
+
+    def __init__(self, reader: LogReader, skip: Callable[[int, RecordError], None]) -> None:
+        self._reader = reader
+        self._skip = skip
+        self._stored = Stored()
+        self.offset = -1
+
+    async def to_end(self) -> QuotaTable:
+        """Raises StoreError."""
+        heard_s = trio.current_time()
+        while not (batch := await self._read()).at_end:
+            if batch.records:
+                heard_s = trio.current_time()
+            elif trio.current_time() - heard_s >= SILENT_S:
+                await trio.to_thread.run_sync(self._reader.probe)
+        return await trio.to_thread.run_sync(self._table)
+
+    async def next(self) -> QuotaTable:
+        """Return the table when there is another one. Raises StoreError."""
+        probed_s = trio.current_time()
+        while not (await self._read()).records:
+            if trio.current_time() - probed_s >= PROBE_EVERY_S:
+                await trio.to_thread.run_sync(self._reader.probe)
+                probed_s = trio.current_time()
+        return await trio.to_thread.run_sync(self._table)
+
+    def _table(self) -> QuotaTable:
+        return self._stored.table()
+
+    async def _read(self) -> Batch:
+        batch, errors = await trio.to_thread.run_sync(self._read_blocking)
+        for offset, error in errors:
+            self._skip(offset, error)
+        if batch.records:
+            self.offset = batch.records[-1].offset
+        return batch
+
+    def _read_blocking(self) -> tuple[Batch, list[tuple[int, RecordError]]]:
+        batch = self._reader.read(POLL_S)
+        errors = []
+        for offset, key, value in batch.records:
+            try:
+                self._stored.apply(key, value)
+            except RecordError as error:
+                errors.append((offset, error))
+        return batch, errors
+
+
+@contextmanager
+def _bounded(seconds: float, what: str) -> Iterator[None]:
+    """Raises StoreError when it takes longer."""
+    try:
+        with trio.fail_after(seconds):
+            yield
+    except trio.TooSlowError:
+        raise StoreError(f"{what} within {seconds:g} s") from None
+
+
+def topic_store(config: Config) -> TopicStore:
+    """Connects to nothing yet. Raises ConfigError."""
+    topic = config.settings.quota_topic
+    if not TOPIC_NAME.fullmatch(topic):
+        raise ConfigError(
+            f"quota_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
+        )
+    try:
+        from proxy.control.stores.topic_log import TopicLog  # an extra, and 20 MB
+    except ImportError:
+        raise ConfigError(
+            "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
+        ) from None
+    return TopicStore(TopicLog(topic, properties(config)), partial(cluster_facts, config))
+
+
+async def cluster_facts(config: Config) -> ClusterFacts:
+    """Ask the cluster. Raises StoreError."""
+    access, timeout_s = Access.of(config), config.settings.connect_timeout_s
+    failure: Exception | None = None
+    try:
+        nodes = await discover(config.upstream, timeout_s, access)
+        for address in [*nodes.values(), *config.upstream]:
+            try:
+                versions = await ask_versions(address, timeout_s, access)
+            except QuestionError as error:
+                failure = error
+            else:
+                return ClusterFacts(len(nodes), ApiKey.INIT_PRODUCER_ID in versions)
+    except DiscoveryError as error:
+        failure = error
+    raise StoreError(f"no broker answers: {failure}")

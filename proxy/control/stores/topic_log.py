@@ -1,0 +1,221 @@
+"""A compacted topic with one partition, by way of librdkafka: what `log.Log` says, on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource  # the types of both are only declared here
+from confluent_kafka.cimpl import NewTopic
+
+from proxy.control.stores.log import Batch, Found
+from proxy.control.stores.store import StoreError, UnfitError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from proxy.control.stores.librdkafka import Properties
+    from proxy.control.stores.records import Record
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+ADMIN_S: Final = 10.0
+PROBE_S: Final = 2.0
+DELIVERY_S: Final = 10.0
+BATCH_MAX: Final = 1000
+PARTITION: Final = 0
+
+# Numbers of Kafka's, and (negative) of librdkafka's.
+NOT_ALLOWED: Final = frozenset({29, 31})
+"""TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED."""
+EXISTS: Final = 36
+UNSUPPORTED: Final = frozenset({35, -165})
+PARTITION_EOF: Final = -191
+ALL_BROKERS_DOWN: Final = -187
+OF_GROUPS: Final = frozenset({15, 16, 30})
+"""librdkafka looks for the coordinator of a group that Weir does not use."""
+
+
+class TopicLog:
+    """One topic. It is connected to only while it is used."""
+
+    def __init__(self, topic: str, properties: Properties) -> None:
+        """`properties` are those that every client of librdkafka needs here."""
+        self._topic = topic
+        self._properties = properties
+
+    def prepare(self, replication_factor: int) -> None:
+        """Make the topic unless it exists, or Weir may not; see that it is compacted, if Weir may ask."""
+        admin = AdminClient(self._properties)
+        wanted = NewTopic(self._topic, 1, replication_factor, config={"cleanup.policy": "compact"})
+        with failures(f"cannot make the topic {self._topic}", {EXISTS, *NOT_ALLOWED, *UNSUPPORTED}):
+            awaited(admin.create_topics([wanted], request_timeout=ADMIN_S))
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
+        policy = "compact"
+        with failures(f"cannot read the settings of {self._topic}", {*NOT_ALLOWED, *UNSUPPORTED}):
+            found = awaited(admin.describe_configs([resource], request_timeout=ADMIN_S))
+            policy = str(found["cleanup.policy"].value)
+        if "compact" not in policy:
+            raise UnfitError(
+                f"the topic {self._topic} has cleanup.policy={policy}, its quotas would be lost: "
+                "set it to compact"
+            )
+
+    def reader(self) -> TopicReader:
+        """Return a consumer at the start."""
+        with failures(f"cannot read the topic {self._topic}"):
+            return TopicReader(self._topic, self._properties)
+
+    def writer(self, *, idempotent: bool) -> TopicWriter:
+        """Return a producer."""
+        with failures(f"cannot write to the topic {self._topic}"):
+            return TopicWriter(self._topic, self._properties, idempotent=idempotent)
+
+
+class TopicReader:
+    """A consumer that commits nothing."""
+
+    def __init__(self, topic: str, properties: Properties) -> None:
+        """Raises KafkaException."""
+        self._what = f"cannot read the topic {topic}"
+        self._partition = TopicPartition(topic, PARTITION, OFFSET_BEGINNING)
+        self._next = 0
+        self._down: KafkaError | None = None
+        self._consumer = Consumer(
+            properties
+            | {
+                "group.id": "weir",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 500,
+                "fetch.error.backoff.ms": 100,
+                "error_cb": self._note,
+            }
+        )
+        self._consumer.assign([self._partition])
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() == ALL_BROKERS_DOWN or error.fatal():
+            self._down = error
+
+    def read(self, timeout_s: float) -> Batch:
+        """Return after the first records, if there are any."""
+        with failures(self._what):
+            first = self._consumer.poll(timeout_s)
+            messages = [] if first is None else [first, *self._consumer.consume(BATCH_MAX, 0)]
+            if self._down is not None and not messages:
+                raise KafkaException(self._down)
+            at_end = False
+            records = []
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    found = Found(message.offset() or 0, _bytes(message.key()), _bytes(message.value()))
+                    records.append(found)
+                    self._next = found.offset + 1
+                elif error.code() == PARTITION_EOF:
+                    at_end = True
+                elif error.code() not in OF_GROUPS:
+                    raise KafkaException(error)
+            return Batch(records, at_end)
+
+    def probe(self) -> None:
+        """Ask the partition's leader for its offsets."""
+        with failures(self._what):
+            _low, high = self._consumer.get_watermark_offsets(self._partition, timeout=PROBE_S, cached=False)
+        if high < self._next:
+            raise StoreError(f"{self._what}: it was made anew, and is read from its start")
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+
+
+class TopicWriter:
+    """A producer whose records are in order, and on every replica that is in sync."""
+
+    def __init__(self, topic: str, properties: Properties, *, idempotent: bool) -> None:
+        """Raises KafkaException."""
+        self._topic = topic
+        self._what = f"cannot write to the topic {topic}"
+        self._waiting = 0
+        self._offset = -1
+        self._failed: KafkaError | None = None
+        self._producer = Producer(
+            properties
+            | {
+                "acks": "all",
+                "enable.idempotence": idempotent,
+                "max.in.flight.requests.per.connection": 1,
+                "message.timeout.ms": int(DELIVERY_S * 1000),
+                "linger.ms": 0,
+            }
+        )
+
+    def send(self, records: Sequence[Record]) -> None:
+        """Queue them all."""
+        self._waiting = len(records)
+        with failures(self._what):
+            for key, value in records:
+                self._producer.produce(
+                    self._topic, value=value, key=key, partition=PARTITION, on_delivery=self._delivered
+                )
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        self._waiting -= 1
+        if error is not None:
+            self._failed = error
+        else:
+            self._offset = max(self._offset, message.offset() or 0)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Serve deliveries."""
+        with failures(self._what):
+            self._producer.flush(timeout_s)
+            if self._failed is not None:
+                raise KafkaException(self._failed)
+        return None if self._waiting else self._offset
+
+    def close(self) -> None:
+        """Drop what is queued."""
+        self._producer.purge()
+        self._producer.flush(0)
+
+
+def awaited(futures: Mapping[K, Future[T]]) -> T:
+    """Return what the only one holds. Raises KafkaException."""
+    (future,) = futures.values()
+    return future.result(2 * ADMIN_S)
+
+
+def _bytes(field: str | bytes | None) -> bytes | None:
+    return field.encode() if isinstance(field, str) else field
+
+
+@contextmanager
+def failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Iterator[None]:
+    """librdkafka's errors become StoreErrors, but for those whose numbers are ignored."""
+    try:
+        yield
+    except KafkaException as failure:
+        error = failure.args[0]
+        if error.code() not in ignored:
+            raise StoreError(f"{what}: {told(error)}") from None
+    except TimeoutError:
+        raise StoreError(f"{what}: no answer within {2 * ADMIN_S:g} s") from None
+
+
+def told(error: KafkaError) -> str:
+    """Return in one line what is wrong, and for what Weir may not do who should allow it."""
+    if error.code() == ALL_BROKERS_DOWN:
+        return "no broker answers"
+    text = " ".join(error.str().split())
+    if error.code() in NOT_ALLOWED:
+        return f"{text}: allow Weir's principal to Read, Write and Describe it"
+    return text

@@ -1,0 +1,71 @@
+"""Client quotas as brokers tell and take them (KIP-546), and as Weir has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from protocol.messages import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from proxy.control.stores.store import StoreError
+from proxy.handlers.quota_api.quota_admin import Changes
+from quotas import DEFAULT, Entity
+from quotas.entities import Prefix
+from quotas.imported import Imported
+
+VERSION: Final = 0
+"""Of both requests: every broker from 2.6 on has it, and nothing is missing in it."""
+EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
+"""What asks for all that is stored."""
+PARTS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
+"""An entity's parts, by Kafka's entity types."""
+
+_Request = AlterClientQuotasRequest
+
+
+def imported(answer: DescribeClientQuotasResponse) -> Imported:
+    """Return what Weir can hold of an answer, and what not."""
+    found = Imported()
+    for entry in answer.entries or []:
+        _take(entry, found)
+    return found
+
+
+def _take(entry: DescribeClientQuotasResponse.EntryData, found: Imported) -> None:
+    wire = {part.entity_type: part.entity_name for part in entry.entity}
+    where = ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in wire.items())
+    unknown = wire.keys() - PARTS.keys()
+    names = {kind: DEFAULT if name is None else name for kind, name in wire.items()}
+    try:
+        entity = Entity(names.get("user"), names.get("client-id"), names.get("ip"))
+    except ValueError as error:
+        found.skip(where, None, str(error))
+        return
+    for value in entry.values:
+        if unknown:
+            found.skip(where, value.key, f"Weir has no quotas of entity type {min(unknown)}")
+        else:
+            found.take(where, entity, value.key, value.value)
+
+
+def as_request(changes: Changes) -> AlterClientQuotasRequest:
+    """Return the request that makes brokers store the changes. Raises StoreError for what they cannot."""
+    entries: dict[Entity, AlterClientQuotasRequest.EntryData] = {}
+    for (entity, key), rate in changes.items():
+        if entity not in entries:
+            entries[entity] = _Request.EntryData(entity=list(_parts(entity)), ops=[])
+        operation = _Request.OpData(key=key.value, value=rate or 0.0, remove=rate is None)
+        entries[entity].ops.append(operation)
+    return AlterClientQuotasRequest(entries=list(entries.values()), validate_only=False)
+
+
+def _parts(entity: Entity) -> Iterable[AlterClientQuotasRequest.EntityData]:
+    """Raises StoreError."""
+    if isinstance(entity.client_id, Prefix) or entity.topic is not None:
+        raise StoreError(f"brokers cannot store a quota of {entity}: prefixes and topics are Weir's own")
+    for kind, name in (("user", entity.user), ("client-id", entity.client_id), ("ip", entity.ip)):
+        if name is not None:
+            yield _Request.EntityData(entity_type=kind, entity_name=None if name is DEFAULT else name)

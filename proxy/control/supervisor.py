@@ -1,0 +1,94 @@
+"""Weir's own tasks go on after a failure: a bug in one of them ends neither the process nor a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import structlog
+import trio
+
+from proxy.control.rate_limited_log import Note
+from proxy.counters import Counters
+
+log = structlog.get_logger("weir")
+
+WAIT_S_MIN: Final = 1.0
+WAIT_S_MAX: Final = 60.0
+
+
+class Task(StrEnum):
+    """The tasks, by their names in logs and metrics."""
+
+    ACCEPT = "accept"
+    ADMIN = "admin"
+    BROKERS = "brokers"
+    EXPIRY = "expiry"
+    QUOTA_STORE = "quota_store"
+    SHADOW_LOG = "shadow_log"
+    TLS_FILES = "tls_files"
+    USAGE = "usage"
+
+
+Works: TypeAlias = Callable[[], None]
+"""A task calls it when it has done something well."""
+Work: TypeAlias = Callable[[Works], Awaitable[None]]
+"""What a task does until it is cancelled."""
+
+
+class Supervisor:
+    """Starts tasks again after a failure; logs and counts the failures."""
+
+    def __init__(self, counters: Counters, note: Note) -> None:
+        """`note` logs what may happen often."""
+        self._counters = counters
+        self._log = note
+
+    async def keep_running(self, task: Task, work: Work) -> None:
+        """Await `work` until it returns. After each exception wait, for longer each time, and begin anew.
+
+        The wait is short again after the work went on for `WAIT_S_MAX`.
+        """
+        failures, wait_s = 0, WAIT_S_MIN
+
+        def works() -> None:
+            nonlocal failures
+            if failures:
+                log.info("task works again", task=task, failures=failures)
+                failures = 0
+
+        while True:
+            began_s = trio.current_time()
+            try:
+                await work(works)
+            except Exception as error:  # noqa: BLE001  # a bug of ours, or of a library
+                if trio.current_time() - began_s >= WAIT_S_MAX:
+                    wait_s = WAIT_S_MIN
+                failures += 1
+                self._note(task, error, wait_s)
+            else:
+                return
+            await trio.sleep(wait_s)
+            wait_s = min(2 * wait_s, WAIT_S_MAX)
+
+    def _note(self, task: Task, error: Exception, wait_s: float) -> None:
+        self._counters.task_failures[task] += 1
+        details = {"task": task, "wait_s": wait_s, "exc_info": error}
+        self._log(("task", task), _failed, details)
+
+
+def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
+    """Return work that consists of a step now and then, the first one after a period."""
+
+    async def work(works: Works) -> None:
+        while True:
+            await trio.sleep(period_s)
+            await step()
+            works()
+
+    return work
+
+
+def _failed(count: int, details: Mapping[str, object]) -> None:
+    log.error("task failed, it is started again; please report this", count=count, **details)

@@ -1,0 +1,147 @@
+"""Records in files, one JSON object a line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from proxy.control.usage import directory
+from proxy.control.usage.encoding import lines
+from proxy.control.usage.lines import PartFile, UnevenError, Write
+from proxy.control.usage.outlet import OutletError, Record
+from proxy.control.usage.tally import Kind, Loss, Tally
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class FileRules(NamedTuple):
+    """How large files become, and how many stay."""
+
+    rotate_s: float
+    rotate_bytes: int
+    keep_bytes: int
+    """0: no limit."""
+
+
+class Clocks(NamedTuple):
+    """Both in seconds."""
+
+    monotonic_s: Callable[[], float]
+    wall_s: Callable[[], float]
+    """Since 1970."""
+
+
+class _Writing(NamedTuple):
+    """A file, what it will be called, and by when it is to be finished."""
+
+    part: PartFile
+    name: str
+    until_s: float
+
+
+class Files:
+    """See `Outlet`."""
+
+    def __init__(
+        self,
+        path: Path,
+        instance: str,
+        rules: FileRules,
+        tally: Tally,
+        clocks: Clocks,
+        write: Write = os.write,
+    ) -> None:
+        """`instance` is part of the files' names."""
+        self.name = str(path)
+        self._path = path
+        self._instance = instance
+        self._rules = rules
+        self._tally = tally
+        self._clocks = clocks
+        self._write = write
+        self._writing: dict[Kind, _Writing] = {}
+        self._number = 0
+
+    def open(self) -> None:
+        """Finish what others have left. Raises OutletError."""
+        try:
+            directory.make(self._path)
+            directory.recover(self._path, self._tally)
+        except OSError as error:
+            raise self._told(error) from None
+
+    def write(self, kind: Kind, records: Sequence[Record]) -> int:
+        """Write all, or none and raise OutletError: then the file has whole lines, as before. Or some, if the
+        others could be neither written nor taken back.
+        """
+        try:
+            writing = self._writing.get(kind) or self._begin(kind)
+            content = lines(records)
+            writing.part.append(content, len(records))
+        except UnevenError as error:
+            self._writing.pop(kind).part.leave()
+            if not error.whole:
+                raise self._told(error) from None
+            content = error.whole
+        except OSError as error:
+            raise self._told(error) from None
+        taken = content.count(b"\n")
+        self._tally.note_written(kind, taken, len(content), self._clocks.wall_s())
+        return taken
+
+    def tend(self) -> None:
+        """Finish the files whose time has come, or that are large enough. Raises OutletError."""
+        now_s = self._clocks.monotonic_s()
+        for kind, writing in list(self._writing.items()):
+            if now_s >= writing.until_s or writing.part.length >= self._rules.rotate_bytes:
+                self._finish(kind)
+
+    def close(self, timeout_s: float) -> None:
+        """Finish what there is; it takes as long as the disk does."""
+        del timeout_s
+        for kind in list(self._writing):
+            with suppress(OutletError):  # counted; the file is finished at the next start
+                self._finish(kind)
+
+    def _begin(self, kind: Kind) -> _Writing:
+        """Raises OSError."""
+        while True:
+            self._number += 1
+            name = directory.finished_name(kind, self._instance, self._number)
+            try:
+                part = PartFile(self._path / directory.unfinished_name(name), self._write)
+            except (FileExistsError, BlockingIOError):  # another Weir took it for a dead one's
+                continue
+            until_s = self._clocks.monotonic_s() + self._rules.rotate_s
+            self._writing[kind] = _Writing(part, name, until_s)
+            return self._writing[kind]
+
+    def _finish(self, kind: Kind) -> None:
+        """Raises OutletError."""
+        writing = self._writing.pop(kind)
+        try:
+            if not writing.part.length:
+                writing.part.discard()
+                return
+            writing.part.finish(writing.name)
+        except OSError as error:
+            if not writing.part.path.exists():
+                self._tally.note_dropped(Loss.FILE_LOST, writing.part.records)
+            raise self._told(error) from None
+        self._tally.finished_files += 1
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Raises OutletError."""
+        try:
+            directory.recover(self._path, self._tally)
+            if self._rules.keep_bytes:
+                directory.prune(self._path, self._rules.keep_bytes, self._tally)
+        except OSError as error:
+            raise self._told(error) from None
+
+    def _told(self, error: OSError) -> OutletError:
+        return OutletError(f"cannot write to {self._path}: {(error.strerror or str(error)).lower()}")

@@ -1,0 +1,148 @@
+"""Taking what was used out of the books, once an interval: a Trio task, between turns of the reactor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+import structlog
+import trio
+
+from proxy.control.supervisor import Supervisor, Task, Works
+from proxy.control.usage.intervals import Interval, Intervals
+from proxy.control.usage.outlet import Record
+from proxy.control.usage.tally import Kind, Loss, Tally
+from usage import TraceRecord, UsageRecord
+
+log = structlog.get_logger("weir.usage")
+
+SLICE: Final = 250
+"""Records taken in one turn of the loop: 4 µs each, a millisecond's worth; then sockets have their turn."""
+CLOSE_S: Final = 5.0
+"""For what still waits when Weir stops."""
+
+
+class Books(Protocol):
+    """`proxy.connection.usage.UsageBooks`, as far as it is used here."""
+
+    @property
+    def traces_dropped(self) -> int:
+        """Traced requests for which there was no room."""
+
+    def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
+        """Take what was used since the last drain."""
+
+    def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
+        """Take the requests traced since the last time."""
+
+
+class Sink(Protocol):
+    """Takes records without ever making anybody wait: `Writer`."""
+
+    @property
+    def tally(self) -> Tally:
+        """What became of them."""
+
+    def start(self) -> None:
+        """Begin to write."""
+
+    def put(self, kind: Kind, records: Sequence[Record]) -> None:
+        """Take records, or drop and count them."""
+
+    def close(self, timeout_s: float) -> None:
+        """Write what waits; blocks for so long at most."""
+
+
+class Report(Protocol):
+    """Tells operators what went wrong."""
+
+    def __call__(self, *, last: bool = False) -> None:
+        """Look what is new, after an interval or at the end."""
+
+
+class Clocks(NamedTuple):
+    """Both in ms."""
+
+    wall_ms: Callable[[], int]
+    """Since 1970."""
+    session_ms: Callable[[], int]
+    """That of the sessions, monotonic."""
+
+
+class Recorder:
+    """One per process."""
+
+    def __init__(
+        self,
+        books: Books,
+        sink: Sink,
+        instance: str,
+        interval_ms: int,
+        clocks: Clocks,
+        report: Report,
+        supervisor: Supervisor,
+    ) -> None:
+        """The first interval begins now."""
+        self._books = books
+        self._sink = sink
+        self._instance = instance
+        self._clocks = clocks
+        self._report = report
+        self._supervisor = supervisor
+        wall_ms, session_ms = clocks.wall_ms(), clocks.session_ms()
+        self._intervals = Intervals(interval_ms, wall_ms, session_ms)
+        self._offset_ms = wall_ms - session_ms
+        self._traces_dropped = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Record until cancelled; then what is left of the last interval, and close the sink."""
+        self._sink.start()
+        task_status.started()
+        try:
+            await self._supervisor.keep_running(Task.USAGE, self._record_forever)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._end()
+
+    async def _record_forever(self, works: Works) -> None:
+        while True:
+            await trio.sleep(self._intervals.wait_ms(self._clocks.wall_ms()) / 1000)
+            with trio.CancelScope(shield=True):  # what is drained in part would be lost
+                await self._record(last=False)
+            works()
+
+    async def _end(self) -> None:
+        try:
+            await self._record(last=True)
+        except Exception:  # a bug of ours must not keep Weir from stopping
+            log.exception("internal error while usage was recorded; please report this")
+        await trio.to_thread.run_sync(self._sink.close, CLOSE_S)
+        self._report(last=True)
+
+    async def _record(self, *, last: bool) -> None:
+        wall_ms, session_ms = self._clocks.wall_ms(), self._clocks.session_ms()
+        interval = self._intervals.next(wall_ms, session_ms, last=last)
+        if self._intervals.stepped_ms:
+            self._offset_ms = wall_ms - session_ms
+            log.warning("the clock was set", stepped_ms=self._intervals.stepped_ms)
+        try:
+            await self._take(interval)
+        finally:
+            self._report()
+
+    async def _take(self, interval: Interval) -> None:
+        used = self._books.drain(interval.time_ms, interval.length_ms, self._instance)
+        await self._put(Kind.USAGE, iter(used))
+        traces = self._books.take_traces(self._offset_ms, self._instance)
+        await self._put(Kind.TRACE, iter(traces))
+        dropped = self._books.traces_dropped
+        if dropped > self._traces_dropped:
+            self._sink.tally.note_dropped(Loss.TRACES_MAX, dropped - self._traces_dropped)
+            self._traces_dropped = dropped
+
+    async def _put(self, kind: Kind, records: Iterator[Record]) -> None:
+        """Hand them over in slices."""
+        while some := list(islice(records, SLICE)):
+            self._sink.put(kind, some)
+            await trio.lowlevel.checkpoint()

@@ -1,0 +1,116 @@
+"""Putting the recording together, as it is configured."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+import trio
+
+from proxy.config.config_error import ConfigError
+from proxy.control.stores.librdkafka import properties
+from proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
+from proxy.control.usage import directory
+from proxy.control.usage.files import Clocks as FileClocks
+from proxy.control.usage.files import FileRules, Files
+from proxy.control.usage.recorder import Clocks, Recorder
+from proxy.control.usage.report import Report
+from proxy.control.usage.tally import Kind, Tally
+from proxy.control.usage.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from proxy.config.config import Config
+    from proxy.config.usage_rules import UsageRules
+    from proxy.connection.usage_books import UsageBooks
+    from proxy.control.stores.librdkafka import Properties
+    from proxy.control.supervisor import Supervisor
+    from proxy.control.usage.outlet import Outlet
+
+log = structlog.get_logger("weir.usage")
+
+HOST_MAX: Final = 40
+TOPIC_NAME_MAX: Final = 249
+
+
+class Recording(NamedTuple):
+    """Ready to begin."""
+
+    writer: Writer
+    instance: str
+    interval_ms: int
+
+    def recorder(self, books: UsageBooks, session_ms: Callable[[], int], supervisor: Supervisor) -> Recorder:
+        """Return the task's; the interval begins now. `session_ms` is the sessions' clock."""
+        log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)
+        report = Report(self.writer.tally, self.writer.outlet.name, time.monotonic)
+        clocks = Clocks(lambda: time.time_ns() // 1_000_000, session_ms)
+        return Recorder(books, self.writer, self.instance, self.interval_ms, clocks, report, supervisor)
+
+
+def recording(config: Config) -> Recording | None:
+    """See that usage can be recorded, if it is to be; None if not. Raises ConfigError."""
+    rules = config.usage
+    if rules is None:
+        return None
+    tally, instance = Tally(), new_instance(socket.gethostname(), time.time(), secrets.token_hex(3))
+    outlet: Outlet
+    if rules.directory is not None:
+        outlet = _files(rules.directory, rules, instance, tally)
+    else:
+        outlet = _topic(config, rules, tally)
+    return Recording(Writer(outlet, tally, rules.queue_records, time.monotonic), instance, rules.interval_ms)
+
+
+def new_instance(host: str, start_s: float, nonce: str) -> str:
+    """Return what this process is called in records: letters, digits and dashes, as in a file's name.
+
+    >>> new_instance("weir-1.example.com", 1763775570, "3f9a2c")
+    'weir-1-20251122T013930Z-3f9a2c'
+    """
+    name = re.sub(r"[^A-Za-z0-9-]", "-", host.partition(".")[0])[:HOST_MAX]
+    return f"{name or 'host'}-{datetime.fromtimestamp(start_s, UTC):%Y%m%dT%H%M%SZ}-{nonce}"
+
+
+def _files(path: Path, rules: UsageRules, instance: str, tally: Tally) -> Files:
+    """Raises ConfigError."""
+    try:
+        directory.make(path)
+    except (OSError, ValueError) as error:  # the latter of a path with a NUL in it
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot write files in usage_dir: {why}") from None
+    limits = FileRules(rules.rotate_s, rules.rotate_bytes, rules.keep_bytes)
+    return Files(path, instance, limits, tally, FileClocks(time.monotonic, time.time))
+
+
+def _topic(config: Config, rules: UsageRules, tally: Tally) -> Outlet:
+    """Connects to nothing yet. Raises ConfigError."""
+    topics = {Kind.USAGE: rules.topic, Kind.TRACE: f"{rules.topic}-{Kind.TRACE.value}"}
+    if not all(TOPIC_NAME.fullmatch(topic) for topic in topics.values()):
+        raise ConfigError(
+            f"usage_topic is {rules.topic!r}, must be a topic's name: letters, digits, '.', '_' and '-', "
+            f"at most {TOPIC_NAME_MAX - len('-trace')}"
+        )
+    try:
+        from proxy.control.usage import topic  # an extra, and 20 MB
+    except ImportError:
+        raise ConfigError(
+            "usage_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
+        ) from None
+    known = properties(config)
+    wanted = [name for kind, name in topics.items() if kind is Kind.USAGE or rules.trace_share > 0]
+
+    def prepare() -> Properties:
+        """Called on the writer's thread, which may wait. Raises StoreError."""
+        facts = trio.run(cluster_facts, config)
+        topic.make_topics(wanted, known, min(REPLICAS_MAX, facts.brokers))
+        return topic.sender_properties(known, rules.queue_records, idempotent=facts.idempotent)
+
+    return topic.Topic(topics, prepare, tally, time.time)

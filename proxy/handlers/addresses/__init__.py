@@ -1,0 +1,1 @@
+"""Brokers' addresses in responses, replaced by Weir's own."""

@@ -1,0 +1,215 @@
+"""Rewriting the brokers' addresses in responses to Weir's own.
+
+Where the addresses stand near the head of a response (Metadata, FindCoordinator, DescribeCluster), only the
+fields up to them are decoded and written anew; what follows, be it a megabyte of topics, passes untouched.
+The last answer is remembered: as long as the cluster's brokers stay the same, it is one comparison of bytes.
+Where they stand at the end (NodeEndpoints of KIP-951, sent only with an error about leadership), the response
+is decoded when there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, TypeVar
+
+from protocol.codec import Codec, codec
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+from protocol.messages import (
+    DescribeClusterResponse,
+    FetchResponse,
+    FindCoordinatorResponse,
+    Message,
+    MetadataResponse,
+    ProduceResponse,
+    ShareAcknowledgeResponse,
+    ShareFetchResponse,
+)
+from protocol.places import Place, place, tag_section
+from protocol.skim import Neutraliser
+from proxy.addresses import Address, AdvertisedAddresses
+from proxy.handlers.decisions import WAIT, Wait
+from proxy.handlers.plan import Caller, Plan, Rewrite, Splice
+
+M = TypeVar("M", bound=Message)
+Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
+
+
+def plan_metadata(plan: Plan) -> None:
+    """Metadata names all brokers, before its topics."""
+    plan.rewrite = _head(codec(MetadataResponse, plan.version), "brokers", edit_metadata)
+
+
+def plan_describe_cluster(plan: Plan) -> None:
+    """DescribeCluster (KIP-700) names all brokers."""
+    plan.rewrite = _head(codec(DescribeClusterResponse, plan.version), "brokers", _edit_describe_cluster)
+
+
+def plan_find_coordinator(plan: Plan) -> None:
+    """FindCoordinator names one broker (up to v3), or one per key (from v4, KIP-699)."""
+    if plan.version >= 4:
+        plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "coordinators", _edit_coordinators)
+    else:
+        plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", _edit_coordinator)
+        plan.edit = _edit_find_coordinator
+
+
+def plan_produce_endpoints(plan: Plan) -> None:
+    """Produce from v10 has tagged NodeEndpoints (KIP-951)."""
+    tags = tag_section(ProduceResponse, plan.version)
+    if plan.version >= 10 and tags is not None:
+        plan.rewrite = _tail(codec(ProduceResponse, plan.version), tags, b"\x00", _edit_endpoints)
+
+
+def plan_fetch_endpoints(plan: Plan) -> None:
+    """Fetch from v16 has tagged NodeEndpoints; in a response too large for the buffer they are made
+    unreadable.
+    """
+    tags = tag_section(FetchResponse, plan.version)
+    if plan.version >= 16 and tags is not None:
+        plan.rewrite = _tail(codec(FetchResponse, plan.version), tags, b"\x00", _edit_endpoints)
+        plan.rewrite_stream = lambda: Neutraliser(FetchResponse, plan.version)
+
+
+def plan_share_fetch_endpoints(plan: Plan) -> None:
+    """ShareFetch ends with a plain array of NodeEndpoints (KIP-932), mostly empty."""
+    endpoints = place(ShareFetchResponse, plan.version, "node_endpoints")
+    if endpoints is not None:
+        plan.rewrite = _tail(
+            codec(ShareFetchResponse, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, _edit_endpoints
+        )
+
+
+def plan_share_acknowledge_endpoints(plan: Plan) -> None:
+    """ShareAcknowledge ends as ShareFetch does."""
+    endpoints = place(ShareAcknowledgeResponse, plan.version, "node_endpoints")
+    if endpoints is not None:
+        plan.rewrite = _tail(
+            codec(ShareAcknowledgeResponse, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, _edit_endpoints
+        )
+
+
+_EMPTY_COMPACT_ARRAY = b"\x01"
+_THROTTLE_BYTES = 4
+_BROKERS = 1
+"""DescribeCluster's endpoint type, from v1; 2 is controllers."""
+
+
+def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
+    """Make the rewrite of the fields up to and including `through`, remembering the last answer per
+    advertised host.
+
+    A throttle time at the start differs from one response to the next, so the splice begins behind it.
+    """
+    throttle = place(codec_.message, codec_.version, "throttle_time_ms")
+    skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
+    remembered: dict[str, tuple[int, bytes, bytes]] = {}
+
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+        start = body + skip
+        addresses = caller.addresses
+        version, seen, answer = remembered.get(addresses.host, _NOTHING)
+        if version != addresses.book.version or not (
+            data.startswith(seen, start) and start + len(seen) <= end
+        ):
+            try:
+                message, stop = codec_.decode_prefix(data, body, end, through)
+            except ProtocolError:
+                if complete:
+                    raise
+                return WAIT
+            edit(message, addresses)
+            seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
+            remembered[addresses.host] = (addresses.book.version, seen, answer)
+        return _replace(data, start, start + len(seen), answer)
+
+    return rewrite
+
+
+_NOTHING = (-1, b"", b"")
+
+
+def _tail(codec_: Codec[M], endpoints: Place, nothing: bytes, edit: Edit[M]) -> Rewrite:
+    """Make the rewrite of a response that has `nothing` at `endpoints` unless leadership has moved."""
+
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+        if not complete:
+            return WAIT
+        position = endpoints.locate(data, body, end, complete)
+        if data.startswith(nothing, position):
+            return None
+        message = codec_.decode(data, body, end)
+        edit(message, caller.addresses)
+        return _replace(data, body, end, codec_.encode(message))
+
+    return rewrite
+
+
+def _replace(data: bytearray, start: int, stop: int, replacement: bytes) -> Splice | None:
+    """Write the replacement over the original where both are equally long, else ask for a splice."""
+    if len(replacement) != stop - start:
+        return Splice(start, stop, replacement)
+    data[start:stop] = replacement
+    return None
+
+
+# What is edited, per message
+
+
+def edit_metadata(message: MetadataResponse, addresses: AdvertisedAddresses) -> None:
+    message.brokers = [broker for broker in message.brokers if _advertise(broker, broker.node_id, addresses)]
+
+
+def _edit_describe_cluster(message: DescribeClusterResponse, addresses: AdvertisedAddresses) -> None:
+    if message.endpoint_type != _BROKERS:
+        return  # controllers are not reached through Weir (KIP-919)
+    message.brokers = [
+        broker for broker in message.brokers if _advertise(broker, broker.broker_id, addresses)
+    ]
+
+
+def _edit_endpoints(
+    message: ProduceResponse | FetchResponse | ShareFetchResponse | ShareAcknowledgeResponse,
+    addresses: AdvertisedAddresses,
+) -> None:
+    nodes: list[_Node] = message.node_endpoints  # type: ignore[assignment]  # four types of one shape
+    nodes[:] = [node for node in nodes if _advertise(node, node.node_id, addresses)]
+
+
+def _edit_find_coordinator(message: Message, addresses: AdvertisedAddresses) -> None:
+    if isinstance(message, FindCoordinatorResponse):
+        _edit_coordinator(message, addresses)
+
+
+def _edit_coordinators(message: FindCoordinatorResponse, addresses: AdvertisedAddresses) -> None:
+    for coordinator in message.coordinators:
+        _edit_coordinator(coordinator, addresses)
+
+
+def _edit_coordinator(
+    found: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator, addresses: AdvertisedAddresses
+) -> None:
+    """A coordinator that has no listener is not available to this client: it says so, and the client asks
+    again.
+    """
+    if found.node_id >= 0 and not _advertise(found, found.node_id, addresses):
+        found.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        found.node_id, found.host, found.port = -1, "", -1
+
+
+class _HostAndPort(Protocol):
+    host: str
+    port: int
+
+
+class _Node(_HostAndPort, Protocol):
+    node_id: int
+
+
+def _advertise(place_: _HostAndPort, node_id: int, addresses: AdvertisedAddresses) -> bool:
+    """Put Weir's address for the node in place of the broker's; False if there is none."""
+    ours = addresses.of(node_id, Address(place_.host, place_.port))
+    if ours is None:
+        return False
+    place_.host, place_.port = ours
+    return True

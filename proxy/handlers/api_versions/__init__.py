@@ -1,0 +1,1 @@
+"""ApiVersions: the versions that clients may negotiate (KIP-35, KIP-511)."""

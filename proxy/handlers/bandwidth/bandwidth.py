@@ -1,0 +1,238 @@
+"""Bandwidth quotas on produce and fetch (KIP-13, KIP-124, KIP-219).
+
+Produce is charged when the request has arrived, with the value of its frame length (as a broker does), so
+that frames behind it wait out the throttle. Fetch is charged when its response begins to arrive; until then
+the client's next requests wait: a broker too handles one request of a connection at a time, and a client that
+pipelines fetches would otherwise be sent all of them before it is first throttled.
+
+A fetch of a client that is over its quota, on whatever connection it comes, is answered as by a broker: with
+the throttle time and without records. It still goes to the broker, whose fetch session must learn of changed
+partitions, and asks for as little as can be. So is a response that comes while its client is over by what its
+other connections have fetched meanwhile. Share fetches acquire records, so theirs are delivered.
+
+The first produce or share fetch of a new connection may be held for what others of its client caused, but not
+for long: connecting anew is no way around a quota. Those that follow are muted for what they themselves have
+cost, as at a broker. In hold mode responses are delayed with their records, as by brokers of that time.
+
+Shadow quotas are charged likewise, and nothing else: they let every request and response pass as if there
+were none.
+
+Fetches of brokers among themselves are not charged: those that claim a replica id, of a principal that is
+known to be a broker's. Of anybody else such a fetch is a consumer's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import ProtocolError
+from protocol.heads import INCOMPLETE, client_id_end, request_body
+from protocol.least_fetch import AskLeast, ask_least
+from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
+from protocol.places import Place, place
+from proxy.handlers.bandwidth.replica_fetches import Claims, claims
+from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
+from proxy.handlers.plan import Caller, Plan
+
+if TYPE_CHECKING:
+    from quotas import Budget, Payers
+
+CHARGED = Forward(charged=True)
+CHARGED_SERIAL = Forward(charged=True, serial=True)
+CHARGED_UNREAD = Forward(charged=True, serial=True, unread=True)
+CHARGED_UNANSWERED = Forward(charged=True, answered=False)
+UNANSWERED = Forward(answered=False)
+EXEMPT = Forward(exempt=True)
+UNREADABLE = -2
+_NOT_LOCATED: dict[int, Decision | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
+_PRODUCE = {
+    (False, True): PASS,
+    (False, False): UNANSWERED,
+    (True, True): CHARGED,
+    (True, False): CHARGED_UNANSWERED,
+}
+"""By whether anything limits the client, and whether there will be a response."""
+
+
+def plan_produce(plan: Plan) -> None:
+    """Charge produce requests; expect no response to acks=0."""
+    acks = place(ProduceRequest, plan.version, "acks")
+    if acks is None:
+        raise AssertionError("every produce request has acks")
+    flexible = plan.flexible_request
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        payers = caller.client.identify(data, frame, end, caller.now_ms)
+        if payers is None:
+            return WAIT
+        body = request_body(data, frame, end, flexible=flexible)
+        if body == INCOMPLETE:
+            return WAIT
+        position = acks.locate(data, body, end, complete)
+        if position == INCOMPLETE:
+            return WAIT
+        produce, _fetch, shadow, _request = payers
+        if not caller.client.first_produce_seen:
+            holds = [first_hold(caller, data, frame, end, complete) for first_hold in plan.first_holds]
+            if INCOMPLETE in holds:
+                return WAIT
+            caller.client.first_produce_seen = True
+            hold_ms = max(holds)
+            if hold_ms > 0:
+                return Hold(hold_ms)
+        charged = produce is not None or (shadow is not None and shadow.produce is not None)
+        forward = _PRODUCE[charged, acks.read(data, position) != 0]
+        caller.client.cache_parse(plan, data, frame, position + acks.size, forward)
+        return forward
+
+    plan.admit = admit
+    plan.first_holds += (_first_hold_ms,)
+    plan.on_arrival += (_charge_produce,)
+
+
+def plan_fetch(plan: Plan) -> None:
+    """Charge fetch responses, and cap what a fetch may ask for (KAFKA-9677)."""
+    follows = claims(plan.version, flexible=plan.flexible_request)
+    max_bytes, least = place(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        payers = caller.client.identify(data, frame, end, caller.now_ms)
+        if payers is None:
+            return WAIT
+        if caller.client.is_broker:
+            follower = _follower(follows, data, frame, end, complete)
+            if follower is None:
+                return WAIT
+            if follower:
+                return EXEMPT
+        budget = payers.fetch
+        if budget is None:
+            return _unlimited(caller, plan, payers, data, frame, end)
+        if budget.throttled_until_ms > caller.now_ms and not caller.hold:
+            return asked_least(plan, least, data, frame, end, complete)
+        return _capped(caller, plan, max_bytes, budget, data, frame, end, complete)
+
+    plan.admit, plan.over, plan.tell = admit, _over, _tell
+    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+
+
+def plan_share_fetch(plan: Plan) -> None:
+    """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
+    max_bytes = place(ShareFetchRequest, plan.version, "max_bytes")
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        payers = caller.client.identify(data, frame, end, caller.now_ms)
+        if payers is None:
+            return WAIT
+        budget = payers.fetch
+        if budget is None:
+            return _unlimited(caller, plan, payers, data, frame, end)
+        if not caller.client.first_fetch_seen:
+            caller.client.first_fetch_seen = True
+            hold_ms = caller.first_hold_ms(budget.throttled_until_ms)
+            if hold_ms > 0:
+                return Hold(hold_ms)
+        return _capped(caller, plan, max_bytes, budget, data, frame, end, complete)
+
+    plan.admit = admit
+    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+
+
+def _unlimited(caller: Caller, plan: Plan, payers: Payers, data: bytearray, frame: int, end: int) -> Forward:
+    """Forward a fetch of a client without a limit; a shadow quota is charged."""
+    forward = PASS if payers.shadow is None or payers.shadow.fetch is None else CHARGED
+    caller.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
+    return forward
+
+
+def _capped(
+    caller: Caller,
+    plan: Plan,
+    max_bytes: Place | None,
+    budget: Budget,
+    data: bytearray,
+    frame: int,
+    end: int,
+    complete: bool,
+) -> Decision | Wait:
+    """Forward a fetch that asks for no more than the quota's window allows."""
+    if max_bytes is None:
+        return CHARGED_SERIAL
+    body = request_body(data, frame, end, flexible=plan.flexible_request)
+    if body == INCOMPLETE:
+        return WAIT
+    position = _located(max_bytes, data, body, end, complete)
+    if position < 0:
+        return _NOT_LOCATED[position]
+    if max_bytes.read(data, position) > budget.fetch_max_bytes:
+        max_bytes.write(data, position, budget.fetch_max_bytes)
+    else:
+        caller.client.cache_parse(plan, data, frame, position + max_bytes.size, CHARGED_SERIAL, budget=budget)
+    return CHARGED_SERIAL
+
+
+def asked_least(
+    plan: Plan, least: AskLeast, data: bytearray, frame: int, end: int, complete: bool
+) -> Decision | Wait:
+    """Have a fetch ask for as little as can be: its records would not be delivered."""
+    body = request_body(data, frame, end, flexible=plan.flexible_request)
+    if body == INCOMPLETE:
+        return WAIT
+    try:
+        return CHARGED_SERIAL if least(data, body, end, complete) else WAIT
+    except ProtocolError:
+        return CHARGED_UNREAD
+
+
+def _over(caller: Caller, payers: Payers) -> int:
+    budget = payers.fetch
+    return 0 if budget is None or caller.hold else budget.throttled_until_ms
+
+
+def _tell(caller: Caller, payers: Payers) -> tuple[int, int]:
+    budget = payers.fetch
+    return 0 if budget is None else budget.tell_rest(caller.now_ms), 0
+
+
+def _located(wanted: Place, data: bytearray, body: int, end: int, complete: bool) -> int:
+    """The field's position; INCOMPLETE, or UNREADABLE."""
+    try:
+        return wanted.locate(data, body, end, complete)
+    except ProtocolError:
+        return UNREADABLE
+
+
+def _follower(follows: Claims, data: bytearray, frame: int, end: int, complete: bool) -> bool | None:
+    """As `follows`; a fetch that cannot be read is a consumer's."""
+    try:
+        return follows(data, frame, end, complete)
+    except ProtocolError:
+        return False
+
+
+def _first_hold_ms(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> int:
+    """Hold while the client is over its quota."""
+    del data, frame, end, complete
+    budget = caller.client.payers.produce
+    return 0 if budget is None else caller.first_hold_ms(budget.throttled_until_ms)
+
+
+def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:
+    """A produce request costs its frame length."""
+    budget, _fetch, shadow, _request = payers
+    if shadow is not None and shadow.produce is not None:
+        shadow.produce.charge(length, now_ms)
+    return 0 if budget is None else budget.charge(length, now_ms)
+
+
+def _charge_fetch(payers: Payers, length: int, now_ms: int) -> int:
+    """A fetch response costs its body plus 4, which is its frame length."""
+    _produce, budget, shadow, _request = payers
+    if shadow is not None and shadow.fetch is not None:
+        shadow.fetch.charge(length, now_ms)
+    return 0 if budget is None else budget.charge(length, now_ms)
+
+
+def _charge_fetch_flexible(payers: Payers, length: int, now_ms: int) -> int:
+    """A flexible header is one byte longer than that 4."""
+    return _charge_fetch(payers, length - 1, now_ms)

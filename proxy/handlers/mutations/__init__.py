@@ -1,0 +1,1 @@
+"""Partition mutations: topics created, enlarged and deleted, automatic creation too (KIP-599)."""

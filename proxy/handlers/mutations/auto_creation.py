@@ -1,0 +1,145 @@
+"""Topics that come into being by being asked for: Metadata with allow_auto_topic_creation.
+
+Each costs its client the partitions that it gets (KIP-599), permissively: it is there already. A broker does
+not say that it creates a topic. It says that there is none yet, and some moments later the topic is there; so
+Weir remembers who asked for what was missing, looks for it when the same client asks for topics again, and
+charges it then. Requests of clients without a mutation quota, and those that can create nothing, pass as they
+are.
+
+With `auto_creation = "strict"`, a client whose balance is negative is not allowed to create: the permission
+is taken out of its request, where the broker's version has it (v4, Kafka 0.11).
+
+With a shadow quota alone, topics are looked for and charged likewise, and nobody waits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.api import ApiKey
+from protocol.codec import codec
+from protocol.error_codes import ErrorCode
+from protocol.heads import CLIENT_ID_OFFSET, client_id_end
+from protocol.messages import MetadataRequest, MetadataResponse
+from proxy.handlers.addresses.rewrite import edit_metadata
+from proxy.handlers.broker_query import Errand
+from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
+from proxy.handlers.mutations import topic_queries
+from proxy.handlers.mutations.decoded_requests import request_paid_for
+from proxy.handlers.mutations.harmless_requests import Asked
+from proxy.handlers.mutations.topic_queries import (
+    NAMES_WITHOUT_CREATION,
+    Asking,
+    Topics,
+    broker_versions,
+    found_in,
+)
+from proxy.handlers.plan import Admit, Caller, Plan
+from proxy.handlers.unread import passed_unread
+from proxy.handlers.uplift.uplift import forward
+from quotas import LateCharge, MutationPayers
+
+MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
+"""What a broker says of a topic that it is about to create: the former with KRaft, the latter before."""
+
+
+def plan_metadata(plan: Plan) -> None:
+    """Watch what is asked for by clients that have a mutation quota."""
+    codec_ = codec(MetadataRequest, plan.version)
+    flexible = plan.flexible_request
+    unwatched = plan.admit
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        if complete:
+            asked = Asked(plan.version, caller.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
+            if caller.cluster.harmless_requests.has(asked, caller.now_ms):
+                return pass_on(caller, data, frame, end, complete)
+        client_id = caller.client.client_id(data, frame, end)
+        if client_id is None:
+            return WAIT
+        payers = caller.quotas.mutation_payers(caller.client.user, client_id, caller.now_ms)
+        if payers is None:
+            if unwatched is None:
+                caller.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
+            return pass_on(caller, data, frame, end, complete)
+        request = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
+        if isinstance(request, Wait):
+            return WAIT
+        if request is None:
+            return passed_unread(pass_on(caller, data, frame, end, complete))
+        if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
+            return Query(_watched(caller, plan, payers, request, asked))
+        caller.cluster.harmless_requests.add(asked, caller.now_ms)
+        return pass_on(caller, data, frame, end, complete)
+
+    pass_on: Admit = unwatched or _pass_on
+    plan.admit, plan.whole = admit, True
+
+
+def _pass_on(_caller: Caller, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Forward:
+    return PASS
+
+
+def look_for_missed(caller: Caller, payers: MutationPayers, charge: LateCharge) -> Asking[None]:
+    """Charge the topics that have come since this client has missed them."""
+    expected = caller.cluster.missing_topics.of(payers)
+    if expected:
+        there = yield from topic_queries.told(caller, expected)
+        _charge_arrived(caller, charge, expected, there)
+
+
+def _charge_arrived(caller: Caller, charge: LateCharge, expected: list[str], there: Topics) -> None:
+    missing_topics, now_ms = caller.cluster.missing_topics, caller.now_ms
+    for name in expected:
+        found = there.by_name.get(name)
+        if found is not None and (missed := missing_topics.came(name)) is not None:
+            charge.charge(max(found.partitions - missed.paid, 0), now_ms)
+            caller.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
+    missing_topics.did_not_come(expected, now_ms)
+
+
+def _watched(
+    caller: Caller,
+    plan: Plan,
+    payers: MutationPayers,
+    request: MetadataRequest,
+    asked: Asked,
+) -> Errand:
+    """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
+    charge = payers.begin_late()
+    yield from look_for_missed(caller, payers, charge)
+    answer = yield from _asked(caller, plan, payers, request)
+    cluster, now_ms = caller.cluster, caller.now_ms
+    _charge_arrived(caller, charge, cluster.missing_topics.of(payers), found_in([answer]))
+    missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
+    if missing and request.allow_auto_topic_creation:
+        made = cluster.recent_topics
+        unpaid = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
+        left_out = cluster.missing_topics.expect(unpaid, payers, now_ms)
+        if left_out:
+            charge.charge(left_out, now_ms)
+    elif not missing and not any(
+        cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics
+    ):
+        cluster.harmless_requests.add(asked, now_ms)
+    throttle_ms = charge.finish(caller.now_ms)
+    if throttle_ms:
+        throttle_ms = caller.mute(throttle_ms) - caller.now_ms
+    caller.note_mutations(int(charge.taken), 0, throttle_ms)
+    answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
+    edit_metadata(answer, caller.addresses)
+    return answer
+
+
+def _asked(
+    caller: Caller, plan: Plan, payers: MutationPayers, request: MetadataRequest
+) -> Asking[MetadataResponse]:
+    """Forward the request, without the permission to create if the client has no tokens for that."""
+    budget, strict = payers.enforced, caller.cluster.strict_auto_creation
+    if strict and budget is not None and budget.tokens(caller.now_ms) < 0:
+        spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA)
+        if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:
+            request.allow_auto_topic_creation = False
+            version = max(plan.broker_version, NAMES_WITHOUT_CREATION)
+            return (yield from forward(plan, request, MetadataResponse, version))
+    return (yield from forward(plan, request, MetadataResponse))

@@ -1,0 +1,183 @@
+"""Partition mutations under a quota (KIP-599): CreateTopics, CreatePartitions, DeleteTopics.
+
+A broker's controller charges each topic, in turn, once it has found that the topic can be had. Weir charges
+before the broker sees the request, forwards the topics that it admits, and gives back what the broker then
+refuses for reasons of its own; if that makes room, topics that were refused are tried again. What is sure to
+fail costs nothing and is forwarded all the same: the broker says best why. So each topic meets what it would
+have met at a broker with the quota.
+
+In versions that know error 89, topics are refused while the balance is negative (strict); in older ones
+everything is admitted, and who overdraws waits (permissive). `mutated_topics` says what the three APIs cost.
+
+A shadow quota is charged what was done, once the broker has said so; of its own it refuses nothing, and makes
+nobody wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from protocol.codec import codec
+from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError
+from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
+from proxy.handlers.decisions import PASS, WAIT, Decision, Query, Wait
+from proxy.handlers.mutations.auto_creation import look_for_missed
+from proxy.handlers.mutations.charged_mutation import PaidMutation
+from proxy.handlers.mutations.decoded_requests import request_paid_for
+from proxy.handlers.mutations.mutated_topics import (
+    REFUSED,
+    Answer,
+    Creation,
+    Deletion,
+    Growth,
+    Mutation,
+    Result,
+    Topic,
+)
+from proxy.handlers.mutations.shadow_mutations import CountedMutation
+from proxy.handlers.mutations.topic_queries import Asking
+from proxy.handlers.plan import Caller, Plan
+from proxy.handlers.unread import passed_unread
+from proxy.handlers.uplift.uplift import check, forward
+from quotas import UNPAID, MutationPayers
+
+M = TypeVar("M", bound=Message)
+
+ROUNDS_MAX: Final = 16
+"""How often topics are tried again because others have failed."""
+_QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+_NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER
+_INVALID: Final = ErrorCode.INVALID_REQUEST
+_UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def plan_create_topics(plan: Plan) -> None:
+    """A topic costs its partitions."""
+    _plan(plan, CreateTopicsRequest, Creation)
+
+
+def plan_create_partitions(plan: Plan) -> None:
+    """A topic costs the partitions that it gets."""
+    _plan(plan, CreatePartitionsRequest, Growth)
+
+
+def plan_delete_topics(plan: Plan) -> None:
+    """A topic costs its partitions."""
+    _plan(plan, DeleteTopicsRequest, Deletion)
+
+
+def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation[M]]) -> None:
+    codec_ = codec(request, plan.version)
+    flexible = plan.flexible_request
+    without_quota = plan.admit
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        client_id = caller.client.client_id(data, frame, end)
+        if client_id is None:
+            return WAIT
+        payers = caller.quotas.mutation_payers(caller.client.user, client_id, caller.now_ms)
+        if payers is None and caller.client.recorded:
+            payers = UNPAID
+        if payers is None:
+            return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
+        asked = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
+        if isinstance(asked, Wait):
+            return WAIT
+        if asked is None:
+            passed = PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
+            return passed_unread(passed)
+        if payers is UNPAID and not _can_say(plan, asked):
+            return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
+        kind: type[PaidMutation[M]] = CountedMutation if payers.enforced is None else _Enforcement
+        return Query(kind(caller, plan, payers, client_id, mutation(asked, caller)).errand())
+
+    plan.admit, plan.whole = admit, True
+
+
+def _can_say(plan: Plan, request: Message) -> bool:
+    """Whether the broker's version can: if not, what its client is told is nobody's who only counts."""
+    try:
+        check(plan, request)
+    except EncodeError:
+        return False
+    return True
+
+
+class _Enforcement(PaidMutation[M]):
+    """One request on its way through the quota."""
+
+    def __init__(
+        self, caller: Caller, plan: Plan, payers: MutationPayers, client_id: str, mutation: Mutation[M]
+    ) -> None:
+        super().__init__(caller, plan, payers, client_id, mutation)
+        assert payers.enforced is not None
+        self._budget = payers.enforced
+        self._charge = self._budget.begin(strict=self.strict)
+
+    def finish(self) -> int:
+        """Count what was taken; return how long the client must wait, in ms."""
+        return max(self._charge.finish(self.caller.now_ms), super().finish())
+
+    def answer(self) -> Asking[Answer]:
+        """The broker's own answer if it has seen the whole request, else one of several and of refusals."""
+        mutation = self.mutation
+        yield from look_for_missed(self.caller, self.payers, self.late)
+        topics = yield from mutation.topics(strict=self.strict, would_refuse=self._budget.would_refuse)
+        told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
+        waiting, broker_ms = [topic for topic in topics if topic not in told], 0
+        for _round in range(ROUNDS_MAX):
+            admitted = [topic for topic in waiting if self._admits(topic)]
+            if topics and not admitted:
+                break
+            self.asked = sum(topic.cost for topic in admitted)
+            answer = yield from forward(self.plan, mutation.part(admitted), mutation.answer)
+            self.asked = 0
+            settled = yield from self._settled(admitted, mutation.results(answer))
+            if len(admitted) == len(topics):
+                return answer
+            broker_ms = max(broker_ms, answer.throttle_time_ms)
+            told.update(settled.told)
+            waiting = [topic for topic in waiting if topic not in settled.told]
+            if settled.not_controller:
+                told.update((topic, mutation.failed(topic, _NOT_CONTROLLER)) for topic in waiting)
+                break
+            if not (waiting and settled.made_room):
+                break
+        results = [told.get(topic) or mutation.failed(topic, _QUOTA, REFUSED) for topic in topics]
+        merged = mutation.merged({id(result): result for result in results}.values())
+        merged.throttle_time_ms = broker_ms
+        return merged
+
+    def _admits(self, topic: Topic) -> bool:
+        return not topic.cost or self._charge.admit(topic.cost, self.caller.now_ms)
+
+    def _settled(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_Settled]:
+        """Compare what was charged with what the broker did."""
+        settled = _Settled({}, made_room=False)
+        done: list[Topic] = []
+        result_of = self.mutation.finder(results)
+        for topic in topics:
+            result = result_of(topic) or self.mutation.failed(topic, _UNKNOWN)
+            settled.told[topic] = result
+            settled.not_controller = settled.not_controller or result.error_code == _NOT_CONTROLLER
+            if self.was_done(topic, result):
+                done.append(topic)
+            elif topic.cost:
+                self._charge.refund(topic.cost, self.caller.now_ms)
+                settled.made_room = True
+        yield from self.charge_late(done)
+        return settled
+
+
+@dataclass(slots=True)
+class _Settled:
+    """What one round has brought."""
+
+    told: dict[Topic, Result]
+    made_room: bool
+    """Something was given back."""
+    not_controller: bool = False
+    """The broker cannot do any of this."""

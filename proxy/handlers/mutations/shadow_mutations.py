@@ -1,0 +1,37 @@
+"""Partition mutations under a shadow quota alone: the broker does what it is asked, and that is charged.
+
+The quota comes last, as in a controller: what fails for a reason of its own costs nothing. To know what a
+deletion costs, and a topic of the default size, the broker is asked the same questions as for an enforced
+quota.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from protocol.messages import Message
+from proxy.handlers.mutations.auto_creation import look_for_missed
+from proxy.handlers.mutations.charged_mutation import PaidMutation
+from proxy.handlers.mutations.mutated_topics import Answer
+from proxy.handlers.mutations.topic_queries import Asking
+from proxy.handlers.uplift.uplift import forward
+
+M = TypeVar("M", bound=Message)
+
+
+class CountedMutation(PaidMutation[M]):
+    """One request that nothing limits."""
+
+    def answer(self) -> Asking[Answer]:
+        """The broker's own answer."""
+        mutation = self.mutation
+        yield from look_for_missed(self.caller, self.payers, self.late)
+        topics = yield from mutation.topics(strict=self.strict, would_refuse=lambda _costs, _now_ms: False)
+        self.asked = sum(topic.cost for topic in topics if not topic.invalid)
+        answer = yield from forward(self.plan, mutation.request, mutation.answer)
+        self.asked = 0
+        result_of = mutation.finder(mutation.results(answer))
+        results = [(topic, result_of(topic)) for topic in topics if not topic.invalid]
+        done = [topic for topic, result in results if result is not None and self.was_done(topic, result)]
+        yield from self.charge_late(done)
+        return answer

@@ -1,0 +1,1 @@
+"""DescribeClientQuotas and AlterClientQuotas, answered by Weir (KIP-546)."""

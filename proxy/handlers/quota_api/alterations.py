@@ -1,0 +1,193 @@
+"""What an AlterClientQuotas request changes, and what is wrong with it (Kafka's ClientQuotaControlManager).
+
+Entries do not depend on each other; within one all operations are done, or none. The order of checks, codes
+and texts are those of a KRaft controller. Where Weir refuses more than Kafka does, the text is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from protocol.error_codes import ErrorCode
+from protocol.messages import AlterClientQuotasResponse
+from proxy.handlers.quota_api.entities import (
+    CLIENT_ID,
+    IP,
+    TYPES,
+    USER,
+    Refused,
+    WireEntity,
+    from_wire,
+    invalid,
+    shown,
+)
+from quotas import DEFAULT, QuotaKey
+from quotas.names import canonical_ip
+from quotas.quota_entry import least
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.messages import AlterClientQuotasRequest
+    from quotas.table import Quota
+
+CLIENT_KEYS: Final = frozenset(
+    {
+        QuotaKey.PRODUCER_BYTE_RATE,
+        QuotaKey.CONSUMER_BYTE_RATE,
+        QuotaKey.REQUEST_PERCENTAGE,
+        QuotaKey.CONTROLLER_MUTATION_RATE,
+    }
+)
+"""Of users and client-ids (Kafka's QuotaConfig)."""
+IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
+
+RATE_MAX: Final = 2.0**63
+"""Of a LONG as a double, and of Weir's quota file."""
+_MOST: Final = {
+    QuotaKey.PRODUCER_BYTE_RATE: (RATE_MAX, "a LONG"),
+    QuotaKey.CONSUMER_BYTE_RATE: (RATE_MAX, "a LONG"),
+    QuotaKey.CONNECTION_CREATION_RATE: (2.0**31 - 1, "an INT"),
+}
+"""Keys that Kafka keeps as whole numbers; the others are doubles."""
+_FRACTION_MAX: Final = 1e-6
+"""What Kafka lets pass as a whole number."""
+
+_KEYS: Final = {key.value: key for key in QuotaKey}
+
+
+@dataclass(slots=True)
+class Alterations:
+    """What a request comes to."""
+
+    changes: dict[Quota, float | None] = field(default_factory=dict)
+    """None: to be removed."""
+    outcomes: dict[frozenset[tuple[str, str | None]], tuple[WireEntity, Refused | None]] = field(
+        default_factory=dict
+    )
+    """Every entity once; None where nothing is wrong."""
+
+    def response(self, failure: Refused | None = None) -> AlterClientQuotasResponse:
+        """Tell each outcome; `failure` is what became of those with which nothing is wrong."""
+        return AlterClientQuotasResponse(
+            entries=[
+                _result(list(wire.items()), refused or failure) for wire, refused in self.outcomes.values()
+            ]
+        )
+
+
+def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> AlterClientQuotasResponse:
+    """The same answer for every entry, as Kafka gives it to those who may not alter."""
+    return AlterClientQuotasResponse(
+        entries=[
+            _result([(part.entity_type, part.entity_name) for part in entry.entity], refused)
+            for entry in request.entries
+        ]
+    )
+
+
+def read_alterations(request: AlterClientQuotasRequest) -> Alterations:
+    """Check every entry.
+
+    An entity that comes twice: Kafka makes the first change and reports an error all the same.
+    """
+    found = Alterations()
+    for entry in request.entries:
+        wire = {part.entity_type: part.entity_name for part in entry.entity}  # the last of a type counts
+        identity = frozenset(wire.items())
+        ops = {op.key: None if op.remove else op.value for op in entry.ops}
+        refused: Refused | None = None
+        if identity in found.outcomes or len(ops) < len(entry.ops):
+            refused = invalid(f"Ignoring duplicate entity {shown(wire)}")
+        else:
+            try:
+                found.changes.update(_changes(wire, ops))
+            except Refused as error:
+                refused = error
+        found.outcomes[identity] = wire, refused
+    return found
+
+
+def _result(
+    parts: Sequence[tuple[str, str | None]], refused: Refused | None
+) -> AlterClientQuotasResponse.EntryData:
+    answer = AlterClientQuotasResponse
+    return answer.EntryData(
+        error_code=ErrorCode.NONE if refused is None else refused.code,
+        error_message=None if refused is None else refused.text,
+        entity=[answer.EntityData(entity_type=kind, entity_name=name) for kind, name in parts],
+    )
+
+
+def _changes(wire: WireEntity, ops: Mapping[str, float | None]) -> dict[Quota, float | None]:
+    """One entity's changes. Raises Refused."""
+    keys = _keys(wire)
+    entity = from_wire(wire)
+    changes: dict[Quota, float | None] = {}
+    for name, value in ops.items():
+        key = _KEYS.get(name)
+        if key is not None and key in keys:
+            changes[entity, key] = None if value is None else _checked(key, value)
+        elif value is not None:  # what cannot be set counts as removed
+            raise invalid(f"Invalid configuration key {name}")
+    return changes
+
+
+def _keys(wire: WireEntity) -> frozenset[QuotaKey]:
+    """What the entity may have. Raises Refused if there can be no such entity."""
+    if not wire:
+        raise invalid("Invalid empty client quota entity")
+    for kind, name in wire.items():
+        if kind not in TYPES:
+            raise invalid(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise invalid(f"Empty {kind} not supported")
+    if IP in wire:
+        if USER in wire or CLIENT_ID in wire:
+            raise invalid(
+                "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+            )
+        _check_ip(wire[IP])
+        return IP_KEYS
+    for kind, name in wire.items():
+        _check_name(kind, name)
+    return CLIENT_KEYS
+
+
+def _check_ip(name: str | None) -> None:
+    """Kafka also takes names that it can resolve."""
+    if name is None:
+        return
+    try:
+        canonical_ip(name)
+    except ValueError:
+        raise invalid(f"{name} is not a valid IP or resolvable host.") from None
+
+
+def _check_name(kind: str, name: str | None) -> None:
+    if name == DEFAULT.value:
+        raise invalid(
+            f"A {kind} that is called {name} cannot be told from the default in Weir's quota file: rename it"
+        )
+
+
+def _checked(key: QuotaKey, value: float) -> float:
+    """The value as it is kept. Raises Refused."""
+    name = key.value
+    if value <= 0:
+        raise invalid(f"Quota {name} must be greater than 0")
+    if math.isnan(value):
+        raise invalid(f"{name} is not a number")
+    most, kind = _MOST.get(key, (RATE_MAX, "Weir's quota file"))
+    if value > most:
+        raise invalid(f"Proposed value for {name} is too large for {kind}.")
+    if key not in _MOST:
+        if value < least(key):
+            raise invalid(f"Proposed value for {name} is too small for Weir, the least is {least(key):f}.")
+        return value
+    if value % 1 > _FRACTION_MAX or value < 1:
+        raise invalid(f"{name} cannot be a fractional value.")
+    return value // 1

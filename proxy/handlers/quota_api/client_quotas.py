@@ -1,0 +1,183 @@
+"""DescribeClientQuotas and AlterClientQuotas, answered in the broker's place (KIP-546), whatever it speaks.
+
+Only admins are answered, and only while the broker answers them too; Kafka's tools then work as they do with
+a broker. Where the brokers themselves store the quotas (quota_store = broker), both pass through, and Weir
+looks again after an alteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from protocol.codec import Codec, codec
+from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError
+from protocol.heads import REQUEST_HEAD
+from protocol.messages import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+)
+from proxy.close_reasons import CloseReason
+from proxy.handlers.broker_query import Errand, ask, response_frame, whole_request
+from proxy.handlers.decisions import WAIT, Decision, Defer, Query, Reply, Wait
+from proxy.handlers.deferred import Deferred
+from proxy.handlers.plan import Caller, Plan, Splice
+from proxy.handlers.quota_api.alterations import read_alterations, refused_all
+from proxy.handlers.quota_api.entities import Refused
+from proxy.handlers.quota_api.filters import Filter, described, read_filter
+from quotas import QuotaTable
+
+M = TypeVar("M", bound=Message)
+_Framing: TypeAlias = Callable[[Message], bytes]
+
+AT_ONCE_MAX: Final = 200
+"""Quotas that are described here and now (about 1 ms); more are left to a thread."""
+DENIED_BYTES_MAX: Final = 16 * 1024
+"""The longest request that is read to tell its client that it may not: reading one of 1 MB takes a second."""
+
+_FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
+_TOO_LONG: Final = Refused(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "an entity's name is longer than the 32767 bytes that Kafka can say"
+)
+
+
+def plan_describe(plan: Plan) -> None:
+    """Answer it from the table."""
+    codec_ = codec(DescribeClientQuotasRequest, plan.version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        asked = _asked(caller, plan, codec_, data, frame, end, complete)
+        if asked is None:
+            return WAIT
+        request, denial = asked
+        framed, table = _framing(plan, data, frame), caller.management.table
+        try:
+            _check_allowed(denial)
+            wanted = read_filter(request)
+        except Refused as refused:
+            return Reply(framed(_not_described(refused)))
+        if not _vouched(caller):
+            return Query(_be_vouched_for(caller), again=True)
+        if len(table) <= AT_ONCE_MAX:
+            return Reply(_description(framed, table, wanted))
+        deferred = Deferred()
+
+        def done(made: bytes | None) -> None:
+            deferred.answer(made or framed(_not_described(_FAILED)))
+
+        caller.management.compute(partial(_description, framed, table, wanted), done)
+        return _answered(deferred)
+
+    plan.admit, plan.whole = admit, True
+
+
+def plan_alter(plan: Plan) -> None:
+    """Check it, have it stored, and answer when it is in force."""
+    codec_ = codec(AlterClientQuotasRequest, plan.version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        asked = _asked(caller, plan, codec_, data, frame, end, complete)
+        if asked is None:
+            return WAIT
+        request, denial = asked
+        framed = _framing(plan, data, frame)
+        try:
+            _check_allowed(denial)
+        except Refused as refused:
+            return Reply(framed(refused_all(request, refused)))
+        alterations = read_alterations(request)
+        if request.validate_only or not alterations.changes:
+            return Reply(framed(alterations.response()))
+        if not _vouched(caller):
+            return Query(_be_vouched_for(caller), again=True)
+        deferred = Deferred()
+
+        def done(reason: str | None) -> None:
+            failure = None if reason is None else Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+            deferred.answer(framed(alterations.response(failure)))
+
+        caller.management.alter(alterations.changes, caller.client.user, caller.client.peer, done)
+        return _answered(deferred)
+
+    plan.admit, plan.whole = admit, True
+
+
+def plan_pass_alter(plan: Plan) -> None:
+    """The broker answers it; then its quotas are looked at again."""
+
+    def rewrite(caller: Caller, _data: bytearray, _body: int, _end: int, _complete: bool) -> Splice | None:
+        caller.management.altered_at_broker()
+        return None
+
+    plan.rewrite = rewrite
+
+
+def _asked(
+    caller: Caller, plan: Plan, codec_: Codec[M], data: bytearray, frame: int, end: int, complete: bool
+) -> tuple[M, str | None] | None:
+    """Return the request, once it is here as a whole, and why it is denied, if it is; None until then.
+
+    Who is denied is denied, and counted, once. Whoever asks for more than is worth reading then is closed.
+    """
+    length = REQUEST_HEAD.unpack_from(data, frame)[0]
+    if not complete and length <= DENIED_BYTES_MAX:
+        return None
+    denial = caller.management.denial(caller.client.user, caller.client.peer)
+    if denial is not None and length > DENIED_BYTES_MAX:
+        detail = (
+            f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
+        )
+        caller.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+        return None
+    request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
+    return None if request is None else (request, denial)
+
+
+def _be_vouched_for(caller: Caller) -> Errand:
+    """Ask the broker for the metadata of no topic.
+
+    It closes connections whose clients have not authenticated, or not again in time (KIP-368), and what Weir
+    answers by itself must not be a way around that.
+    """
+    yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)
+    caller.vouched = True
+    return None
+
+
+def _vouched(caller: Caller) -> bool:
+    """Whether the broker has answered for this very request."""
+    vouched, caller.vouched = caller.vouched, False
+    return vouched
+
+
+def _check_allowed(denial: str | None) -> None:
+    if denial is not None:
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, denial)
+
+
+def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
+    """How a response to the request at `frame` becomes a frame."""
+    (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
+    return partial(response_frame, plan.api_key, plan.version, correlation_id)
+
+
+def _description(framed: _Framing, table: QuotaTable, wanted: Filter) -> bytes:
+    try:
+        return framed(described(table, wanted))
+    except EncodeError:  # no client has such a name, but a file may
+        return framed(_not_described(_TOO_LONG))
+
+
+def _not_described(refused: Refused) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.text, entries=None)
+
+
+def _answered(deferred: Deferred) -> Decision:
+    """Nobody waits for an answer that is here."""
+    return Reply(deferred.frame) if deferred.frame is not None else Defer(deferred)

@@ -1,0 +1,114 @@
+"""Which entities a DescribeClientQuotas request asks for, and the answer (Kafka's ClientQuotasImage)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from protocol.error_codes import ErrorCode
+from protocol.messages import DescribeClientQuotasResponse
+from proxy.handlers.quota_api.entities import (
+    CLIENT_ID,
+    IP,
+    TYPES,
+    USER,
+    Refused,
+    WireEntity,
+    invalid,
+    on_wire,
+)
+from quotas.names import canonical_ip
+
+if TYPE_CHECKING:
+    from protocol.messages import DescribeClientQuotasRequest
+    from quotas import QuotaTable
+
+EXACT: Final = 0
+DEFAULT: Final = 1
+ANY: Final = 2
+"""What a component's match_type says: this name, the default, or whatever name, the default too."""
+_MATCH_NAMES: Final = {EXACT: "EXACT", DEFAULT: "DEFAULT", ANY: "SPECIFIED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """An entity matches if it has all of these types with fitting names; if `strict`, no other types."""
+
+    exact: Mapping[str, str | None]
+    """Type to name; None is the default."""
+    types: frozenset[str]
+    """What must be there, with whatever name."""
+    strict: bool
+
+    def matches(self, entity: WireEntity) -> bool:
+        """Whether it is asked for. An empty filter asks for everything, an empty strict one for nothing."""
+        if self.strict and len(entity) != len(self.exact) + len(self.types):
+            return False
+        return self.types <= entity.keys() and self.exact.items() <= entity.items()
+
+
+def read_filter(request: DescribeClientQuotasRequest) -> Filter:
+    """What is asked for. Raises Refused, with Kafka's codes and texts."""
+    exact: dict[str, str | None] = {}
+    types: set[str] = set()
+    for component in request.components:
+        kind, match_type, match = component.entity_type, component.match_type, component.match
+        _check_type(kind, {*exact, *types})
+        _check_match(match_type, match)
+        if match_type == ANY:
+            types.add(kind)
+        else:
+            exact[kind] = _canonical(match) if kind == IP else match
+    asked = {*exact, *types}
+    if IP in asked and asked & {USER, CLIENT_ID}:
+        raise invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with "
+            "user or clientId filter component."
+        )
+    return Filter(exact, frozenset(types), request.strict)
+
+
+def _check_type(kind: str, before: set[str]) -> None:
+    if not kind:
+        raise invalid("Invalid empty entity type.")
+    if kind in before:
+        raise invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+    if kind not in TYPES:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+
+
+def _check_match(match_type: int, match: str | None) -> None:
+    if match_type not in _MATCH_NAMES:
+        raise invalid(f"Unknown match type {match_type}")
+    if match_type == EXACT and match is None:
+        raise invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    if match_type != EXACT and match is not None:
+        raise invalid(
+            f"Request specified MATCH_TYPE_{_MATCH_NAMES[match_type]}, but also specified a match string."
+        )
+
+
+def _canonical(ip: str | None) -> str | None:
+    """An address as Weir knows it; what is none matches nothing."""
+    with suppress(ValueError):
+        return None if ip is None else canonical_ip(ip)
+    return ip
+
+
+def described(table: QuotaTable, wanted: Filter) -> DescribeClientQuotasResponse:
+    """The answer: every entity that is asked for, with its enforced quotas."""
+    answer = DescribeClientQuotasResponse
+    entries = []
+    for entity, values in table.entities():
+        wire = on_wire(entity)
+        if wire is None or not wanted.matches(wire):
+            continue
+        entries.append(
+            answer.EntryData(
+                entity=[answer.EntityData(entity_type=kind, entity_name=name) for kind, name in wire.items()],
+                values=[answer.ValueData(key=key.value, value=value) for key, value in values.items()],
+            )
+        )
+    return answer(entries=entries)

@@ -1,0 +1,1 @@
+"""Request time: which requests cost a broker how much (KIP-124)."""

@@ -1,0 +1,233 @@
+"""What looking into a request tells of the time that it costs its broker, beyond what its length tells.
+
+Produce: whether all replicas are waited for (acks), how many partitions it has, and how large packed records
+are when unpacked (`protocol.unpacked_sizes`), for brokers unpack them to check. Of a producer that repeats
+itself, with one partition per request, the beginning is known; then only the batch's codec is looked at.
+
+Fetch: a request that goes on with a fetch session names only what has changed (KIP-227), but the broker looks
+at all partitions of the session. So it is charged besides for what it is shorter by than the longest one of
+that session on this connection. A session that another connection has begun is not known here; clients begin
+a new one when they connect.
+
+A look refuses nothing and raises nothing; its work is bounded, whatever the request claims to have.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from protocol import schema
+from protocol.api import ApiKey
+from protocol.errors import ProtocolError
+from protocol.heads import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD_BYTES, request_body, skip_tags
+from protocol.messages import FetchRequest, ProduceRequest
+from protocol.places import place
+from protocol.produced_records import records_in
+from protocol.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
+from quotas.request_costs import CODECS
+
+if TYPE_CHECKING:
+    from proxy.handlers.plan import Caller, Extra, Plan
+    from quotas.request_costs import ApiCost
+
+PARTITIONS_MAX: Final = 64
+"""How many are looked at; the others of a request are taken to be like them."""
+PACKED_MAX: Final = 16
+"""And so many packed ones of these: they take longer."""
+_BYTES_PER_KB: Final = 1000.0
+_ALL: Final = -1
+_ONE_BATCH: Final = 3
+"""Since this version each partition of a produce request has one batch, of magic 2 (KIP-98)."""
+_REMEMBERED_BYTES_MAX: Final = 1024
+"""Sessions keep it; names are rarely longer."""
+_VARINT_BYTES_MAX: Final = 4
+"""Of a length of records, but for its last byte."""
+_LEAST: Final = _VARINT_BYTES_MAX + 1 + ATTRIBUTES_OFFSET + 1
+"""Bytes from the last one of a length of records, or the first one if it is a varint, that have the codec."""
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_DOWN_CONVERTED: Final = ((4, 4), (2, 2))
+"""(a broker that speaks this version of Fetch stores records in a format, fetches below this version get an
+older one): magic 2, magic 1. Brokers from 4.0 on speak none of these.
+"""
+
+
+def extra(plan: Plan, api: ApiCost) -> Extra | None:
+    """Return what looks into requests of this plan; None if there is nothing to look for, or the version is
+    not known.
+    """
+    known = schema.api(plan.api_key)
+    if known is None or plan.version not in known.request.versions:
+        return None
+    if plan.api_key == ApiKey.PRODUCE and (api.us_acks_all or api.us_per_partition or api.us_per_unpacked_kb):
+        return produced(plan, api)
+    if plan.api_key == ApiKey.FETCH and api.us_per_session_kb:
+        return fetched(plan, api)
+    return None
+
+
+def converted(version: int, newest: int | None) -> bool:
+    """Whether records have to be changed for fetches of this version, by the newest one that the broker
+    speaks (KafkaApis, down-conversion). None: it is not known, a broker of today is meant.
+    """
+    for spoken, below in _DOWN_CONVERTED:
+        if newest is None or newest >= spoken:
+            return version < below
+    return False
+
+
+def produced(plan: Plan, api: ApiCost) -> Extra:
+    """Return what looks into produce requests of this version."""
+    closely = _Produced(plan, api).look
+    flexible = plan.flexible_request
+
+    def look(caller: Caller, data: bytearray, frame: int, end: int) -> float:
+        shape = caller.produce_shape
+        if shape is not None:
+            known, head, offset, us = shape
+            if known is plan and data.startswith(head, frame + REQUEST_HEAD_BYTES):
+                at = frame + offset
+                if at + _LEAST <= end:
+                    if flexible:
+                        most = at + _VARINT_BYTES_MAX
+                        while data[at] > 127 and at < most:
+                            at += 1
+                    if not data[at + 1 + ATTRIBUTES_OFFSET] & CODEC_BITS:
+                        return us
+        try:
+            return closely(caller, data, frame, end)
+        except ProtocolError:
+            return 0.0
+
+    return look
+
+
+class _Produced:
+    """Looks closely into produce requests of one version."""
+
+    __slots__ = (
+        "_acks",
+        "_find",
+        "_plan",
+        "_unpacks",
+        "_us_acks_all",
+        "_us_per_partition",
+        "_us_per_unpacked",
+    )
+
+    def __init__(self, plan: Plan, api: ApiCost) -> None:
+        acks = place(ProduceRequest, plan.version, "acks")
+        if acks is None:
+            raise AssertionError("every produce request has acks")
+        self._plan = plan
+        self._acks = acks
+        self._find = records_in(plan.version)
+        self._us_acks_all = api.us_acks_all
+        self._us_per_partition = api.us_per_partition
+        by_codec = [api.us_per_unpacked_kb.get(codec, 0.0) / _BYTES_PER_KB for codec in CODECS]
+        self._us_per_unpacked = [0.0, *by_codec]
+        """By the codec's number."""
+        self._unpacks = any(by_codec)
+
+    def look(self, caller: Caller, data: bytearray, frame: int, end: int) -> float:
+        """As `Extra`. Raises ProtocolError."""
+        plan = self._plan
+        body = request_body(data, frame, end, flexible=plan.flexible_request)
+        acks = INCOMPLETE if body == INCOMPLETE else self._acks.locate(data, body, end, False)
+        if acks == INCOMPLETE:
+            return 0.0
+        us = self._us_acks_all if self._acks.read(data, acks) == _ALL else 0.0
+        length: int = LENGTH.unpack_from(data, frame)[0]
+        stop = frame + LENGTH_BYTES + length
+        topics, begun, partitions, first, spans = self._find(data, body, min(end, stop), PARTITIONS_MAX)
+        if topics == 1 and partitions == 1 and plan.version >= _ONE_BATCH:
+            start = frame + REQUEST_HEAD_BYTES
+            if first - start <= _REMEMBERED_BYTES_MAX:
+                offset = first - frame + _INT32.size + (0 if plan.flexible_request else _INT32.size - 1)
+                caller.produce_shape = (plan, bytes(data[start:first]), offset, us)
+        elif topics > 1 or partitions > 1:
+            all_of_them = partitions * topics / begun if 0 < begun < topics else float(partitions)
+            most = length / _PARTITION_BYTES_LEAST
+            us += self._us_per_partition * max(0.0, min(all_of_them, most) - 1.0)
+        if not self._unpacks:
+            return us
+        partly = begun < topics or len(spans) < partitions
+        return us + self._unpacking_us(data, spans, body, stop, end, partly)
+
+    def _unpacking_us(
+        self,
+        data: bytearray,
+        spans: list[tuple[int, int]],
+        body: int,
+        frame_stop: int,
+        end: int,
+        partly: bool,
+    ) -> float:
+        """What unpacking the records costs. `partly`: not only these, but all of the body like them."""
+        one_batch = self._plan.version >= _ONE_BATCH
+        packed, unpacked, stop = 0, [0.0, 0.0, 0.0, 0.0, 0.0], body
+        for start, behind in spans:
+            attributes = start + ATTRIBUTES_OFFSET
+            if not one_batch or (attributes < end and data[attributes] & CODEC_BITS):
+                if packed == PACKED_MAX:
+                    partly = True
+                    break
+                packed += 1
+                add_unpacked(data, start, min(behind, frame_stop), end, unpacked)
+            stop = min(behind, frame_stop)
+        if packed == 0:
+            return 0.0
+        us = 0.0
+        for codec in range(1, len(unpacked)):
+            us += self._us_per_unpacked[codec] * unpacked[codec]
+        return us * (frame_stop - body) / max(1, stop - body) if partly else us
+
+
+_PARTITION_BYTES_LEAST: Final = 5
+"""Its index, and the length of its records."""
+
+
+def fetched(plan: Plan, api: ApiCost) -> Extra | None:
+    """Return what looks into fetches of this version; None if it has no fetch sessions."""
+    epoch_place = place(FetchRequest, plan.version, "session_epoch")
+    if epoch_place is None:
+        return None
+    offset = epoch_place.fixed_offset
+    if offset is None:
+        raise AssertionError("only integers come before a fetch session's epoch")
+    us_per_byte = api.us_per_session_kb / _BYTES_PER_KB
+    flexible = plan.flexible_request
+    nameless = REQUEST_HEAD_BYTES + _INT16.size + (1 if flexible else 0)
+
+    def look(caller: Caller, data: bytearray, frame: int, end: int) -> float:
+        body = frame + nameless
+        if body > end:
+            return 0.0
+        size: int = _INT16.unpack_from(data, frame + REQUEST_HEAD_BYTES)[0]
+        if size > 0:
+            body += size
+        if flexible and (body > end or data[body - 1]):
+            body = _behind_tags(data, body - 1, end, frame)
+        if body + offset + _INT32.size > end:
+            return 0.0
+        epoch: int = _INT32.unpack_from(data, body + offset)[0]
+        if epoch < 0:
+            return 0.0
+        length: int = LENGTH.unpack_from(data, frame)[0]
+        known = caller.fetch_length
+        if epoch == 0 or length >= known:
+            caller.fetch_length = length
+            return 0.0
+        return us_per_byte * (known - length)
+
+    return look
+
+
+def _behind_tags(data: bytearray, position: int, end: int, frame: int) -> int:
+    """Where the body of a request with tagged fields in its head begins, or where what is at hand ends."""
+    try:
+        found = skip_tags(data, position, end, frame)
+    except ProtocolError:
+        return end
+    return end if found == INCOMPLETE else found

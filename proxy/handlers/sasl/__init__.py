@@ -1,0 +1,1 @@
+"""SASL exchanges, followed as they pass: they tell who the client is."""

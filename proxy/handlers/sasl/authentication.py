@@ -1,0 +1,212 @@
+"""Following SASL: SaslHandshake, SaslAuthenticate, and what delegation tokens' owners are called.
+
+All of it is relayed untouched. The session's principal changes when the broker has accepted the client, and
+only then (`exchange` says when that is). Until it has, the client's next requests wait, as they do at a
+broker; they are then judged, and charged, under the principal that they run under. Bare tokens, without a
+Kafka head, are `proxy.connection.tokens`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from protocol.api import ApiKey
+from protocol.codec import codec
+from protocol.error_codes import ErrorCode
+from protocol.errors import ProtocolError
+from protocol.heads import INCOMPLETE, request_body
+from protocol.messages import (
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
+from proxy.handlers.plan import Caller, Plan
+from proxy.handlers.sasl.exchange import Exchange, Step
+from proxy.handlers.sasl.identity import ANONYMOUS
+
+log = structlog.get_logger("weir.authentication")
+
+ALONE: Final = Forward(serial=True, exempt=True, sasl=True)
+UNREAD: Final = Forward(serial=True, exempt=True, unread=True, sasl=True)
+SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+"""What a broker's answer may be while it is kept to be read as a whole."""
+
+
+def plan_sasl_handshake(plan: Plan) -> None:
+    """The client chooses a mechanism; an exchange under way is over, without success."""
+    request, response = codec(SaslHandshakeRequest, plan.version), codec(SaslHandshakeResponse, plan.version)
+    flexible = plan.flexible_request
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        claim, before, admission = caller.identities.rules.claim, caller.client.exchange, ALONE
+        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        try:
+            asked = request.decode_request(data, body, end)
+        except ProtocolError:  # no broker reads it either
+            asked, admission = SaslHandshakeRequest(), UNREAD
+        caller.client.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
+        return admission
+
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+        if not complete:
+            return _wait(body, end)
+        answer, exchange = response.decode(data, body, end), caller.client.exchange
+        if exchange is not None:
+            before, exchange.before = exchange.before, None
+            if before is not None and before.has_succeeded(answer.error_code):
+                succeeded(caller, before)
+            exchange.accepted = answer.error_code == ErrorCode.NONE
+            if exchange.accepted:
+                caller.identities.behind_sasl.add(caller.node_id)
+            caller.client.follow(exchange if exchange.accepted else None)
+            if not exchange.accepted:
+                _failed(caller, exchange, answer.error_code)
+        _charge_refused(caller, plan, answer.error_code, end - body)
+        return None
+
+    plan.admit, plan.rewrite, plan.whole = admit, rewrite, True
+
+
+def plan_sasl_authenticate(plan: Plan) -> None:
+    """A token and its answer. Without an exchange that the broker has begun they mean nothing."""
+    request = codec(SaslAuthenticateRequest, plan.version)
+    response = codec(SaslAuthenticateResponse, plan.version)
+    flexible = plan.flexible_request
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        admission = ALONE
+        body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        try:
+            asked = request.decode_request(data, body, end)
+        except ProtocolError:
+            asked, admission = SaslAuthenticateRequest(), UNREAD
+        exchange = caller.client.exchange
+        if exchange is not None:
+            exchange.token(asked.auth_bytes)
+        return admission
+
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+        if not complete:
+            return _wait(body, end)
+        answer, exchange = response.decode(data, body, end), caller.client.exchange
+        if exchange is not None:
+            code = answer.error_code
+            settle(
+                caller, exchange, exchange.answer(code, answer.auth_bytes, answer.session_lifetime_ms), code
+            )
+        _charge_refused(caller, plan, answer.error_code, end - body)
+        return None
+
+    plan.admit, plan.rewrite, plan.whole = admit, rewrite, True
+
+
+def _charge_refused(caller: Caller, plan: Plan, error_code: int, length: int) -> None:
+    """The exchange costs no request time; what a broker's handlers refuse, for there is none, does."""
+    if error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        caller.charge_time(plan, length)
+
+
+def _wait(body: int, end: int) -> Wait:
+    if end - body > ANSWER_BYTES_MAX:
+        raise ProtocolError(f"an answer to SASL of more than {ANSWER_BYTES_MAX} bytes")
+    return WAIT
+
+
+# What has come of it
+
+
+def settle(caller: Caller, exchange: Exchange, step: Step, error_code: int = ErrorCode.NONE) -> None:
+    """The broker has answered a token."""
+    if step is Step.SUCCEEDED:
+        succeeded(caller, exchange)
+    elif step is Step.FAILED:
+        _failed(caller, exchange, error_code)
+
+
+def succeeded(caller: Caller, exchange: Exchange) -> None:
+    """The broker has accepted the client: from now on it is who it said."""
+    caller.client.follow(None)
+    caller.client.become(_principal(caller, exchange))
+    caller.counters.authentications_succeeded[exchange.mechanism] += 1
+    client = caller.client
+    log.debug("authenticated", user=client.user, mechanism=exchange.mechanism, client=client.peer)
+
+
+def _failed(caller: Caller, exchange: Exchange, error_code: int) -> None:
+    """The broker has refused it: whoever it was before, it still is."""
+    caller.counters.authentications_failed[exchange.mechanism] += 1
+    log.debug(
+        "authentication failed",
+        mechanism=exchange.mechanism,
+        client=caller.client.peer,
+        error_code=error_code,
+        user=caller.client.user,
+    )
+
+
+def _principal(caller: Caller, exchange: Exchange) -> str:
+    identities, claimed, mechanism = caller.identities, exchange.claimed, exchange.mechanism
+    if exchange.hidden:
+        return _hidden(caller, mechanism, identities.rules.hidden, "the mechanism does not show it")
+    if claimed is None:
+        return _hidden(caller, mechanism, ANONYMOUS, exchange.unreadable)
+    if not claimed.is_token_id:
+        return claimed.name
+    owner = identities.owner(claimed.name)
+    if owner is not None:
+        return owner
+    why = "a delegation token's owner is not shown, nor was it created or described through this Weir"
+    return _hidden(caller, "delegation token", identities.rules.unknown_owner, why)
+
+
+def _hidden(caller: Caller, what: str, user: str, why: str) -> str:
+    """Say, once for each kind, that clients go under another name."""
+    caller.counters.names_hidden += 1
+    if caller.identities.first_time(what):
+        log.warning("clients authenticate whose names Weir cannot see", how=what, user=user, reason=why)
+    return user
+
+
+# Delegation tokens
+
+
+def plan_create_delegation_token(plan: Plan) -> None:
+    """A new token's owner is learnt."""
+    response = codec(CreateDelegationTokenResponse, plan.version)
+
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+        if not complete:
+            return _wait(body, end)
+        answer = response.decode(data, body, end)
+        if answer.error_code == ErrorCode.NONE:
+            caller.identities.learn_owner(answer.token_id, answer.principal_name)
+        return None
+
+    plan.rewrite = rewrite
+
+
+def plan_describe_delegation_token(plan: Plan) -> None:
+    """The owners of all tokens in the answer are learnt; of an answer that is too long to be kept, none."""
+    response = codec(DescribeDelegationTokenResponse, plan.version)
+
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+        if not complete:
+            return WAIT if end - body <= ANSWER_BYTES_MAX else None
+        answer = response.decode(data, body, end)
+        if answer.error_code == ErrorCode.NONE:
+            for token in answer.tokens:
+                caller.identities.learn_owner(token.token_id, token.principal_name)
+        return None
+
+    plan.rewrite = rewrite

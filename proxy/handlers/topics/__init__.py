@@ -1,0 +1,1 @@
+"""Byte rates of topics, on produce and fetch."""

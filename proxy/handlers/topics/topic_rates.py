@@ -1,0 +1,255 @@
+"""Per-topic byte rates: what a produce request and a fetch response cost each topic that has one.
+
+They are charged beside the client's own quotas (`bandwidth`), whose plans these wrap; the longest wait
+counts. The bytes of a topic's records are counted as the frame streams by, and charged when its last byte is
+here. A response that is larger than the buffer has gone on by then: the next fetch tells the throttle time.
+
+Newer versions name topics by ids only (KIP-516). While a topic has a rate, clients are not offered these; a
+connection that speaks them already is closed, and negotiates anew.
+
+While a topic is over its rate, fetches of it are answered without records, on whatever connection they come,
+and the first produce request of a new connection is held for a while, as under a client's quota
+(`bandwidth`); of a produce request that is larger than the buffer, the topics in its beginning are looked at.
+A fetch that goes on with a fetch session names no topics (`fetch_sessions`): it is of the topics that were
+named when the connection began the session; if that was another connection, it may be of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from protocol.api import ApiKey
+from protocol.errors import ProtocolError
+from protocol.heads import INCOMPLETE, request_body
+from protocol.least_fetch import ask_least
+from protocol.messages import FetchResponse, Message, ProduceRequest
+from protocol.topic_bytes import TopicBytes, names_topics
+from protocol.values import schema_of
+from protocol.versions import VersionRange
+from proxy.close_reasons import CloseReason
+from proxy.handlers.bandwidth.bandwidth import asked_least
+from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
+from proxy.handlers.plan import Caller, Meter, Plan, Tell
+from proxy.handlers.topics.fetch_sessions import About, FetchSession, about
+from proxy.handlers.unread import passed_unread
+from quotas import Payers
+from quotas.topics import TopicRates
+
+METERED_FETCH: Final = Forward(charged=True, serial=True)
+"""Held like a fetch under a client's quota: its cost is known from its response."""
+
+METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
+
+
+class TopicMeter:
+    """A `Meter`: counts one frame's bytes by topic, and charges them."""
+
+    __slots__ = ("_bytes", "_rates")
+
+    def __init__(self, rates: TopicRates, message: type[Message], version: int) -> None:
+        """Count what has a rate."""
+        self._rates = rates
+        self._bytes = TopicBytes(message, version, rates.names)
+
+    def feed(self, data: bytearray, start: int, stop: int) -> None:
+        """Look at the body's next bytes. Raises ProtocolError."""
+        self._bytes.feed(data, start, stop)
+
+    def begun(self) -> list[str]:
+        """Topics with a rate, of whose records something has been fed."""
+        return [name.decode() for name in self._bytes.begun]
+
+    def charge(self, now_ms: int, *, told: bool = True) -> int:
+        """Charge what was counted; return how long the client must wait, in ms; see `TopicRates.charge`."""
+        return self._rates.charge(self._bytes.counted, now_ms, told=told)
+
+    def cut(self, now_ms: int) -> None:
+        """Charge nothing: a broker does not take a request that is cut."""
+
+
+class FetchMeter(TopicMeter):
+    """What a fetch has brought; its session, if that is followed, learns its id and topics."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, rates: TopicRates, version: int, session: FetchSession | None) -> None:
+        """Count what has a rate."""
+        super().__init__(rates, FetchResponse, version)
+        self._session = session
+
+    def feed(self, data: bytearray, start: int, stop: int) -> None:
+        """As it does."""
+        if self._session is not None:
+            self._session.answered(data, start, stop)
+        super().feed(data, start, stop)
+
+    def charge(self, now_ms: int, *, told: bool = True) -> int:
+        """As it does."""
+        session = self._session
+        if session is not None:
+            if not session.is_known:
+                session.adopt()
+            session.topics.update(self._bytes.counted)
+        return super().charge(now_ms, told=told)
+
+    def cut(self, now_ms: int) -> None:
+        """Charge what has begun: a client that leaves before the last byte has had the others."""
+        self._rates.charge(self._bytes.begun, now_ms, told=False)
+
+
+def plan_produce(plan: Plan) -> None:
+    """Charge the topics of a produce request, once all of it is here."""
+    inner, version = plan.admit, plan.version
+    if inner is None:
+        raise AssertionError("bandwidth comes before topic rates")
+    named = names_topics(ProduceRequest, version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        decision, topics = inner(caller, data, frame, end, complete), caller.quotas.topics
+        if topics is None or not topics.produce.names or not isinstance(decision, Forward):
+            return decision
+        if not named:
+            return _unnamed(caller, plan, topics.produce) or decision
+        meter = _begun(plan, topics.produce, data, frame, end)
+        return passed_unread(decision) if meter is None else decision.but(meter=meter)
+
+    def first_hold_ms(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> int:
+        topics = caller.quotas.topics
+        if topics is None or not caller.first_hold_ms(topics.produce.throttled_until_ms()):
+            return 0
+        if not complete and end - frame < caller.buffer_bytes:
+            return INCOMPLETE
+        meter = _begun(plan, topics.produce, data, frame, end)
+        return 0 if meter is None else caller.first_hold_ms(topics.produce.throttled_until_ms(meter.begun()))
+
+    plan.admit = admit
+    if named:
+        plan.first_holds += (first_hold_ms,)
+
+
+def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int) -> TopicMeter | None:
+    """Return a meter that was fed the body of the produce request `data[frame:end]`; None if that cannot be
+    read.
+    """
+    meter = TopicMeter(rates, ProduceRequest, plan.version)
+    try:
+        meter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
+    except ProtocolError:
+        return None
+    return meter
+
+
+def plan_fetch(plan: Plan) -> None:
+    """Charge the topics of a fetch response; let fetches of topics that must wait do so."""
+    inner, version = plan.admit, plan.version
+    if inner is None:
+        raise AssertionError("bandwidth comes before topic rates")
+    named = names_topics(FetchResponse, version)
+    topics_of, least, over = about(version) if named else None, ask_least(version), plan.over
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        decision, topics = inner(caller, data, frame, end, complete), caller.quotas.topics
+        if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
+            return decision
+        if caller.client.is_broker:
+            return decision
+        if topics_of is None:
+            return _unnamed(caller, plan, topics.fetch) or decision
+        if not topics.fetch.enforces:
+            return decision.but(charged=True)
+        body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
+        if body == INCOMPLETE:
+            return WAIT
+        decision = _metered(caller, topics_of, topics.fetch, data, body, end)
+        if decision is METERED_FETCH and _over(caller) > caller.now_ms:
+            return asked_least(plan, least, data, frame, end, complete)
+        return decision
+
+    def over_with_topics(caller: Caller, payers: Payers) -> int:
+        until_ms = 0 if over is None else over(caller, payers)
+        return until_ms if caller.quotas.topics is None else max(until_ms, _over(caller))
+
+    def meter(caller: Caller) -> Meter | None:
+        rates = _rates_of(caller)
+        return None if rates is None else FetchMeter(rates, version, caller.fetch_session)
+
+    plan.admit, plan.whole = admit, True
+    if named:
+        plan.meter, plan.over, plan.tell = meter, over_with_topics, _with_topics(plan.tell)
+
+
+def _metered(
+    caller: Caller, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
+) -> Forward:
+    """Follow the fetch session of the fetch whose body is `data[body:end]`; its response is measured."""
+    session = caller.fetch_session = caller.fetch_session or FetchSession()
+    try:
+        asked = topics_of(session, data, body, end, rates.names)
+    except ProtocolError:
+        return METERED_UNREAD
+    session.is_known = asked is not None
+    return METERED_FETCH
+
+
+def _over(caller: Caller) -> int:
+    """Time (ms) until which a topic of the latest fetch is over its rate; 0 if none is, and in hold mode."""
+    rates, session = _rates_of(caller), caller.fetch_session
+    if rates is None or session is None or caller.hold:
+        return 0
+    return rates.throttled_until_ms(_named(session))
+
+
+def _with_topics(tell: Tell | None) -> Tell:
+    def tell_with_topics(caller: Caller, payers: Payers) -> tuple[int, int]:
+        return 0 if tell is None else tell(caller, payers)[0], _tell(caller)
+
+    return tell_with_topics
+
+
+def _tell(caller: Caller) -> int:
+    """Count a response without records for the topics of the latest fetch; return the throttle time (ms)."""
+    rates, session = _rates_of(caller), caller.fetch_session
+    if rates is None or session is None:
+        return 0
+    return rates.tell_rest(_named(session), caller.now_ms)
+
+
+def _rates_of(caller: Caller) -> TopicRates | None:
+    """Return the rates that the client's fetches are measured by, if there are any."""
+    topics = caller.quotas.topics
+    if topics is None or not topics.fetch.names or caller.client.is_broker:
+        return None
+    return topics.fetch
+
+
+def _named(session: FetchSession) -> list[str] | None:
+    """Topics that a fetch of this session may bring; None for any."""
+    return [name.decode() for name in session.topics] if session.is_known else None
+
+
+def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
+    """What clients are offered while topics have rates: versions that name them."""
+    return {
+        api_key: VersionRange(versions.min, min(versions.max, _NAMING_MAX.get(api_key, versions.max)))
+        for api_key, versions in offered.items()
+    }
+
+
+def _naming_max(message: type[Message]) -> int:
+    return max(version for version in schema_of(message).versions if names_topics(message, version))
+
+
+_NAMING_MAX: Final[Mapping[int, int]] = {
+    ApiKey.PRODUCE: _naming_max(ProduceRequest),
+    ApiKey.FETCH: _naming_max(FetchResponse),
+}
+
+
+def _unnamed(caller: Caller, plan: Plan, rates: TopicRates) -> Wait | None:
+    """A version without names: if a topic's rate is enforced, the client is to negotiate anew."""
+    if not rates.enforces:
+        return None
+    detail = f"{ApiKey(plan.api_key).name} v{plan.version} does not name its topics, some of which have rates"
+    caller.violate(CloseReason.TOPICS_UNNAMED, detail)
+    return WAIT

@@ -1,0 +1,35 @@
+"""Requests that Weir looks into for a purpose of its own, and cannot read: they pass untouched, counted.
+
+The broker closes the connection, as it does without Weir.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from protocol import schema
+from proxy.handlers.decisions import Decision, Forward, Wait
+
+if TYPE_CHECKING:
+    from proxy.counters import Counters
+
+log = structlog.get_logger("weir.requests")
+
+
+def passed_unread(decision: Decision | Wait) -> Decision | Wait:
+    """The same decision, about a request whose body cannot be read."""
+    return decision.but(unread=True) if isinstance(decision, Forward) else decision
+
+
+def count_unread(counters: Counters, api_key: int, version: int, user: str, client: str) -> None:
+    """Count a request, and log the 1st, 10th, 100th, ... of its API."""
+    counters.requests_unread[api_key] += 1
+    count = counters.requests_unread[api_key]
+    if count == 10 ** (len(str(count)) - 1):
+        known = schema.api(api_key)
+        name = str(api_key) if known is None else known.name
+        log.warning(
+            "requests passed unread", api=name, version=version, count=count, user=user, client=client
+        )

@@ -1,0 +1,1 @@
+"""Versions that the broker lacks, translated to versions that it has."""

@@ -1,0 +1,228 @@
+"""Uplift at work: a client speaks a version that its broker lacks, and neither notices.
+
+`raised` makes the plan of such a version from that of the version which the broker has. Where both lie alike
+on the wire, the request gets another version number in place, and at most throttle_time_ms is inserted into
+the response; else it is an errand that decodes in one version and encodes in the other. Which versions those
+are says `uplift_rule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from struct import Struct
+from typing import Final, TypeVar
+
+from protocol.api import request_header_version
+from protocol.codec import codec, request_type, response_type
+from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError
+from protocol.heads import INCOMPLETE, LENGTH_BYTES
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    Message,
+)
+from protocol.places import Place
+from protocol.steps import Position
+from proxy.handlers.api_versions.api_versions import ranges
+from proxy.handlers.broker_query import Ask, Errand, ask, whole_request
+from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
+from proxy.handlers.plan import Admit, Caller, Plan, Rewrite, Splice
+from proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
+
+R = TypeVar("R", bound=Message)
+
+_VERSION: Final = Struct(">h")
+_VERSION_OFFSET: Final = LENGTH_BYTES + _VERSION.size
+_THROTTLE: Final = Struct(">i")
+
+
+def learn_versions(caller: Caller) -> Errand:
+    """Ask the broker which versions it speaks, for a client that has not."""
+    answer = yield from ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    caller.meet_broker(ranges(answer))
+    return None
+
+
+def plan_unknown(plan: Plan) -> None:
+    """Before the broker's versions are known, they are asked for, once per connection.
+
+    But not within a SASL exchange, where a broker takes neither that question nor the request: it is to say
+    so itself.
+    """
+    unasked = plan.admit
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        if caller.client.exchange is not None:
+            return PASS if unasked is None else unasked(caller, data, frame, end, complete)
+        if caller.client.client_id(data, frame, end) is None:
+            return WAIT
+        return Query(learn_versions(caller), again=True)
+
+    plan.admit = admit
+
+
+def raised(plan: Plan, version: int, route: Route) -> Plan:
+    """Return the plan of a client's `version`, made of the plan of the version that the broker has."""
+    taller = replace(plan, version=version, broker_version=plan.version, broker_waits=route.broker_waits)
+    if route.kind is Kind.TRANSLATE:
+        taller.flexible_request = request_header_version(plan.api_key, version) == 2
+        taller.throttle, taller.rewrite = None, None
+        taller.admit, taller.whole = _translate(taller), True
+        return taller
+    taller.admit = _renumbered(plan.admit, plan.version)
+    if route.kind is Kind.THROTTLE:
+        taller.throttle = None
+        taller.rewrite = _inserted(plan.rewrite, last=route.throttle is Position.LAST)
+    elif route.broker_waits and plan.throttle is not None:
+        taller.rewrite = _overwritten(plan.rewrite, plan.throttle)
+    return taller
+
+
+# In place
+
+
+def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
+    """Write the broker's version into the request's head, once it is decided that it goes there."""
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        admission = PASS if inner is None else inner(caller, data, frame, end, complete)
+        if isinstance(admission, Forward):
+            _VERSION.pack_into(data, frame + _VERSION_OFFSET, broker_version)
+        return admission
+
+    return admit
+
+
+def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
+    """Insert throttle_time_ms, first or last in the body, beside what `inner` replaces."""
+
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+        if last and not complete:
+            return WAIT
+        found = None if inner is None else inner(caller, data, body, end, complete)
+        if isinstance(found, Wait):
+            return found
+        field = _THROTTLE.pack(caller.report_ms)
+        start, stop, replacement = found or ((end, end, b"") if last else (body, body, b""))
+        if last:
+            return Splice(start, end, replacement + data[stop:end] + field)
+        return Splice(body, stop, field + data[body:start] + replacement)
+
+    return rewrite
+
+
+def _overwritten(inner: Rewrite | None, throttle: Place) -> Rewrite:
+    """Tell only Weir's throttle time: the broker, older than KIP-219, has waited out its own."""
+
+    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+        position = throttle.locate(data, body, end, complete)
+        if position == INCOMPLETE:
+            return WAIT
+        throttle.write(data, position, caller.report_ms)
+        return None if inner is None else inner(caller, data, body, end, complete)
+
+    return rewrite
+
+
+# Decoded and encoded
+
+
+def check(plan: Plan, request: Message) -> None:
+    """Raise EncodeError if the broker's version cannot say what the client asks in its own."""
+    if plan.version == plan.broker_version:
+        return
+    lost = beyond(request, plan.broker_version)
+    if lost is not None:
+        raise EncodeError(lost, field="topics")
+    codec(type(request), plan.broker_version).encode(request)
+
+
+def forward(
+    plan: Plan, request: Message, answer: type[R], version: int | None = None
+) -> Generator[Ask, Message, R]:
+    """Ask the broker what the client asks, in the broker's version (or another that it has).
+
+    Raises EncodeError if that cannot say it; `check` says so beforehand.
+    """
+    found = yield from ask(request, plan.broker_version if version is None else version, answer)
+    if plan.broker_waits:
+        found.throttle_time_ms = 0  # type: ignore[attr-defined]  # every uplifted API has it
+    _mark_unknown(found, plan.broker_version)
+    return found
+
+
+def _mark_unknown(answer: Message, version: int) -> None:
+    """Say that it is not known what the version has no field for, where the default would say otherwise."""
+    if isinstance(answer, FindCoordinatorResponse) and version < _MESSAGES_FROM:
+        answer.error_message = None
+    elif isinstance(answer, CreateTopicsResponse):
+        for topic in answer.topics:
+            if version < _MESSAGES_FROM:
+                topic.error_message = None
+            if version < _CONFIGS_FROM:
+                topic.configs = None
+
+
+_CONFIGS_FROM: Final = 5
+"""The version of CreateTopics whose response has them."""
+_MESSAGES_FROM: Final = 1
+"""The version of CreateTopics and FindCoordinator whose response has error messages."""
+
+
+def _translate(plan: Plan) -> Admit:
+    """Make the errand of a request whose versions differ by more than a number."""
+    codec_ = codec(request_type(plan.api_key), plan.version)
+
+    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
+        return WAIT if request is None else Query(_translated(caller, plan, request))
+
+    return admit
+
+
+def _translated(caller: Caller, plan: Plan, request: Message) -> Errand:
+    try:
+        check(plan, request)
+        answer = yield from forward(plan, request, response_type(plan.api_key))
+    except EncodeError as error:
+        return unsupported(request, str(error))
+    if plan.edit is not None:
+        plan.edit(answer, caller.addresses)
+    return answer
+
+
+def unsupported(request: Message, why: str) -> Message:
+    """Return the answer to a request that the broker's version cannot say: UNSUPPORTED_VERSION."""
+    code, text = ErrorCode.UNSUPPORTED_VERSION, f"the broker is too old for this request: {why}"
+    match request:
+        case FindCoordinatorRequest():
+            return FindCoordinatorResponse(error_code=code, error_message=text, node_id=-1, port=-1)
+        case CreateTopicsRequest(topics=topics):
+            created = CreateTopicsResponse.CreatableTopicResult
+            names = dict.fromkeys(topic.name for topic in topics)
+            return CreateTopicsResponse(
+                topics=[created(name=name, error_code=code, error_message=text) for name in names]
+            )
+        case CreatePartitionsRequest(topics=added):
+            result = CreatePartitionsResponse.CreatePartitionsTopicResult
+            names = dict.fromkeys(topic.name for topic in added)
+            return CreatePartitionsResponse(
+                results=[result(name=name, error_code=code, error_message=text) for name in names]
+            )
+        case DeleteTopicsRequest(topic_names=deleted):
+            gone = DeleteTopicsResponse.DeletableTopicResult
+            names = dict.fromkeys(deleted)
+            return DeleteTopicsResponse(
+                responses=[gone(name=name, error_code=code, error_message=text) for name in names]
+            )
+    raise AssertionError(f"{type(request).__name__} is not translated")

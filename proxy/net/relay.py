@@ -1,0 +1,330 @@
+"""A relay: one client socket, one broker socket, the connection between them. It moves bytes and decides
+nothing.
+
+Reading goes into the reactor's shared buffer; the connection judges it; the bytes it puts into the effects
+are sent with one call. The rest of a short send is kept here. Bytes that the connection has not consumed are
+kept per side and put back in front of the next read. Whom to read, when to come back and when to close are
+the connection's to say (`Connection.settle`); the relay obeys.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import structlog
+
+from proxy.close_reasons import CloseReason
+from proxy.connection.connection import Connection
+from proxy.connection.effects import NOTHING
+from proxy.connection.inbound import Inbound
+from proxy.connection.outbound import Outbound
+from proxy.connection.state import OPEN
+from proxy.net.poll import BROKEN, LEFT, READ, WRITE
+from proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
+from proxy.net.side import Side, Socket, unconnected
+
+log = structlog.get_logger("weir")
+
+OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
+"""Called once, when both sockets are closed: (relay, reason, detail for the log)."""
+
+SEGMENTS_MAX: Final = 1024
+"""Linux's IOV_MAX: the most segments that one sendmsg takes."""
+
+
+class Relay:
+    """Two connected sockets joined by a connection, registered with a reactor until either ends."""
+
+    __slots__ = (
+        "_broker",
+        "_calm",
+        "_client",
+        "_closed",
+        "_on_end",
+        "_reactor",
+        "_timer",
+        "_timer_ms",
+        "connection",
+    )
+
+    def __init__(
+        self, reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd
+    ) -> None:
+        """Take over both sockets, which must be connected and non-blocking, and start to relay."""
+        self.connection = connection
+        self._reactor = reactor
+        self._client = Side(client, CloseReason.CLIENT_RESET)
+        self._broker = Side(broker, CloseReason.BROKER_RESET)
+        self._client.judge = Inbound(connection).judge
+        self._broker.judge = Outbound(connection).judge
+        connection.client_end, connection.broker_end = self._client, self._broker
+        self._on_end = on_end
+        self._calm = True
+        """True if both sides are read and no kept bytes wait for anything but more bytes."""
+        self._closed = False
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        connection.on_wake = self._woken
+        reactor.register(self._client.fd, READ, self._client_ready)
+        reactor.register(self._broker.fd, READ, self._broker_ready)
+
+    @property
+    def received_bytes(self) -> tuple[int, int]:
+        """Numbers of bytes that have come from the client, and from the broker."""
+        return self._client.received_bytes, self._broker.received_bytes
+
+    def drain(self) -> None:
+        """Take no further request; close once all requests under way have been answered."""
+        self.connection.drain()
+        self._obey()
+
+    def close(self, reason: CloseReason, detail: str = "") -> None:
+        """Close both sockets and say so, once."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for side in (self._client, self._broker):
+            self._reactor.unregister(side.fd)
+            side.sock.close()
+            side.kept, side.own, side.unsent = b"", None, NOTHING
+            side.judge = unconnected  # else the connection and its sides would keep each other
+        self.connection.end(self._reactor.now_ms)
+        self._on_end(self, reason, detail)
+
+    # Events. All but `drain` come through `_guarded`, or do the same in place
+
+    def _client_ready(self, events: int) -> None:
+        client = self._client
+        if events == READ and self._calm and not client.kept and self.connection.state == OPEN:
+            self._pass_on(client)
+        else:
+            self._guarded(self._side_ready, client, events)
+
+    def _broker_ready(self, events: int) -> None:
+        broker = self._broker
+        if events == READ and self._calm and not broker.kept:
+            self._pass_on(broker)
+        else:
+            self._guarded(self._side_ready, broker, events)
+
+    def _woken(self) -> None:
+        """The connection has something to send though nothing was read."""
+        if not self._closed:
+            self._guarded(self._flush_for, self._client, 0)
+
+    def _guarded(self, handle: Callable[[Side, int], None], side: Side, events: int) -> None:
+        """Handle an event of a side; an error of its socket, or a bug met in its bytes, ends this relay
+        alone.
+        """
+        try:
+            handle(side, events)
+        except BlockingIOError:  # readiness that has gone by the time it is used
+            return
+        except OSError as error:
+            self.close(side.reset, str(error))
+        except Exception as error:  # noqa: BLE001  # the other relays must not suffer from it
+            self._failed(error)
+        else:
+            if self.connection.effects.changed or not self._calm:
+                self._obey()
+
+    def _failed(self, error: Exception) -> None:
+        """Close because of a bug of ours."""
+        log.exception("internal error, the connection is closed; please report this", exc_info=error)
+        detail = (
+            f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's has all that was decoded
+        )
+        self.close(CloseReason.INTERNAL_ERROR, detail)
+
+    def _pass_on(self, side: Side) -> None:
+        """Read once, judge, send: the usual case in one go, in which nothing is kept or unsent."""
+        reactor, effects = self._reactor, self.connection.effects
+        try:
+            count = side.recv_into(reactor.view)
+            if not count:
+                self._ended(side)
+            else:
+                side.received_bytes += count
+                consumed = side.judge(reactor.buffer, reactor.view, count, reactor.now_ms)
+                if consumed < count:
+                    side.kept = bytes(reactor.view[consumed:count])
+                if effects.to_broker:
+                    segments, effects.to_broker = effects.to_broker, []
+                    self._send(self._broker, segments)
+                if effects.to_client:
+                    segments, effects.to_client = effects.to_client, []
+                    self._send(self._client, segments)
+        except BlockingIOError:  # readiness that has gone by the time it is used
+            return
+        except OSError as error:
+            self.close(side.reset, str(error))
+            return
+        except Exception as error:  # noqa: BLE001  # see _guarded
+            self._failed(error)
+            return
+        if effects.changed or not self._calm:
+            self._obey()
+
+    def _side_ready(self, side: Side, events: int) -> None:
+        if events & WRITE and side.unsent:
+            sent = side.sock.send(side.unsent)  # not within the slice: mypyc would send twice
+            side.unsent = side.unsent[sent:]
+        if events & READ and side.interest & READ:
+            if side is self._broker or self.connection.takes_client(self._reactor.now_ms):
+                self._read(side)
+                return
+            if not side.sock.recv(1, socket.MSG_PEEK):
+                self._ended(side)
+            self._set_interest(side, read=False)
+            self._calm = False
+        elif events & BROKEN:
+            self.close(side.reset, "reset by peer")
+        elif events & LEFT:
+            self._left(side)
+
+    def _read(self, side: Side) -> None:
+        """Read once, judge, send."""
+        kept = len(side.kept)
+        buffer, view = self._buffer_for(side)
+        room = 0
+        if side is self._client:
+            room = min(self.connection.client_room_bytes(self._reactor.now_ms), BUFFER_BYTES)
+        count = side.sock.recv_into(view[kept:] if kept else view, room)
+        if count:
+            side.received_bytes += count
+            self._judge(side, buffer, view, kept + count)
+        else:
+            self._ended(side)
+
+    def _ended(self, side: Side) -> None:
+        side.eof = True
+        self._left(side)
+
+    def _left(self, side: Side) -> None:
+        self._calm = False
+        if side is self._client and not side.left:
+            self.connection.client_left()
+        side.left = True
+
+    def _buffer_for(self, side: Side) -> tuple[bytearray, memoryview]:
+        """Return a buffer that begins with the side's kept bytes and has room behind them.
+
+        That is the shared one, but for a frame that must be whole to be rewritten and is larger: it grows in
+        a buffer of its own, doubled when full, so that it is not copied with every read.
+        """
+        count = len(side.kept)
+        if count < BUFFER_BYTES:
+            if count:
+                self._reactor.buffer[:count] = side.kept
+            return self._reactor.buffer, self._reactor.view
+        if side.own is None or count == len(side.own):
+            side.own = bytearray(count * 2)
+            side.own[:count] = side.kept
+        return side.own, memoryview(side.own)
+
+    def _judge(self, side: Side, buffer: bytearray, view: memoryview, end: int) -> None:
+        """Have `buffer[:end]` judged; keep the bytes that are not consumed, send those of the effects."""
+        consumed = side.judge(buffer, view, end, self._reactor.now_ms)
+        if buffer is side.own and not consumed:
+            side.kept = view[:end]
+        else:
+            side.kept = bytes(view[consumed:end]) if consumed < end else b""
+            side.own = None
+        self._flush()
+
+    def _flush_for(self, _side: Side, _events: int) -> None:
+        self._flush()
+        self.connection.effects.change()
+
+    def _flush(self) -> None:
+        """Send the bytes of the effects."""
+        effects = self.connection.effects
+        if effects.to_broker:
+            segments, effects.to_broker = effects.to_broker, []
+            self._send(self._broker, segments)
+        if effects.to_client:
+            segments, effects.to_client = effects.to_client, []
+            self._send(self._client, segments)
+
+    def _send(self, side: Side, segments: list[memoryview | bytes]) -> None:
+        """Send the unsent bytes and all segments with one call; keep the rest."""
+        if side.unsent:
+            segments = [side.unsent, *segments]
+        try:
+            if len(segments) == 1:
+                sent = side.send(segments[0])
+                if sent == len(segments[0]):
+                    return
+            else:
+                sent = side.sock.sendmsg(segments[:SEGMENTS_MAX])
+                if sent == sum(map(len, segments)):
+                    side.unsent = NOTHING
+                    return
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self.close(side.reset, str(error))
+            return
+        side.unsent = memoryview(b"".join(segments))[sent:]
+        self._calm = False
+
+    # Effects
+
+    def _obey(self) -> None:
+        """Present what was kept, then do as the connection says: close, read, come back."""
+        if self._closed:
+            return
+        connection, now_ms = self.connection, self._reactor.now_ms
+        try:
+            # The broker first: its responses may be what the client's requests wait for.
+            if self._broker.kept and connection.takes_broker(now_ms):
+                self._present(self._broker)
+            if self._client.kept and connection.takes_client(now_ms):
+                self._present(self._client)
+            effects = connection.settle(now_ms)
+        except Exception as error:  # noqa: BLE001  # see _guarded
+            self._failed(error)
+            return
+        if effects.close_reason is not None:
+            self.close(effects.close_reason, effects.close_detail)
+            return
+        # A client that may not go on is muted only when it has sent something, which one that waits for its
+        # responses, or obeys its throttle, has not: that spares two calls per fetch.
+        client, broker = self._client, self._broker
+        unsent = bool(client.unsent or broker.unsent)
+        self._set_interest(client, read=effects.read_client or (client.interest == READ and not unsent))
+        self._set_interest(broker, read=effects.read_broker)
+        self._calm = client.interest == READ == broker.interest and (effects.read_client or not client.kept)
+        self._set_timer(effects.deadline_ms)
+
+    def _present(self, side: Side) -> None:
+        """Have the kept bytes judged."""
+        buffer, view = self._buffer_for(side)
+        self._judge(side, buffer, view, len(side.kept))
+
+    def _set_interest(self, side: Side, *, read: bool) -> None:
+        interest = WRITE if side.unsent else 0
+        if read and not side.eof:
+            interest |= READ
+        elif not side.left:
+            interest |= LEFT
+        if interest != side.interest:
+            side.interest = interest
+            self._reactor.modify(side.fd, interest)
+
+    def _set_timer(self, deadline_ms: int) -> None:
+        """Come back at the connection's next deadline."""
+        if deadline_ms == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._reactor.call_at(deadline_ms, self._due) if deadline_ms else None
+
+    def _due(self) -> None:
+        self._timer, self._timer_ms = None, 0
+        self._obey()

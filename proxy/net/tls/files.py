@@ -1,0 +1,97 @@
+"""A context made of files, and made anew when they change (`proxy.file_watch`).
+
+Files that cannot be used leave the old context in force.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+import trio
+
+from proxy.config.config_error import ConfigError
+from proxy.file_watch import FileWatch
+
+log = structlog.get_logger("weir.tls")
+
+
+class _Made(NamedTuple):
+    """What the files are good for."""
+
+    context: ssl.SSLContext
+    expires_s: float
+
+
+class ContextOfFiles:
+    """The present context; used on one thread, but for the reading of changed files."""
+
+    def __init__(
+        self,
+        name: str,
+        paths: Sequence[Path],
+        make: Callable[[], ssl.SSLContext],
+        cert: Path | None = None,
+    ) -> None:
+        """`make` reads the files of these paths, and raises ConfigError; `name` is for the log, `cert` the
+        one of them that will expire.
+        """
+        self.name = name
+        self._cert = cert
+        self._watch = FileWatch(paths)
+        self._make = make
+        self._context: ssl.SSLContext | None = None
+        self.last_was_good = True
+        """False while the files in place cannot be used, and older ones are in force."""
+        self.refused = 0
+        """How often changed files could not be used."""
+        self.expires_s = 0.0
+        """When the certificate in force ends, in seconds since 1970; 0 if there is none, or nobody knows."""
+
+    def load(self) -> None:
+        """Read the files now. Raises ConfigError."""
+        self._watch.read = self._watch.stamps()
+        self._context, self.expires_s = self._made()
+
+    def _made(self) -> _Made:
+        """Read the files. Raises ConfigError."""
+        return _Made(self._make(), expiry_s(self._cert) if self._cert is not None else 0.0)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context in force; the files are read when it is first needed. Raises ConfigError."""
+        if self._context is None:
+            self.load()
+        assert self._context is not None
+        return self._context
+
+    async def look(self) -> None:
+        """Read the files anew, in a thread, if they have changed."""
+        if not await self._watch.look():
+            return
+        self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
+        try:
+            self._context, self.expires_s = await trio.to_thread.run_sync(self._made)
+        except ConfigError as error:
+            self.refused += 1
+            self.last_was_good = False
+            log.error(
+                "changed TLS files refused, the old ones stay in force", files=self.name, error=str(error)
+            )
+        else:
+            self.last_was_good = True
+            log.info("changed TLS files in force for new connections", files=self.name)
+
+
+def expiry_s(path: Path) -> float:
+    """Return when the first certificate of a file ends, in seconds since 1970; 0 if that cannot be read."""
+    from cryptography import x509  # takes a while to import, and a plain Weir does not need it
+
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):  # OpenSSL has taken it: it is of use even so
+        return 0.0
+    return certificate.not_valid_after_utc.timestamp()

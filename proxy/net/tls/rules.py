@@ -1,0 +1,131 @@
+"""What the settings say about TLS, checked; files are read later, when they are needed."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from proxy.addresses import ServerNames
+from proxy.config.config_error import ConfigError
+from proxy.net.tls.contexts import Pair, client_context, server_context
+from proxy.net.tls.files import ContextOfFiles
+from proxy.net.tls.principal_mapping import PrincipalMapping
+
+if TYPE_CHECKING:
+    from proxy.addresses import Address
+    from proxy.config.settings import Settings
+
+VERIFY: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+DOMAIN: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsRules:
+    """TLS on either side; None: plain."""
+
+    listener: ListenerRules | None
+    upstream: UpstreamRules | None
+
+    @property
+    def files(self) -> list[ContextOfFiles]:
+        """Every context that is made of files."""
+        return [side.files for side in (self.listener, self.upstream) if side is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerRules:
+    """TLS towards clients."""
+
+    pair: Pair
+    files: ContextOfFiles
+    mapping: PrincipalMapping
+    names: ServerNames | None
+    """How brokers are told apart if they share the port of listen."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRules:
+    """TLS towards brokers."""
+
+    pair: Pair | None
+    files: ContextOfFiles
+
+
+def tls_rules(settings: Settings, listen: Address) -> TlsRules:
+    """Check the settings of both sides. Raises ConfigError."""
+    return TlsRules(_listener(settings, listen), _upstream(settings))
+
+
+def _listener(settings: Settings, listen: Address) -> ListenerRules | None:
+    mapping = PrincipalMapping.parse(settings.ssl_principal_mapping_rules)
+    pair = _pair(settings.tls_cert, settings.tls_key, "tls")
+    ca = Path(settings.tls_client_ca) if settings.tls_client_ca else None
+    if pair is None:
+        for key in ("tls_client_ca", "sni_domain"):
+            if getattr(settings, key):
+                raise ConfigError(f"{key} is set, but listeners speak TLS only with tls_cert: set that too")
+        if settings.tls_client_auth != "none":
+            raise ConfigError(
+                "tls_client_auth is set, but listeners speak TLS only with tls_cert: set that too"
+            )
+        return None
+    if (settings.tls_client_auth != "none") != (ca is not None):
+        raise ConfigError(
+            "tls_client_auth requested or required goes with tls_client_ca, the authority of clients' "
+            "certificates: set both or neither"
+        )
+    verify = VERIFY[settings.tls_client_auth]
+    paths = [*dict.fromkeys([pair.cert, pair.key]), *([ca] if ca else [])]
+    names = _names(settings, listen)
+    files = ContextOfFiles(
+        "tls_cert", paths, lambda: server_context(pair, verify, ca, by_name=names is not None), pair.cert
+    )
+    return ListenerRules(pair, files, mapping, names)
+
+
+def _upstream(settings: Settings) -> UpstreamRules | None:
+    if not settings.upstream_tls:
+        for key in ("upstream_ca", "upstream_cert", "upstream_key"):
+            if getattr(settings, key):
+                raise ConfigError(
+                    f"{key} is set, but brokers are spoken to in TLS only with upstream_tls: set that"
+                )
+        return None
+    pair = _pair(settings.upstream_cert, settings.upstream_key, "upstream")
+    ca = Path(settings.upstream_ca) if settings.upstream_ca else None
+    verify_host = settings.upstream_verify_host
+    paths = [*dict.fromkeys([pair.cert, pair.key] if pair else []), *([ca] if ca else [])]
+    files = ContextOfFiles(
+        "upstream_tls",
+        paths,
+        lambda: client_context(ca, pair, verify_host=verify_host),
+        pair.cert if pair else None,
+    )
+    return UpstreamRules(pair, files)
+
+
+def _pair(cert: str, key: str, side: str) -> Pair | None:
+    if key and not cert:
+        raise ConfigError(f"{side}_key is set without {side}_cert: set both")
+    return Pair(Path(cert), Path(key or cert), f"{side}_cert") if cert else None
+
+
+def _names(settings: Settings, listen: Address) -> ServerNames | None:
+    domain = settings.sni_domain.rstrip(".")
+    if not domain:
+        return None
+    if not DOMAIN.fullmatch(domain) or len(domain) > 200:
+        raise ConfigError(
+            f"sni_domain is {settings.sni_domain!r}, must be a domain such as kafka.example.org"
+        )
+    for key in ("broker_ports", "advertised_host"):
+        if getattr(settings, key):
+            raise ConfigError(f"{key} and sni_domain are two ways to place brokers: leave one out")
+    return ServerNames(domain.lower(), listen.port)

@@ -1,0 +1,280 @@
+"""From an accepted client to a session: connect to its broker, or refuse the client.
+
+While a broker cannot be reached, its listener refuses connections, as the broker's host does: a client that
+is accepted takes the broker for alive, does not back off, and may spin while it waits for a first answer.
+
+A client that is refused for another reason is held for a moment before it is closed. Weir has accepted it
+already, so what it sees is a connection that worked and then broke: clients try that again without a pause.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+import structlog
+import trio
+
+from proxy.addresses import Address, AddressBook
+from proxy.close_reasons import BY_PEERS, CloseReason
+from proxy.config.config import Config
+from proxy.connection.connection import ANONYMOUS
+from proxy.control.rate_limited_log import Repeats
+from proxy.counters import Counters
+from proxy.net import sockets
+from proxy.net.side import Socket
+from proxy.net.tls.entrance import Entrance, RefusedError
+from proxy.net.tls.handshakes import BrokerTlsError
+from proxy.net.tls.upstream import Upstream
+from proxy.server.connection_gate import ConnectionGate
+from proxy.server.listeners import OVERLOAD
+
+log = structlog.get_logger("weir")
+
+HOLD_S: Final = 0.7
+"""How long a refused client is kept from trying again; about what clients pause by themselves after some
+failures.
+"""
+HELD_MAX: Final = 1000
+"""How many refused clients are held at a time; more are closed at once. Each is one descriptor."""
+PROBE_S: Final = 0.5
+"""How long Weir waits before it tries again to reach a broker whose listener refuses connections."""
+AWAY: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.CONNECT_TIMEOUT})
+"""While trying again fails for these reasons, the listener goes on refusing."""
+NO_RESOURCES: Final = OVERLOAD | {errno.EADDRNOTAVAIL}
+"""connect() fails like this when descriptors, memory or local ports have run out."""
+
+
+class Client(NamedTuple):
+    """An accepted client, its TLS handshake done."""
+
+    sock: Socket
+    peer: Address
+    host: str
+    """Where it has reached Weir."""
+    user: str = ANONYMOUS
+    """Who its certificate says it is."""
+
+
+StartRelay: TypeAlias = Callable[[Client, Socket, int | None], None]
+"""(client, broker, node id): takes both sockets over."""
+RefuseUntil: TypeAlias = Callable[[int | None, Callable[[], Awaitable[None]]], Awaitable[None]]
+"""(node id of the listener or None, until): have a listener refuse connections until `until` returns."""
+
+
+class RefusalError(Exception):
+    """The client cannot be served."""
+
+    def __init__(self, reason: CloseReason, detail: str, hold_s: float | None = None) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.hold_s = HOLD_S if hold_s is None else hold_s
+
+
+class Establisher:
+    """Takes accepted clients to their brokers."""
+
+    def __init__(
+        self,
+        config: Config,
+        book: AddressBook,
+        gate: ConnectionGate,
+        counters: Counters,
+        repeats: Repeats,
+        start_relay: StartRelay,
+        refuse_until: RefuseUntil,
+    ) -> None:
+        """Share the server's book and counters."""
+        self._config = config
+        self._book = book
+        self._gate = gate
+        self._counters = counters
+        self._repeats = repeats
+        self._start_relay = start_relay
+        self._refuse_until = refuse_until
+        self._refusing: set[int | None] = set()
+        """Node ids of the listeners that refuse connections; None is the bootstrap listener."""
+        self._held = 0
+        self._entrance = Entrance(config.tls.listener) if config.tls.listener is not None else None
+        self._upstream = Upstream(config.tls.upstream)
+
+    async def establish(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
+        """Connect to the broker and start a relay, or refuse the client."""
+        arrival = _Arrival(sock, node_id, peer)
+        try:
+            await self._relay(arrival)
+        except RefusalError as refusal:
+            self._note(refusal, arrival.node_id, str(arrival.peer))
+            if refusal.reason is CloseReason.BROKER_UNREACHABLE and arrival.node_id == node_id:
+                await self._refuse_others(arrival)
+            else:
+                await self._close_later(arrival, refusal.hold_s)
+        except Exception as error:  # a bug of ours must end nothing but its client
+            arrival.sock.close()
+            self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
+            log.exception("internal error, the client is refused; please report this", exc_info=error)
+        except BaseException:
+            arrival.sock.close()
+            self._counters.closed[CloseReason.STOPPED] += 1
+            raise
+
+    async def _relay(self, arrival: _Arrival) -> None:
+        """Raises RefusalError; the client's socket is open then."""
+        counters, node_id, peer = self._counters, arrival.node_id, arrival.peer
+        if counters.sessions_open >= self._config.settings.connections_max:
+            raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
+        denial = self._gate.enter(node_id, peer.host)
+        if denial is not None:
+            raise RefusalError(*denial)
+        counters.sessions_open += 1
+        relayed = False
+        try:
+            client = await self._client(arrival)
+            broker, found = await self._connect(arrival.node_id)
+            self._start_relay(client, broker, found)
+            relayed = True
+        finally:
+            if not relayed:
+                counters.sessions_open -= 1
+                self._gate.leave(peer.host)
+
+    async def _client(self, arrival: _Arrival) -> Client:
+        """Set its socket up; at a TLS listener, shake hands, and see who it is. Raises RefusalError."""
+        plain = arrival.plain
+        host = _set_up(plain)
+        if self._entrance is None:
+            return Client(plain, arrival.peer, host)
+        try:
+            entered = await self._entrance.enter(plain, arrival.node_id)
+        except RefusedError as error:
+            arrival.sock = error.sock
+            raise RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None) from None
+        arrival.sock, arrival.node_id = entered.sock, entered.node_id
+        if entered.node_id is not None and entered.node_id not in self._book.nodes:
+            raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {entered.node_id} is known")
+        return Client(entered.sock, arrival.peer, host, entered.user)
+
+    async def _connect(self, node_id: int | None) -> tuple[Socket, int | None]:
+        """Connect to a broker, for the bootstrap listener to any. Raises RefusalError."""
+        failure: RefusalError | None = None
+        timeout_s = self._config.settings.connect_timeout_s
+        targets = self._targets(node_id)
+        with trio.move_on_after(timeout_s):
+            for address, found in targets:
+                # A host that swallows packets must leave time for the others.
+                with trio.move_on_after(timeout_s if len(targets) == 1 else timeout_s / 3):
+                    try:
+                        return await self._upstream.connect(address), found
+                    except OSError as error:
+                        failure = _refusal(address, error)
+        raise failure or RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
+
+    def _targets(self, node_id: int | None) -> list[tuple[Address, int | None]]:
+        """Where to connect, in order of preference: brokers whose id, and so whose quotas, are known come
+        first.
+        """
+        nodes = self._book.nodes
+        if node_id is not None:
+            return [(nodes[node_id], node_id)]
+        named = [(address, self._book.node_at(address)) for address in self._config.upstream]
+        first = [target for target in named if target[1] is not None]
+        others = [(address, found) for found, address in nodes.items()]
+        return list(dict.fromkeys(first + others + named))
+
+    def _note(self, refusal: RefusalError, node_id: int | None, client: str) -> None:
+        self._counters.closed[refusal.reason] += 1
+        known = node_id if node_id in self._book.nodes else None  # clients name what they like
+        details = {"reason": refusal.reason, "node_id": node_id, "client": client, "detail": str(refusal)}
+        if refusal.reason in BY_PEERS:
+            log.debug("connection refused", **details)
+        else:
+            self._repeats.note(("refused", known, refusal.reason), _refused, details)
+
+    async def _refuse_others(self, arrival: _Arrival) -> None:
+        """Have the listener refuse connections until its broker is back, then close this client."""
+        node_id = arrival.node_id
+        if node_id in self._refusing:
+            arrival.sock.close()
+            return
+        self._refusing.add(node_id)
+        try:
+            await self._refuse_until(node_id, partial(self._until_back, arrival))
+        finally:
+            self._refusing.remove(node_id)
+
+    async def _until_back(self, arrival: _Arrival) -> None:
+        """Close this client; return once its broker can be reached, or fails for another reason."""
+        arrival.sock.close()
+        while True:
+            await trio.sleep(PROBE_S)
+            if not await self._is_away(arrival.node_id):
+                return
+
+    async def _is_away(self, node_id: int | None) -> bool:
+        """Try to reach a broker. Each failure counts like a client's: alerts look at that."""
+        try:
+            broker, _node_id = await self._connect(node_id)
+        except RefusalError as refusal:
+            self._note(refusal, node_id, "weir")
+            return refusal.reason in AWAY
+        except Exception as error:  # a bug of ours must not close a listener for good
+            self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
+            log.exception("internal error, the client is refused; please report this", exc_info=error)
+            return False
+        broker.close()
+        return False
+
+    async def _close_later(self, arrival: _Arrival, hold_s: float) -> None:
+        try:
+            if self._held < HELD_MAX:
+                self._held += 1
+                try:
+                    await trio.sleep(hold_s)
+                finally:
+                    self._held -= 1
+        finally:
+            arrival.sock.close()
+
+
+class _Arrival:
+    """A client on its way to its broker; its socket, and whom it wants, may change with its handshake."""
+
+    __slots__ = ("node_id", "peer", "plain", "sock")
+
+    def __init__(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
+        self.plain = sock
+        self.sock: Socket = sock
+        """What is to be closed."""
+        self.node_id = node_id
+        self.peer = peer
+
+
+def _set_up(sock: socket.socket) -> str:
+    """Return where the client has reached Weir. Raises RefusalError."""
+    try:
+        sock.setblocking(False)
+        sockets.set_up(sock)
+        return sockets.local_host(sock)
+    except OSError as error:  # some systems say so if the client has gone meanwhile
+        raise RefusalError(CloseReason.CLIENT_RESET, str(error)) from None
+
+
+def _refusal(address: Address, error: OSError) -> RefusalError:
+    system = (error.errno or 0) > 0  # then the text repeats the address, at length
+    said = os.strerror(error.errno or 0).lower() if system else error.strerror or error
+    detail = f"broker {address}: {said}"
+    if isinstance(error, BrokerTlsError):
+        return RefusalError(CloseReason.BROKER_HANDSHAKE_FAILED, detail)
+    if error.errno in NO_RESOURCES:
+        return RefusalError(
+            CloseReason.OUT_OF_RESOURCES, f"{detail}: raise the limit of open files (ulimit -n)"
+        )
+    return RefusalError(CloseReason.BROKER_UNREACHABLE, detail)
+
+
+def _refused(count: int, details: Mapping[str, object]) -> None:
+    log.warning("connection refused", count=count, **details)

@@ -1,0 +1,153 @@
+"""Listeners: the kernel takes connections as soon as a port is open; Trio takes them up from there."""
+
+from __future__ import annotations
+
+import errno
+import math
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeAlias
+
+import structlog
+import trio
+
+from proxy.addresses import Address
+from proxy.control.rate_limited_log import Repeats
+from proxy.control.supervisor import Supervisor, Task, Work, Works
+from proxy.net import sockets
+from proxy.server.connection_gate import ConnectionGate
+
+log = structlog.get_logger("weir")
+
+OVERLOAD: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""accept() fails like this when descriptors or memory have run out: wait, existing sessions will end."""
+OVERLOAD_PAUSE_S: Final = 0.1
+RETRY_S: Final = 1.0
+"""A port that somebody else has taken is tried again after this time."""
+
+Receive: TypeAlias = Callable[[socket.socket, int | None, Address], Awaitable[None]]
+"""(client's socket, node id of the listener or None, client's address): takes the socket over."""
+MakeSockets: TypeAlias = Callable[[Sequence[str], int], list[socket.socket]]
+"""(IP addresses, port)"""
+RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
+
+
+class Listeners:
+    """All listening sockets of one server."""
+
+    def __init__(
+        self, gate: ConnectionGate, supervisor: Supervisor, repeats: Repeats, run_soon: RunSoon
+    ) -> None:
+        """`run_soon` has Trio make a call; it is called in the reactor's turns too."""
+        self._gate = gate
+        self._supervisor = supervisor
+        self._repeats = repeats
+        self._run_soon = run_soon
+        self._sockets: dict[int | None, list[socket.socket]] = {}
+        """By node id; None is the bootstrap listener."""
+        self._places: dict[int | None, tuple[Sequence[str], int]] = {}
+        """The IP addresses and the port of each listener."""
+        self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], int | None]](
+            math.inf
+        )
+
+    def open(self, ips: Sequence[str], port: int, node_id: int | None) -> None:
+        """Have the kernel accept connections at these IP addresses now; may be called in the reactor's turn.
+        Raises OSError.
+        """
+        listening = sockets.listen(ips, port)
+        self._places[node_id] = ips, port
+        self._sockets[node_id] = listening
+        self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
+
+    async def refuse(self, node_id: int | None, until: Callable[[], Awaitable[None]]) -> None:
+        """Have the kernel refuse connections to a listener until `until` returns; its port stays taken."""
+        for sock in self._sockets[node_id]:
+            trio.lowlevel.notify_closing(sock)
+        await self._replace(node_id, sockets.bind)
+        await until()
+        await self._replace(node_id, sockets.listen)
+        self._opened.send_nowait((self._sockets[node_id], node_id))
+
+    async def accept_forever(self, receive: Receive) -> None:
+        """Hand on every client of every listener, each in a task of its own."""
+        async with trio.open_nursery() as nursery:
+            async for listening, node_id in self._to_accept:
+                for sock in listening:
+                    accept = partial(self._accept, sock, node_id, receive, nursery)
+                    nursery.start_soon(self._keep_accepting, sock, accept)
+
+    def close(self) -> None:
+        """Close every listening socket."""
+        for listening in self._sockets.values():
+            sockets.close_all(listening)
+
+    async def _replace(self, node_id: int | None, make: MakeSockets) -> None:
+        """Close a listener's sockets and make others for its port, as soon as nobody else has that port."""
+        while True:
+            sockets.close_all(self._sockets[node_id])
+            try:
+                self._sockets[node_id] = make(*self._places[node_id])
+            except OSError as error:
+                self._repeats.note(
+                    ("listen", node_id), _cannot_listen, {"node_id": node_id, "error": str(error)}
+                )
+                await trio.sleep(RETRY_S)
+            else:
+                return
+
+    async def _keep_accepting(self, listening: socket.socket, accept: Work) -> None:
+        try:
+            await self._supervisor.keep_running(Task.ACCEPT, accept)
+        finally:
+            trio.lowlevel.notify_closing(listening)
+            listening.close()
+
+    async def _accept(
+        self,
+        listening: socket.socket,
+        node_id: int | None,
+        receive: Receive,
+        nursery: trio.Nursery,
+        works: Works,
+    ) -> None:
+        while True:
+            try:
+                client, peer = listening.accept()
+            except BlockingIOError:
+                with suppress(trio.ClosedResourceError):
+                    await trio.lowlevel.wait_readable(listening)
+            except OSError as error:
+                if listening.fileno() < 0:  # `refuse` closed it
+                    return
+                await self._failed(error)
+            else:
+                await self._wait_at_gate(client, node_id)
+                address = Address(sockets.unmapped(peer[0]), peer[1])
+                nursery.start_soon(receive, client, node_id, address)
+                works()
+
+    async def _wait_at_gate(self, client: socket.socket, node_id: int | None) -> None:
+        """Take up a connection above its listener's rate late; those behind it wait in the kernel."""
+        try:
+            await trio.sleep(self._gate.delay_s(node_id))
+        except BaseException:
+            client.close()
+            raise
+
+    async def _failed(self, error: OSError) -> None:
+        if error.errno not in OVERLOAD:  # the client gave up before we came: nobody to serve
+            await trio.lowlevel.checkpoint()
+            return
+        self._repeats.note("accept", _cannot_accept, {"error": str(error)})
+        await trio.sleep(OVERLOAD_PAUSE_S)
+
+
+def _cannot_accept(count: int, details: Mapping[str, object]) -> None:
+    log.error("cannot accept connections: raise the limit of open files (ulimit -n)", count=count, **details)
+
+
+def _cannot_listen(count: int, details: Mapping[str, object]) -> None:
+    log.error("cannot listen again, trying on", count=count, **details)

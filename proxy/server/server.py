@@ -1,0 +1,264 @@
+"""The server: Trio's half of the proxy.
+
+It listens, connects, discovers, reloads, expires, drains; bytes are the reactor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import structlog
+import trio
+
+from proxy import file_watch
+from proxy.addresses import Address, AddressBook, AdvertisedAddresses
+from proxy.close_reasons import BY_PEERS, CloseReason
+from proxy.config.config import Config, ConfigError
+from proxy.connection.connection import Connection, ConnectionLimits
+from proxy.control.quota_registry import QuotaBook
+from proxy.control.rate_limited_log import Repeats
+from proxy.control.shadow_log import PERIOD_S, ShadowLog, log_shadow
+from proxy.control.supervisor import Supervisor, Task, every
+from proxy.counters import Counters
+from proxy.handlers.mutations.cluster_state import ClusterState
+from proxy.handlers.plans import Plans
+from proxy.handlers.quota_api.quota_admin import Management, Unmanaged
+from proxy.handlers.sasl.identity import Identities
+from proxy.net import sockets
+from proxy.net.reactor import BUFFER_BYTES, Reactor
+from proxy.net.relay import Relay
+from proxy.net.side import Socket
+from proxy.net.tls_relay import new_relay
+from proxy.server.connection_gate import ConnectionGate
+from proxy.server.establish import Client, Establisher
+from proxy.server.housekeeping import EXPIRY_S, expire, first_brokers, refresh
+from proxy.server.listeners import Listeners
+from quotas.throttle import INT32_MAX
+
+log = structlog.get_logger("weir")
+
+
+class Server:
+    """One cluster behind one bootstrap listener and a listener per broker."""
+
+    def __init__(self, config: Config, reactor: Reactor, quotas: QuotaBook) -> None:
+        """Prepare; nothing is opened before `serve`."""
+        self.config = config
+        self.counters = Counters()
+        self.quotas = quotas
+        self.management: Management = Unmanaged()
+        """Who may describe and alter quotas over the wire; set it before `serve`."""
+        self.usage = config.usage.books() if config.usage is not None else None
+        """What clients use, if it is recorded."""
+        self.book = AddressBook(config.places, self._open_broker_listener)
+        self._reactor = reactor
+        self._plans = Plans(
+            self.counters,
+            uplift=config.settings.uplift,
+            cluster=ClusterState(config.settings.auto_creation == "strict"),
+            manages_quotas=config.settings.quota_store != "broker",
+            identities=Identities(config.identity),
+            costs=config.request_time.costs,
+        )
+        self._limits = ConnectionLimits(
+            frame_bytes_max=config.settings.frame_bytes_max,
+            in_flight_max=config.settings.in_flight_max,
+            first_hold_ms_max=config.settings.first_request_hold_ms_max,
+            throttle_ms_max=config.settings.throttle_ms_max or INT32_MAX,
+            stream_above_bytes=BUFFER_BYTES,
+        )
+        self._repeats = Repeats(reactor)
+        self.supervisor = Supervisor(self.counters, self._repeats.note)
+        """Keeps the tasks of the process running."""
+        self.gate = ConnectionGate(config.connections, quotas.in_force, lambda: reactor.now_ms)
+        quotas.on_update.append(self.gate.quotas.update)
+        self._listeners = Listeners(self.gate, self.supervisor, self._repeats, self._run_soon)
+        self._establisher = Establisher(
+            config,
+            self.book,
+            self.gate,
+            self.counters,
+            self._repeats,
+            self._relay,
+            self._listeners.refuse,
+        )
+        self._relays: set[Relay] = set()
+        self._port_per_broker = config.places is config.ports
+        self._ips: list[str] = []
+        """The IP addresses of `listen`: looked up once, at the start, for a look-up may take seconds."""
+        self._stop = trio.Event()
+        self._ended = trio.Event()
+        self._draining = False
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listen and relay until `stop`, then drain; `task_status.started()` once clients can connect.
+
+        Raises ConfigError if a port is taken or no upstream can be reached. Cancelling closes everything at
+        once.
+        """
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            for files in self.config.tls.files:
+                files.load()
+            await self._listen()
+            async with trio.open_nursery() as nursery:
+                task_status.started()
+                nursery.start_soon(self._listeners.accept_forever, self._establisher.establish)
+                self._start_housekeeping(nursery)
+                await self._stop.wait()
+                nursery.cancel_scope.cancel()
+            await self._drain()
+        finally:
+            self._listeners.close()
+            for relay in list(self._relays):
+                relay.close(CloseReason.STOPPED)
+            self._repeats.close()
+
+    def _start_housekeeping(self, nursery: trio.Nursery) -> None:
+        """Start all that is to be done now and then; a failure of one task stops no other."""
+
+        def now_ms() -> int:
+            return self._reactor.now_ms
+
+        def start(task: Task, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
+            nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
+
+        start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.book))
+        for files in self.config.tls.files:
+            start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
+        for quotas in (self.quotas, self.gate.quotas):
+            start(Task.EXPIRY, EXPIRY_S, partial(expire, quotas, now_ms))
+        shadow_log = ShadowLog(self.quotas, self.gate.quotas)
+        start(Task.SHADOW_LOG, PERIOD_S, partial(log_shadow, shadow_log, now_ms))
+
+    def stop(self) -> None:
+        """Accept nothing more; let requests under way finish within the drain time."""
+        self._stop.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stop.is_set()
+
+    @property
+    def plans(self) -> Plans:
+        """Every (API, version) that clients have used; `requests` counts them. Read only."""
+        return self._plans
+
+    @property
+    def received_bytes(self) -> tuple[int, int]:
+        """What has come from clients, and from brokers, since start."""
+        from_clients, from_brokers = self.counters.bytes_from_clients, self.counters.bytes_from_brokers
+        for relay in self._relays:
+            of_client, of_broker = relay.received_bytes
+            from_clients += of_client
+            from_brokers += of_broker
+        return from_clients, from_brokers
+
+    def _run_soon(self, call: Callable[[], None]) -> None:
+        """Have Trio make a call in its next turn."""
+        assert self._token is not None
+        self._token.run_sync_soon(call)
+
+    # Listening
+
+    async def _listen(self) -> None:
+        """Open every listener, or none and say in one line why: nothing is logged before all are open."""
+        config = self.config
+        nodes, untold = await first_brokers(config, self.book)
+        with _listening_at(config.listen, "choose another --listen"):
+            self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
+            self._listeners.open(self._ips, config.listen.port, None)
+        for node_id in nodes if self._port_per_broker else ():
+            port = self._broker_port(node_id)
+            with _listening_at(Address(config.listen.host, port), "choose other --broker-ports", node_id):
+                self._listeners.open(self._ips, port, node_id)
+        if untold:
+            log.warning("upstream does not tell its brokers, learning them from clients", reason=untold)
+        for node_id, upstream in nodes.items():
+            self.book.learn(node_id, upstream)
+        log.info("listening", address=str(config.listen), upstream=", ".join(map(str, config.upstream)))
+
+    def _broker_port(self, node_id: int) -> int:
+        port = self.config.ports.port(node_id)
+        assert port is not None  # checked before the first listener
+        return port
+
+    def _open_broker_listener(self, node_id: int, port: int) -> None:
+        if self._port_per_broker:
+            self._listeners.open(self._ips, port, node_id)
+
+    # Sessions
+
+    def _relay(self, client: Client, broker: Socket, node_id: int | None) -> None:
+        """Hand both sockets over; from now on they are the relay's to close."""
+        self.counters.sessions_opened += 1
+
+        def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
+            self._relays.discard(relay)
+            self.gate.leave(client.peer.host)
+            self.counters.note_ended(reason, *relay.received_bytes)
+            self._say_ended(node_id, client.peer, reason, detail)
+            if self._draining and not self._relays:
+                self._run_soon(self._ended.set)
+
+        host = self.config.settings.advertised_host or client.host
+        self._relays.add(
+            new_relay(self._reactor, client.sock, broker, self._connection(node_id, host, client), ended)
+        )
+
+    def _connection(self, node_id: int | None, host: str, client: Client) -> Connection:
+        return Connection(
+            plans=self._plans,
+            quotas=self.quotas.of(node_id),
+            addresses=AdvertisedAddresses(host, self.book),
+            counters=self.counters,
+            limits=self._limits,
+            hold=self.config.settings.throttle_mode == "hold",
+            node_id=node_id,
+            user=client.user,
+            peer=str(client.peer),
+            management=self.management,
+            brokers=self.config.brokers,
+            clock=self._reactor.clock,
+            usage=None if self.usage is None else self.usage.of(node_id),
+        )
+
+    def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:
+        details = {"reason": reason, "node_id": node_id, "client": str(peer), "detail": detail}
+        if reason in BY_PEERS:
+            log.debug("session ended", **details)
+        else:
+            self._repeats.note(("ended", node_id, reason), _ended_badly, details)
+
+    async def _drain(self) -> None:
+        """Wait, for a bounded time, until every request under way is answered."""
+        timeout_s = self.config.settings.drain_timeout_s
+        self._draining = True
+        log.info("draining", sessions=len(self._relays), timeout_s=timeout_s)
+        for relay in list(self._relays):
+            relay.drain()
+        self._reactor.wake()
+        if self._relays:
+            with trio.move_on_after(timeout_s):
+                await self._ended.wait()
+        for relay in list(self._relays):
+            relay.close(CloseReason.DRAIN_TIMEOUT, f"requests still unanswered after {timeout_s:g} s")
+
+
+@contextmanager
+def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> Iterator[None]:
+    """Raises ConfigError for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        whose = "" if node_id is None else f" for broker {node_id}"
+        raise ConfigError(f"cannot listen on {address}{whose}: {reason}: {remedy}") from None
+
+
+def _ended_badly(count: int, details: Mapping[str, object]) -> None:
+    log.warning("session ended", count=count, **details)
