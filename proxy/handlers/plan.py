@@ -116,7 +116,7 @@ class Client(Protocol):
         """
 
 
-class Caller(Protocol):
+class Context(Protocol):
     """What a capability sees of the session whose frame it is asked about."""
 
     @property
@@ -242,23 +242,23 @@ class StreamRewrite(Protocol):
         """Look at, and perhaps change, the body's next bytes: `data[start:stop]`."""
 
 
-Admit: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], Decision | Wait]"
+Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wait]"
 """(caller, data, frame, end, complete): the frame is `data[frame:end]`, all of it if complete."""
-FirstHold: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], int]"
+FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
 """(caller, data, frame, end, complete) -> ms; INCOMPLETE if more bytes are needed."""
 Charge: TypeAlias = "Callable[[Payers, int, int], int]"
 """(payers, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
 prefix.
 """
-Tell: TypeAlias = "Callable[[Caller, Payers], tuple[int, int]]"
+Tell: TypeAlias = "Callable[[Context, Payers], tuple[int, int]]"
 """Count a response without records; return the throttle times (ms) that it tells: by the client's quota, and
 by rates of topics.
 """
-Extra: TypeAlias = "Callable[[Caller, bytearray, int, int], float]"
+Extra: TypeAlias = "Callable[[Context, bytearray, int, int], float]"
 """(caller, data, frame, end) -> µs: what the request `data[frame:end]`, perhaps cut, costs beyond what its
 length tells. What it cannot read costs nothing extra: it refuses nothing, and raises nothing.
 """
-Rewrite: TypeAlias = "Callable[[Caller, bytearray, int, int, bool], Splice | Wait | None]"
+Rewrite: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Splice | Wait | None]"
 """(caller, data, body, end, complete): the body is `data[body:end]`, all of it if complete. None leaves the
 frame as it is. Raises ProtocolError.
 """
@@ -287,14 +287,14 @@ class Plan:
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
     """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""
-    over: Callable[[Caller, Payers], int] | None = None
+    over: Callable[[Context, Payers], int] | None = None
     """Time (ms) until which the client of a charged response is over its quota, by charges made meanwhile; 0
     if it is not. Until then it gets no records (KIP-219). None: the response is delivered whatever was
     charged.
     """
     tell: Tell | None = None
     """Counts a response without records. Goes with `over`."""
-    meter: Callable[[Caller], Meter | None] | None = None
+    meter: Callable[[Context], Meter | None] | None = None
     """What measures a charged response, if anything is to; asked while topics have rates."""
     cost: Cost | None = None
     """None: nobody is charged with its request time."""

@@ -27,7 +27,7 @@ from proxy.handlers.bandwidth import bandwidth
 from proxy.handlers.decisions import WAIT, Wait
 from proxy.handlers.mutations import auto_creation, mutations
 from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plan import Caller, Plan
+from proxy.handlers.plan import Context, Plan
 from proxy.handlers.quota_api import client_quotas
 from proxy.handlers.request_time import request_time
 from proxy.handlers.sasl import authentication
@@ -228,8 +228,8 @@ def _plain(api_key: int, version: int) -> Plan:
     )
 
 
-def _refuse(caller: Caller, data: bytearray, frame: int, _end: int, _complete: bool) -> Wait:
+def _refuse(context: Context, data: bytearray, frame: int, _end: int, _complete: bool) -> Wait:
     _length, api_key, version, _id = REQUEST_HEAD.unpack_from(data, frame)
     detail = f"{ApiKey(api_key).name} v{version}, not offered in ApiVersions: Weir cannot read it"
-    caller.violate(CloseReason.REQUEST_VERSION_UNKNOWN, detail)
+    context.violate(CloseReason.REQUEST_VERSION_UNKNOWN, detail)
     return WAIT

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
     from proxy.handlers.broker_query import Errand
     from proxy.handlers.decisions import Wait
-    from proxy.handlers.plan import Caller
+    from proxy.handlers.plan import Context
 
 VERSION: Final = 5
 """Of DeleteTopics, the request that errands are run for here."""
@@ -68,7 +68,7 @@ def session_of(
     plan = plans.make(20, VERSION)
     plan.whole = True
 
-    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Decision | Wait:
+    def admit(_caller: Context, _data: bytearray, _frame: int, _end: int, complete: bool) -> Decision | Wait:
         if not complete:
             return WAIT
         if again and plan.requests < 0:

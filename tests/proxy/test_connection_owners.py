@@ -12,7 +12,7 @@ import proxy
 
 PROXY: Final = Path(proxy.__file__).parent
 NAMES: Final[Mapping[str, frozenset[str]]] = {
-    "Connection": frozenset({"connection", "caller"}),
+    "Connection": frozenset({"connection", "context"}),
     "Client": frozenset({"client"}),
     "RequestInFlight": frozenset({"record"}),
     "Effects": frozenset({"effects"}),

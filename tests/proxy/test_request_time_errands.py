@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from proxy.connection.connection import Connection
     from proxy.handlers.broker_query import Errand
     from proxy.handlers.decisions import Wait
-    from proxy.handlers.plan import Caller
+    from proxy.handlers.plan import Context
 
 COSTS: Final = costs(
     {"Metadata": ApiCost(us=100.0, us_per_response_kb=1000.0), "DeleteTopics": ApiCost(us=7.0)}
@@ -75,7 +75,7 @@ def session_of(count: int, *, again: bool = False) -> Connection:
     plan = plans.make(20, VERSION)
     begun = False
 
-    def admit(_caller: Caller, _data: bytearray, _frame: int, _end: int, complete: bool) -> Decision | Wait:
+    def admit(_caller: Context, _data: bytearray, _frame: int, _end: int, complete: bool) -> Decision | Wait:
         nonlocal begun
         if not complete:
             return WAIT

@@ -29,7 +29,7 @@ from protocol.places import Place, place, tag_section
 from protocol.skim import Neutraliser
 from proxy.addresses import Address, AdvertisedAddresses
 from proxy.handlers.decisions import WAIT, Wait
-from proxy.handlers.plan import Caller, Plan, Rewrite, Splice
+from proxy.handlers.plan import Context, Plan, Rewrite, Splice
 
 M = TypeVar("M", bound=Message)
 Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
@@ -105,9 +105,11 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
     remembered: dict[str, tuple[int, bytes, bytes]] = {}
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+    def rewrite(
+        context: Context, data: bytearray, body: int, end: int, complete: bool
+    ) -> Splice | Wait | None:
         start = body + skip
-        addresses = caller.addresses
+        addresses = context.addresses
         version, seen, answer = remembered.get(addresses.host, _NOTHING)
         if version != addresses.book.version or not (
             data.startswith(seen, start) and start + len(seen) <= end
@@ -132,14 +134,16 @@ _NOTHING = (-1, b"", b"")
 def _tail(codec_: Codec[M], endpoints: Place, nothing: bytes, edit: Edit[M]) -> Rewrite:
     """Make the rewrite of a response that has `nothing` at `endpoints` unless leadership has moved."""
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+    def rewrite(
+        context: Context, data: bytearray, body: int, end: int, complete: bool
+    ) -> Splice | Wait | None:
         if not complete:
             return WAIT
         position = endpoints.locate(data, body, end, complete)
         if data.startswith(nothing, position):
             return None
         message = codec_.decode(data, body, end)
-        edit(message, caller.addresses)
+        edit(message, context.addresses)
         return _replace(data, body, end, codec_.encode(message))
 
     return rewrite

@@ -19,7 +19,7 @@ from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.handlers.decisions import WAIT, Decision, Reply, Wait
-from proxy.handlers.plan import Caller, Plan, Splice
+from proxy.handlers.plan import Context, Plan, Splice
 from proxy.handlers.topics.topic_rates import capped
 
 _ERROR_CODE = Struct(">h")
@@ -35,23 +35,25 @@ def plan_api_versions(plan: Plan) -> None:
     codec_ = codec(ApiVersionsResponse, plan.version)
     remembered: tuple[bytes, bytes, dict[int, VersionRange], tuple[bool, bool]] | None = None
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+    def rewrite(
+        context: Context, data: bytearray, body: int, end: int, complete: bool
+    ) -> Splice | Wait | None:
         nonlocal remembered
         if not complete:
             return WAIT
-        caller.newest = caller.newest or plan.version >= _SAYS_WHO
+        context.newest = context.newest or plan.version >= _SAYS_WHO
         if refused(data, body, end):
             return None
-        named, added = kind = caller.quotas.topics is not None, caller.newest
+        named, added = kind = context.quotas.topics is not None, context.newest
         if remembered is None or data[body:end] != remembered[0] or kind != remembered[3]:
             message = codec_.decode(data, body, end)
             broker = ranges(message)
-            caller.meet_broker(broker)
-            offered = caller.dialect.offered(added=added)
+            context.meet_broker(broker)
+            offered = context.dialect.offered(added=added)
             _tell(message, capped(offered) if named else offered)
             remembered = (bytes(data[body:end]), codec_.encode(message), broker, kind)
         else:
-            caller.meet_broker(remembered[2])
+            context.meet_broker(remembered[2])
         return Splice(body, end, remembered[1])
 
     plan.rewrite = rewrite
@@ -88,7 +90,7 @@ def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> N
 
 
 def refuse_version(
-    _caller: Caller, data: bytearray, frame: int, _end: int, complete: bool
+    _caller: Context, data: bytearray, frame: int, _end: int, complete: bool
 ) -> Decision | Wait:
     """Answer in the broker's place, once the request is here as a whole."""
     if not complete:

@@ -32,7 +32,7 @@ from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from protocol.places import Place, place
 from proxy.handlers.bandwidth.replica_fetches import Claims, claims
 from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
-from proxy.handlers.plan import Caller, Plan
+from proxy.handlers.plan import Context, Plan
 
 if TYPE_CHECKING:
     from quotas import Budget, Payers
@@ -61,8 +61,8 @@ def plan_produce(plan: Plan) -> None:
         raise AssertionError("every produce request has acks")
     flexible = plan.flexible_request
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = caller.client.identify(data, frame, end, caller.now_ms)
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        payers = context.client.identify(data, frame, end, context.now_ms)
         if payers is None:
             return WAIT
         body = request_body(data, frame, end, flexible=flexible)
@@ -72,17 +72,17 @@ def plan_produce(plan: Plan) -> None:
         if position == INCOMPLETE:
             return WAIT
         produce, _fetch, shadow, _request = payers
-        if not caller.client.first_produce_seen:
-            holds = [first_hold(caller, data, frame, end, complete) for first_hold in plan.first_holds]
+        if not context.client.first_produce_seen:
+            holds = [first_hold(context, data, frame, end, complete) for first_hold in plan.first_holds]
             if INCOMPLETE in holds:
                 return WAIT
-            caller.client.first_produce_seen = True
+            context.client.first_produce_seen = True
             hold_ms = max(holds)
             if hold_ms > 0:
                 return Hold(hold_ms)
         charged = produce is not None or (shadow is not None and shadow.produce is not None)
         forward = _PRODUCE[charged, acks.read(data, position) != 0]
-        caller.client.cache_parse(plan, data, frame, position + acks.size, forward)
+        context.client.cache_parse(plan, data, frame, position + acks.size, forward)
         return forward
 
     plan.admit = admit
@@ -95,11 +95,11 @@ def plan_fetch(plan: Plan) -> None:
     follows = claims(plan.version, flexible=plan.flexible_request)
     max_bytes, least = place(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = caller.client.identify(data, frame, end, caller.now_ms)
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        payers = context.client.identify(data, frame, end, context.now_ms)
         if payers is None:
             return WAIT
-        if caller.client.is_broker:
+        if context.client.is_broker:
             follower = _follower(follows, data, frame, end, complete)
             if follower is None:
                 return WAIT
@@ -107,10 +107,10 @@ def plan_fetch(plan: Plan) -> None:
                 return EXEMPT
         budget = payers.fetch
         if budget is None:
-            return _unlimited(caller, plan, payers, data, frame, end)
-        if budget.throttled_until_ms > caller.now_ms and not caller.hold:
+            return _unlimited(context, plan, payers, data, frame, end)
+        if budget.throttled_until_ms > context.now_ms and not context.hold:
             return asked_least(plan, least, data, frame, end, complete)
-        return _capped(caller, plan, max_bytes, budget, data, frame, end, complete)
+        return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
 
     plan.admit, plan.over, plan.tell = admit, _over, _tell
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
@@ -120,33 +120,35 @@ def plan_share_fetch(plan: Plan) -> None:
     """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
     max_bytes = place(ShareFetchRequest, plan.version, "max_bytes")
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = caller.client.identify(data, frame, end, caller.now_ms)
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        payers = context.client.identify(data, frame, end, context.now_ms)
         if payers is None:
             return WAIT
         budget = payers.fetch
         if budget is None:
-            return _unlimited(caller, plan, payers, data, frame, end)
-        if not caller.client.first_fetch_seen:
-            caller.client.first_fetch_seen = True
-            hold_ms = caller.first_hold_ms(budget.throttled_until_ms)
+            return _unlimited(context, plan, payers, data, frame, end)
+        if not context.client.first_fetch_seen:
+            context.client.first_fetch_seen = True
+            hold_ms = context.first_hold_ms(budget.throttled_until_ms)
             if hold_ms > 0:
                 return Hold(hold_ms)
-        return _capped(caller, plan, max_bytes, budget, data, frame, end, complete)
+        return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
 
     plan.admit = admit
     plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
 
 
-def _unlimited(caller: Caller, plan: Plan, payers: Payers, data: bytearray, frame: int, end: int) -> Forward:
+def _unlimited(
+    context: Context, plan: Plan, payers: Payers, data: bytearray, frame: int, end: int
+) -> Forward:
     """Forward a fetch of a client without a limit; a shadow quota is charged."""
     forward = PASS if payers.shadow is None or payers.shadow.fetch is None else CHARGED
-    caller.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
+    context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
     return forward
 
 
 def _capped(
-    caller: Caller,
+    context: Context,
     plan: Plan,
     max_bytes: Place | None,
     budget: Budget,
@@ -167,7 +169,9 @@ def _capped(
     if max_bytes.read(data, position) > budget.fetch_max_bytes:
         max_bytes.write(data, position, budget.fetch_max_bytes)
     else:
-        caller.client.cache_parse(plan, data, frame, position + max_bytes.size, CHARGED_SERIAL, budget=budget)
+        context.client.cache_parse(
+            plan, data, frame, position + max_bytes.size, CHARGED_SERIAL, budget=budget
+        )
     return CHARGED_SERIAL
 
 
@@ -184,14 +188,14 @@ def asked_least(
         return CHARGED_UNREAD
 
 
-def _over(caller: Caller, payers: Payers) -> int:
+def _over(context: Context, payers: Payers) -> int:
     budget = payers.fetch
-    return 0 if budget is None or caller.hold else budget.throttled_until_ms
+    return 0 if budget is None or context.hold else budget.throttled_until_ms
 
 
-def _tell(caller: Caller, payers: Payers) -> tuple[int, int]:
+def _tell(context: Context, payers: Payers) -> tuple[int, int]:
     budget = payers.fetch
-    return 0 if budget is None else budget.tell_rest(caller.now_ms), 0
+    return 0 if budget is None else budget.tell_rest(context.now_ms), 0
 
 
 def _located(wanted: Place, data: bytearray, body: int, end: int, complete: bool) -> int:
@@ -210,11 +214,11 @@ def _follower(follows: Claims, data: bytearray, frame: int, end: int, complete: 
         return False
 
 
-def _first_hold_ms(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> int:
+def _first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
     """Hold while the client is over its quota."""
     del data, frame, end, complete
-    budget = caller.client.payers.produce
-    return 0 if budget is None else caller.first_hold_ms(budget.throttled_until_ms)
+    budget = context.client.payers.produce
+    return 0 if budget is None else context.first_hold_ms(budget.throttled_until_ms)
 
 
 def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:

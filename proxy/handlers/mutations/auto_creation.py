@@ -34,7 +34,7 @@ from proxy.handlers.mutations.topic_queries import (
     broker_versions,
     found_in,
 )
-from proxy.handlers.plan import Admit, Caller, Plan
+from proxy.handlers.plan import Admit, Context, Plan
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.uplift.uplift import forward
 from quotas import LateCharge, MutationPayers
@@ -49,57 +49,57 @@ def plan_metadata(plan: Plan) -> None:
     flexible = plan.flexible_request
     unwatched = plan.admit
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if complete:
-            asked = Asked(plan.version, caller.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
-            if caller.cluster.harmless_requests.has(asked, caller.now_ms):
-                return pass_on(caller, data, frame, end, complete)
-        client_id = caller.client.client_id(data, frame, end)
+            asked = Asked(plan.version, context.client.user, bytes(data[frame + CLIENT_ID_OFFSET : end]))
+            if context.cluster.harmless_requests.has(asked, context.now_ms):
+                return pass_on(context, data, frame, end, complete)
+        client_id = context.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        payers = caller.quotas.mutation_payers(caller.client.user, client_id, caller.now_ms)
+        payers = context.quotas.mutation_payers(context.client.user, client_id, context.now_ms)
         if payers is None:
             if unwatched is None:
-                caller.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
-            return pass_on(caller, data, frame, end, complete)
+                context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
+            return pass_on(context, data, frame, end, complete)
         request = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(request, Wait):
             return WAIT
         if request is None:
-            return passed_unread(pass_on(caller, data, frame, end, complete))
+            return passed_unread(pass_on(context, data, frame, end, complete))
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
-            return Query(_watched(caller, plan, payers, request, asked))
-        caller.cluster.harmless_requests.add(asked, caller.now_ms)
-        return pass_on(caller, data, frame, end, complete)
+            return Query(_watched(context, plan, payers, request, asked))
+        context.cluster.harmless_requests.add(asked, context.now_ms)
+        return pass_on(context, data, frame, end, complete)
 
     pass_on: Admit = unwatched or _pass_on
     plan.admit, plan.whole = admit, True
 
 
-def _pass_on(_caller: Caller, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Forward:
+def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Forward:
     return PASS
 
 
-def look_for_missed(caller: Caller, payers: MutationPayers, charge: LateCharge) -> Asking[None]:
+def look_for_missed(context: Context, payers: MutationPayers, charge: LateCharge) -> Asking[None]:
     """Charge the topics that have come since this client has missed them."""
-    expected = caller.cluster.missing_topics.of(payers)
+    expected = context.cluster.missing_topics.of(payers)
     if expected:
-        there = yield from topic_queries.told(caller, expected)
-        _charge_arrived(caller, charge, expected, there)
+        there = yield from topic_queries.told(context, expected)
+        _charge_arrived(context, charge, expected, there)
 
 
-def _charge_arrived(caller: Caller, charge: LateCharge, expected: list[str], there: Topics) -> None:
-    missing_topics, now_ms = caller.cluster.missing_topics, caller.now_ms
+def _charge_arrived(context: Context, charge: LateCharge, expected: list[str], there: Topics) -> None:
+    missing_topics, now_ms = context.cluster.missing_topics, context.now_ms
     for name in expected:
         found = there.by_name.get(name)
         if found is not None and (missed := missing_topics.came(name)) is not None:
             charge.charge(max(found.partitions - missed.paid, 0), now_ms)
-            caller.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
+            context.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
     missing_topics.did_not_come(expected, now_ms)
 
 
 def _watched(
-    caller: Caller,
+    context: Context,
     plan: Plan,
     payers: MutationPayers,
     request: MetadataRequest,
@@ -107,10 +107,10 @@ def _watched(
 ) -> Errand:
     """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
     charge = payers.begin_late()
-    yield from look_for_missed(caller, payers, charge)
-    answer = yield from _asked(caller, plan, payers, request)
-    cluster, now_ms = caller.cluster, caller.now_ms
-    _charge_arrived(caller, charge, cluster.missing_topics.of(payers), found_in([answer]))
+    yield from look_for_missed(context, payers, charge)
+    answer = yield from _asked(context, plan, payers, request)
+    cluster, now_ms = context.cluster, context.now_ms
+    _charge_arrived(context, charge, cluster.missing_topics.of(payers), found_in([answer]))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if missing and request.allow_auto_topic_creation:
         made = cluster.recent_topics
@@ -122,22 +122,22 @@ def _watched(
         cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics
     ):
         cluster.harmless_requests.add(asked, now_ms)
-    throttle_ms = charge.finish(caller.now_ms)
+    throttle_ms = charge.finish(context.now_ms)
     if throttle_ms:
-        throttle_ms = caller.mute(throttle_ms) - caller.now_ms
-    caller.note_mutations(int(charge.taken), 0, throttle_ms)
+        throttle_ms = context.mute(throttle_ms) - context.now_ms
+    context.note_mutations(int(charge.taken), 0, throttle_ms)
     answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
-    edit_metadata(answer, caller.addresses)
+    edit_metadata(answer, context.addresses)
     return answer
 
 
 def _asked(
-    caller: Caller, plan: Plan, payers: MutationPayers, request: MetadataRequest
+    context: Context, plan: Plan, payers: MutationPayers, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
     """Forward the request, without the permission to create if the client has no tokens for that."""
-    budget, strict = payers.enforced, caller.cluster.strict_auto_creation
-    if strict and budget is not None and budget.tokens(caller.now_ms) < 0:
-        spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA)
+    budget, strict = payers.enforced, context.cluster.strict_auto_creation
+    if strict and budget is not None and budget.tokens(context.now_ms) < 0:
+        spoken = (yield from broker_versions(context)).get(ApiKey.METADATA)
         if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:
             request.allow_auto_topic_creation = False
             version = max(plan.broker_version, NAMES_WITHOUT_CREATION)

@@ -18,7 +18,7 @@ from proxy.handlers.broker_query import Errand
 from proxy.handlers.mutations import topic_queries
 from proxy.handlers.mutations.mutated_topics import Answer, Mutation, Result, Topic
 from proxy.handlers.mutations.topic_queries import Asking
-from proxy.handlers.plan import Caller, Plan
+from proxy.handlers.plan import Context, Plan
 from proxy.handlers.uplift.uplift import check, unsupported
 from quotas import UNPAID, MutationPayers
 
@@ -41,10 +41,10 @@ class PaidMutation(ABC, Generic[M]):
     """One request, and those who pay for it."""
 
     def __init__(
-        self, caller: Caller, plan: Plan, payers: MutationPayers, client_id: str, mutation: Mutation[M]
+        self, context: Context, plan: Plan, payers: MutationPayers, client_id: str, mutation: Mutation[M]
     ) -> None:
         """Begin with nothing charged."""
-        self.caller = caller
+        self.context = context
         self.plan = plan
         self.payers = payers
         self.mutation = mutation
@@ -65,8 +65,8 @@ class PaidMutation(ABC, Generic[M]):
     def finish(self) -> int:
         """Count what was taken; return how long the client must wait, in ms."""
         if self._shadow is not None:
-            self._shadow.finish(self.caller.now_ms)
-        return self.late.finish(self.caller.now_ms)
+            self._shadow.finish(self.context.now_ms)
+        return self.late.finish(self.context.now_ms)
 
     def errand(self) -> Errand:
         """Tell what became of every topic, and have the client wait if it must."""
@@ -78,15 +78,15 @@ class PaidMutation(ABC, Generic[M]):
             answer = yield from self.answer()
         except GeneratorExit:  # the connection has ended; what was charged stays charged
             throttle_ms = self.finish()
-            self.caller.note_mutations(self._done + self.asked + int(self.late.taken), 0, throttle_ms)
+            self.context.note_mutations(self._done + self.asked + int(self.late.taken), 0, throttle_ms)
             raise
         throttle_ms = self.finish()
         if throttle_ms:
-            throttle_ms = self.caller.mute(throttle_ms) - self.caller.now_ms
+            throttle_ms = self.context.mute(throttle_ms) - self.context.now_ms
         answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
         results = self.mutation.results(answer)
         refused = sum(result.error_code == _QUOTA for result in results)
-        self.caller.note_mutations(self._done + int(self.late.taken), refused, throttle_ms)
+        self.context.note_mutations(self._done + int(self.late.taken), refused, throttle_ms)
         self._say(len(results), refused, throttle_ms)
         return answer
 
@@ -98,7 +98,7 @@ class PaidMutation(ABC, Generic[M]):
         if done:
             self._done += topic.cost
         if done and topic.cost and self._shadow is not None:
-            self._shadow.admit(topic.cost, self.caller.now_ms)
+            self._shadow.admit(topic.cost, self.context.now_ms)
         return done
 
     def charge_late(self, done: Sequence[Topic]) -> Asking[None]:
@@ -107,23 +107,23 @@ class PaidMutation(ABC, Generic[M]):
         A topic that cannot be seen yet is charged when it can.
         """
         guessed = [topic for topic in done if topic.assumed or not topic.cost]
-        caller = self.caller
+        context = self.context
         names = [topic.name for topic in guessed if topic.assumed and topic.name]
-        there = (yield from topic_queries.topics(caller, names)) if names else topic_queries.Topics()
+        there = (yield from topic_queries.topics(context, names)) if names else topic_queries.Topics()
         for topic in guessed:
             known = there.by_name.get(topic.name or "") if topic.assumed else None
             if known is None and topic.assumed and topic.name and self.payers != UNPAID:
-                caller.cluster.missing_topics.expect([topic.name], self.payers, caller.now_ms, topic.cost)
+                context.cluster.missing_topics.expect([topic.name], self.payers, context.now_ms, topic.cost)
             else:
                 cost = topic.late_cost if known is None else known.partitions
-                self.late.charge(max(cost - topic.cost, 0), caller.now_ms)
+                self.late.charge(max(cost - topic.cost, 0), context.now_ms)
 
     def _say(self, topics: int, refused: int, throttle_ms: int) -> None:
         """Metrics know budgets, this line the clients that share them."""
         log.debug(
             "mutation",
             request=type(self.mutation.request).__name__,
-            user=self.caller.client.user,
+            user=self.context.client.user,
             client_id=self._client_id,
             topics=topics,
             refused=refused,
@@ -133,5 +133,5 @@ class PaidMutation(ABC, Generic[M]):
 
     def _tokens(self) -> dict[str, float]:
         budgets = zip(("tokens", "shadow_tokens"), self.payers, strict=True)
-        now_ms = self.caller.now_ms
+        now_ms = self.context.now_ms
         return {name: round(budget.tokens(now_ms), 3) for name, budget in budgets if budget is not None}

@@ -31,7 +31,7 @@ from protocol.messages import (
 from protocol.values import ZERO_UUID
 from proxy.handlers.mutations import topic_queries
 from proxy.handlers.mutations.topic_queries import Asking
-from proxy.handlers.plan import Caller
+from proxy.handlers.plan import Context
 
 REFUSED: Final = "The throttling quota has been exceeded."
 """Kafka's own words for error 89; its brokers leave them to the client, Weir tells them to all."""
@@ -80,10 +80,10 @@ class Mutation(ABC, Generic[Q]):
 
     answer: ClassVar[type[Answer]]
 
-    def __init__(self, request: Q, caller: Caller) -> None:
+    def __init__(self, request: Q, context: Context) -> None:
         """Take a decoded request, and who asks."""
         self.request = request
-        self.caller = caller
+        self.context = context
 
     @abstractmethod
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
@@ -113,9 +113,9 @@ class Mutation(ABC, Generic[Q]):
     def done(self, topic: Topic, result: Result) -> None:
         """Learn that a topic's mutation has happened."""
         partitions, topic_id = self.left(topic, result)
-        cluster = self.caller.cluster
+        cluster = self.context.cluster
         if topic.name and partitions is not None:
-            cluster.recent_topics.learn(topic.name, partitions, topic_id, self.caller.now_ms)
+            cluster.recent_topics.learn(topic.name, partitions, topic_id, self.context.now_ms)
             if not partitions:
                 cluster.harmless_requests.forget()
 
@@ -134,11 +134,11 @@ class Creation(Mutation[CreateTopicsRequest]):
         entries = self.request.topics
         default = None
         if any(_partitions(entry) == _DEFAULT for entry in entries):
-            default = yield from topic_queries.default_partitions(self.caller)
+            default = yield from topic_queries.default_partitions(self.context)
         times = Counter(entry.name for entry in entries)
         topics = [_creation(entry, times[entry.name] > 1, default) for entry in entries]
-        if strict and would_refuse([topic.cost for topic in topics], self.caller.now_ms):
-            there = yield from topic_queries.topics(self.caller, list(times))
+        if strict and would_refuse([topic.cost for topic in topics], self.context.now_ms):
+            there = yield from topic_queries.topics(self.context, list(times))
             for topic, entry in zip(topics, entries, strict=True):
                 if entry.name in there.by_name or not _can_be_placed(entry, there.broker_ids):
                     topic.cost = 0
@@ -159,7 +159,7 @@ class Creation(Mutation[CreateTopicsRequest]):
         assert isinstance(result, CreateTopicsResponse.CreatableTopicResult)
         if self.request.validate_only:
             return None, ZERO_UUID
-        self.caller.cluster.missing_topics.came(result.name)
+        self.context.cluster.missing_topics.came(result.name)
         guess = None if topic.assumed else topic.late_cost
         return (result.num_partitions if result.num_partitions > 0 else guess), result.topic_id
 
@@ -211,7 +211,7 @@ class Growth(Mutation[CreatePartitionsRequest]):
         """How many partitions a topic has, only the broker knows."""
         entries = self.request.topics
         times = Counter(entry.name for entry in entries)
-        there = yield from topic_queries.topics(self.caller, list(times))
+        there = yield from topic_queries.topics(self.context, list(times))
         topics = [_growth(entry, times[entry.name] > 1, there) for entry in entries]
         return sorted(topics, key=lambda topic: times[topic.name or ""] == 1)  # a broker answers these first
 
@@ -260,7 +260,7 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         entries = self.request.topics or named
         names = {entry.name for entry in entries if entry.name is not None}
         ids = {entry.topic_id for entry in entries if entry.name is None}
-        there = yield from topic_queries.topics(self.caller, names, ids)
+        there = yield from topic_queries.topics(self.context, names, ids)
         topics: dict[object, Topic] = {}
         for entry in entries:
             topic = _deletion(entry, there)
@@ -290,11 +290,11 @@ class Deletion(Mutation[DeleteTopicsRequest]):
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
         """None. If it had come by being asked for, that is still to be paid for."""
-        missed = self.caller.cluster.missing_topics.came(topic.name or "")
+        missed = self.context.cluster.missing_topics.came(topic.name or "")
         if missed is not None:
             charge = missed.payer.begin_late()
-            charge.charge(max(topic.cost, topic.late_cost) - missed.paid, self.caller.now_ms)
-            charge.finish(self.caller.now_ms)
+            charge.charge(max(topic.cost, topic.late_cost) - missed.paid, self.context.now_ms)
+            charge.finish(self.context.now_ms)
         return 0, topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> DeleteTopicsResponse:

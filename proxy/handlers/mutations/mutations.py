@@ -39,7 +39,7 @@ from proxy.handlers.mutations.mutated_topics import (
 )
 from proxy.handlers.mutations.shadow_mutations import CountedMutation
 from proxy.handlers.mutations.topic_queries import Asking
-from proxy.handlers.plan import Caller, Plan
+from proxy.handlers.plan import Context, Plan
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.uplift.uplift import check, forward
 from quotas import UNPAID, MutationPayers
@@ -69,30 +69,30 @@ def plan_delete_topics(plan: Plan) -> None:
     _plan(plan, DeleteTopicsRequest, Deletion)
 
 
-def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Caller], Mutation[M]]) -> None:
+def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutation[M]]) -> None:
     codec_ = codec(request, plan.version)
     flexible = plan.flexible_request
     without_quota = plan.admit
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        client_id = caller.client.client_id(data, frame, end)
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        client_id = context.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        payers = caller.quotas.mutation_payers(caller.client.user, client_id, caller.now_ms)
-        if payers is None and caller.client.recorded:
+        payers = context.quotas.mutation_payers(context.client.user, client_id, context.now_ms)
+        if payers is None and context.client.recorded:
             payers = UNPAID
         if payers is None:
-            return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
+            return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
         asked = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(asked, Wait):
             return WAIT
         if asked is None:
-            passed = PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
+            passed = PASS if without_quota is None else without_quota(context, data, frame, end, complete)
             return passed_unread(passed)
         if payers is UNPAID and not _can_say(plan, asked):
-            return PASS if without_quota is None else without_quota(caller, data, frame, end, complete)
+            return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
         kind: type[PaidMutation[M]] = CountedMutation if payers.enforced is None else _Enforcement
-        return Query(kind(caller, plan, payers, client_id, mutation(asked, caller)).errand())
+        return Query(kind(context, plan, payers, client_id, mutation(asked, context)).errand())
 
     plan.admit, plan.whole = admit, True
 
@@ -110,21 +110,21 @@ class _Enforcement(PaidMutation[M]):
     """One request on its way through the quota."""
 
     def __init__(
-        self, caller: Caller, plan: Plan, payers: MutationPayers, client_id: str, mutation: Mutation[M]
+        self, context: Context, plan: Plan, payers: MutationPayers, client_id: str, mutation: Mutation[M]
     ) -> None:
-        super().__init__(caller, plan, payers, client_id, mutation)
+        super().__init__(context, plan, payers, client_id, mutation)
         assert payers.enforced is not None
         self._budget = payers.enforced
         self._charge = self._budget.begin(strict=self.strict)
 
     def finish(self) -> int:
         """Count what was taken; return how long the client must wait, in ms."""
-        return max(self._charge.finish(self.caller.now_ms), super().finish())
+        return max(self._charge.finish(self.context.now_ms), super().finish())
 
     def answer(self) -> Asking[Answer]:
         """The broker's own answer if it has seen the whole request, else one of several and of refusals."""
         mutation = self.mutation
-        yield from look_for_missed(self.caller, self.payers, self.late)
+        yield from look_for_missed(self.context, self.payers, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=self._budget.would_refuse)
         told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
         waiting, broker_ms = [topic for topic in topics if topic not in told], 0
@@ -152,7 +152,7 @@ class _Enforcement(PaidMutation[M]):
         return merged
 
     def _admits(self, topic: Topic) -> bool:
-        return not topic.cost or self._charge.admit(topic.cost, self.caller.now_ms)
+        return not topic.cost or self._charge.admit(topic.cost, self.context.now_ms)
 
     def _settled(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_Settled]:
         """Compare what was charged with what the broker did."""
@@ -166,7 +166,7 @@ class _Enforcement(PaidMutation[M]):
             if self.was_done(topic, result):
                 done.append(topic)
             elif topic.cost:
-                self._charge.refund(topic.cost, self.caller.now_ms)
+                self._charge.refund(topic.cost, self.context.now_ms)
                 settled.made_room = True
         yield from self.charge_late(done)
         return settled

@@ -24,7 +24,7 @@ from protocol.messages import (
 from protocol.values import ZERO_UUID
 from protocol.versions import VersionRange
 from proxy.handlers.broker_query import Ask, ask
-from proxy.handlers.plan import Caller
+from proxy.handlers.plan import Context
 from proxy.handlers.uplift.uplift import learn_versions
 
 T = TypeVar("T")
@@ -70,17 +70,17 @@ class Topics:
             self.by_id.pop(topic.topic_id, None)
 
 
-def broker_versions(caller: Caller) -> Asking[Mapping[int, VersionRange]]:
+def broker_versions(context: Context) -> Asking[Mapping[int, VersionRange]]:
     """Find out what the broker speaks, by API key: asked once per connection, if the client has not."""
-    if caller.dialect.broker is None:
-        yield from learn_versions(caller)
-    return caller.dialect.broker or {}
+    if context.dialect.broker is None:
+        yield from learn_versions(context)
+    return context.dialect.broker or {}
 
 
-def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
+def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
     """Look for topics, by name or id. None is created by being asked for."""
-    found = yield from told(caller, names, ids)
-    recent, now_ms = caller.cluster.recent_topics, caller.now_ms
+    found = yield from told(context, names, ids)
+    recent, now_ms = context.cluster.recent_topics, context.now_ms
     unknown = (recent.named(topic_id) for topic_id in ids if topic_id not in found.by_id)
     for name in {*names, *filter(None, unknown)}:
         known, there = recent.get(name, now_ms), found.by_name.get(name)
@@ -92,9 +92,9 @@ def topics(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -
     return found
 
 
-def told(caller: Caller, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
+def told(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
     """What the broker says, though it may be late."""
-    spoken = (yield from broker_versions(caller)).get(ApiKey.METADATA, VersionRange(0, 1))
+    spoken = (yield from broker_versions(context)).get(ApiKey.METADATA, VersionRange(0, 1))
     version = min(spoken.max, _METADATA_NEWEST)
     if version < NAMES_WITHOUT_CREATION:
         answer = yield from ask(MetadataRequest(topics=None), 1, MetadataResponse)
@@ -121,19 +121,19 @@ def found_in(answers: Collection[MetadataResponse]) -> Topics:
     return found
 
 
-def default_partitions(caller: Caller) -> Asking[int | None]:
+def default_partitions(context: Context) -> Asking[int | None]:
     """Find out how many partitions a topic gets that is created without saying (num.partitions).
 
     None if the broker does not tell: it is unknown which one it is, or the client may not describe configs.
     """
-    spoken = (yield from broker_versions(caller)).get(ApiKey.DESCRIBE_CONFIGS)
+    spoken = (yield from broker_versions(context)).get(ApiKey.DESCRIBE_CONFIGS)
     ours = versions(ApiKey.DESCRIBE_CONFIGS)
     common = spoken.intersect(ours) if spoken is not None and ours is not None else None
-    if not common or caller.node_id is None:
+    if not common or context.node_id is None:
         return None
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_BROKER_RESOURCE,
-        resource_name=str(caller.node_id),
+        resource_name=str(context.node_id),
         configuration_keys=[_NUM_PARTITIONS],
     )
     request = DescribeConfigsRequest(resources=[resource])

@@ -27,7 +27,7 @@ from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import Errand, ask, response_frame, whole_request
 from proxy.handlers.decisions import WAIT, Decision, Defer, Query, Reply, Wait
 from proxy.handlers.deferred import Deferred
-from proxy.handlers.plan import Caller, Plan, Splice
+from proxy.handlers.plan import Context, Plan, Splice
 from proxy.handlers.quota_api.alterations import read_alterations, refused_all
 from proxy.handlers.quota_api.entities import Refused
 from proxy.handlers.quota_api.filters import Filter, described, read_filter
@@ -51,19 +51,19 @@ def plan_describe(plan: Plan) -> None:
     """Answer it from the table."""
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        asked = _asked(caller, plan, codec_, data, frame, end, complete)
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        asked = _asked(context, plan, codec_, data, frame, end, complete)
         if asked is None:
             return WAIT
         request, denial = asked
-        framed, table = _framing(plan, data, frame), caller.management.table
+        framed, table = _framing(plan, data, frame), context.management.table
         try:
             _check_allowed(denial)
             wanted = read_filter(request)
         except Refused as refused:
             return Reply(framed(_not_described(refused)))
-        if not _vouched(caller):
-            return Query(_be_vouched_for(caller), again=True)
+        if not _vouched(context):
+            return Query(_be_vouched_for(context), again=True)
         if len(table) <= AT_ONCE_MAX:
             return Reply(_description(framed, table, wanted))
         deferred = Deferred()
@@ -71,7 +71,7 @@ def plan_describe(plan: Plan) -> None:
         def done(made: bytes | None) -> None:
             deferred.answer(made or framed(_not_described(_FAILED)))
 
-        caller.management.compute(partial(_description, framed, table, wanted), done)
+        context.management.compute(partial(_description, framed, table, wanted), done)
         return _answered(deferred)
 
     plan.admit, plan.whole = admit, True
@@ -81,8 +81,8 @@ def plan_alter(plan: Plan) -> None:
     """Check it, have it stored, and answer when it is in force."""
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        asked = _asked(caller, plan, codec_, data, frame, end, complete)
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        asked = _asked(context, plan, codec_, data, frame, end, complete)
         if asked is None:
             return WAIT
         request, denial = asked
@@ -94,15 +94,15 @@ def plan_alter(plan: Plan) -> None:
         alterations = read_alterations(request)
         if request.validate_only or not alterations.changes:
             return Reply(framed(alterations.response()))
-        if not _vouched(caller):
-            return Query(_be_vouched_for(caller), again=True)
+        if not _vouched(context):
+            return Query(_be_vouched_for(context), again=True)
         deferred = Deferred()
 
         def done(reason: str | None) -> None:
             failure = None if reason is None else Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
             deferred.answer(framed(alterations.response(failure)))
 
-        caller.management.alter(alterations.changes, caller.client.user, caller.client.peer, done)
+        context.management.alter(alterations.changes, context.client.user, context.client.peer, done)
         return _answered(deferred)
 
     plan.admit, plan.whole = admit, True
@@ -111,15 +111,15 @@ def plan_alter(plan: Plan) -> None:
 def plan_pass_alter(plan: Plan) -> None:
     """The broker answers it; then its quotas are looked at again."""
 
-    def rewrite(caller: Caller, _data: bytearray, _body: int, _end: int, _complete: bool) -> Splice | None:
-        caller.management.altered_at_broker()
+    def rewrite(context: Context, _data: bytearray, _body: int, _end: int, _complete: bool) -> Splice | None:
+        context.management.altered_at_broker()
         return None
 
     plan.rewrite = rewrite
 
 
 def _asked(
-    caller: Caller, plan: Plan, codec_: Codec[M], data: bytearray, frame: int, end: int, complete: bool
+    context: Context, plan: Plan, codec_: Codec[M], data: bytearray, frame: int, end: int, complete: bool
 ) -> tuple[M, str | None] | None:
     """Return the request, once it is here as a whole, and why it is denied, if it is; None until then.
 
@@ -128,31 +128,31 @@ def _asked(
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
         return None
-    denial = caller.management.denial(caller.client.user, caller.client.peer)
+    denial = context.management.denial(context.client.user, context.client.peer)
     if denial is not None and length > DENIED_BYTES_MAX:
         detail = (
             f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
         )
-        caller.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+        context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
         return None
     request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
     return None if request is None else (request, denial)
 
 
-def _be_vouched_for(caller: Caller) -> Errand:
+def _be_vouched_for(context: Context) -> Errand:
     """Ask the broker for the metadata of no topic.
 
     It closes connections whose clients have not authenticated, or not again in time (KIP-368), and what Weir
     answers by itself must not be a way around that.
     """
     yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)
-    caller.vouched = True
+    context.vouched = True
     return None
 
 
-def _vouched(caller: Caller) -> bool:
+def _vouched(context: Context) -> bool:
     """Whether the broker has answered for this very request."""
-    vouched, caller.vouched = caller.vouched, False
+    vouched, context.vouched = context.vouched, False
     return vouched
 
 

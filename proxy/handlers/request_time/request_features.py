@@ -28,7 +28,7 @@ from protocol.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
 from quotas.request_costs import CODECS
 
 if TYPE_CHECKING:
-    from proxy.handlers.plan import Caller, Extra, Plan
+    from proxy.handlers.plan import Context, Extra, Plan
     from quotas.request_costs import ApiCost
 
 PARTITIONS_MAX: Final = 64
@@ -82,8 +82,8 @@ def produced(plan: Plan, api: ApiCost) -> Extra:
     closely = _Produced(plan, api).look
     flexible = plan.flexible_request
 
-    def look(caller: Caller, data: bytearray, frame: int, end: int) -> float:
-        shape = caller.produce_shape
+    def look(context: Context, data: bytearray, frame: int, end: int) -> float:
+        shape = context.produce_shape
         if shape is not None:
             known, head, offset, us = shape
             if known is plan and data.startswith(head, frame + REQUEST_HEAD_BYTES):
@@ -96,7 +96,7 @@ def produced(plan: Plan, api: ApiCost) -> Extra:
                     if not data[at + 1 + ATTRIBUTES_OFFSET] & CODEC_BITS:
                         return us
         try:
-            return closely(caller, data, frame, end)
+            return closely(context, data, frame, end)
         except ProtocolError:
             return 0.0
 
@@ -130,7 +130,7 @@ class _Produced:
         """By the codec's number."""
         self._unpacks = any(by_codec)
 
-    def look(self, caller: Caller, data: bytearray, frame: int, end: int) -> float:
+    def look(self, context: Context, data: bytearray, frame: int, end: int) -> float:
         """As `Extra`. Raises ProtocolError."""
         plan = self._plan
         body = request_body(data, frame, end, flexible=plan.flexible_request)
@@ -145,7 +145,7 @@ class _Produced:
             start = frame + REQUEST_HEAD_BYTES
             if first - start <= _REMEMBERED_BYTES_MAX:
                 offset = first - frame + _INT32.size + (0 if plan.flexible_request else _INT32.size - 1)
-                caller.produce_shape = (plan, bytes(data[start:first]), offset, us)
+                context.produce_shape = (plan, bytes(data[start:first]), offset, us)
         elif topics > 1 or partitions > 1:
             all_of_them = partitions * topics / begun if 0 < begun < topics else float(partitions)
             most = length / _PARTITION_BYTES_LEAST
@@ -200,7 +200,7 @@ def fetched(plan: Plan, api: ApiCost) -> Extra | None:
     flexible = plan.flexible_request
     nameless = REQUEST_HEAD_BYTES + _INT16.size + (1 if flexible else 0)
 
-    def look(caller: Caller, data: bytearray, frame: int, end: int) -> float:
+    def look(context: Context, data: bytearray, frame: int, end: int) -> float:
         body = frame + nameless
         if body > end:
             return 0.0
@@ -215,9 +215,9 @@ def fetched(plan: Plan, api: ApiCost) -> Extra | None:
         if epoch < 0:
             return 0.0
         length: int = LENGTH.unpack_from(data, frame)[0]
-        known = caller.fetch_length
+        known = context.fetch_length
         if epoch == 0 or length >= known:
-            caller.fetch_length = length
+            context.fetch_length = length
             return 0.0
         return us_per_byte * (known - length)
 

@@ -26,7 +26,7 @@ from protocol.messages import (
     SaslHandshakeResponse,
 )
 from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
-from proxy.handlers.plan import Caller, Plan
+from proxy.handlers.plan import Context, Plan
 from proxy.handlers.sasl.exchange import Exchange, Step
 from proxy.handlers.sasl.identity import ANONYMOUS
 
@@ -44,8 +44,8 @@ def plan_sasl_handshake(plan: Plan) -> None:
     request, response = codec(SaslHandshakeRequest, plan.version), codec(SaslHandshakeResponse, plan.version)
     flexible = plan.flexible_request
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        claim, before, admission = caller.identities.rules.claim, caller.client.exchange, ALONE
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        claim, before, admission = context.identities.rules.claim, context.client.exchange, ALONE
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
@@ -53,24 +53,24 @@ def plan_sasl_handshake(plan: Plan) -> None:
             asked = request.decode_request(data, body, end)
         except ProtocolError:  # no broker reads it either
             asked, admission = SaslHandshakeRequest(), UNREAD
-        caller.client.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
+        context.client.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
         return admission
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+    def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
             return _wait(body, end)
-        answer, exchange = response.decode(data, body, end), caller.client.exchange
+        answer, exchange = response.decode(data, body, end), context.client.exchange
         if exchange is not None:
             before, exchange.before = exchange.before, None
             if before is not None and before.has_succeeded(answer.error_code):
-                succeeded(caller, before)
+                succeeded(context, before)
             exchange.accepted = answer.error_code == ErrorCode.NONE
             if exchange.accepted:
-                caller.identities.behind_sasl.add(caller.node_id)
-            caller.client.follow(exchange if exchange.accepted else None)
+                context.identities.behind_sasl.add(context.node_id)
+            context.client.follow(exchange if exchange.accepted else None)
             if not exchange.accepted:
-                _failed(caller, exchange, answer.error_code)
-        _charge_refused(caller, plan, answer.error_code, end - body)
+                _failed(context, exchange, answer.error_code)
+        _charge_refused(context, plan, answer.error_code, end - body)
         return None
 
     plan.admit, plan.rewrite, plan.whole = admit, rewrite, True
@@ -82,7 +82,7 @@ def plan_sasl_authenticate(plan: Plan) -> None:
     response = codec(SaslAuthenticateResponse, plan.version)
     flexible = plan.flexible_request
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         admission = ALONE
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
@@ -91,30 +91,30 @@ def plan_sasl_authenticate(plan: Plan) -> None:
             asked = request.decode_request(data, body, end)
         except ProtocolError:
             asked, admission = SaslAuthenticateRequest(), UNREAD
-        exchange = caller.client.exchange
+        exchange = context.client.exchange
         if exchange is not None:
             exchange.token(asked.auth_bytes)
         return admission
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+    def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
             return _wait(body, end)
-        answer, exchange = response.decode(data, body, end), caller.client.exchange
+        answer, exchange = response.decode(data, body, end), context.client.exchange
         if exchange is not None:
             code = answer.error_code
             settle(
-                caller, exchange, exchange.answer(code, answer.auth_bytes, answer.session_lifetime_ms), code
+                context, exchange, exchange.answer(code, answer.auth_bytes, answer.session_lifetime_ms), code
             )
-        _charge_refused(caller, plan, answer.error_code, end - body)
+        _charge_refused(context, plan, answer.error_code, end - body)
         return None
 
     plan.admit, plan.rewrite, plan.whole = admit, rewrite, True
 
 
-def _charge_refused(caller: Caller, plan: Plan, error_code: int, length: int) -> None:
+def _charge_refused(context: Context, plan: Plan, error_code: int, length: int) -> None:
     """The exchange costs no request time; what a broker's handlers refuse, for there is none, does."""
     if error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        caller.charge_time(plan, length)
+        context.charge_time(plan, length)
 
 
 def _wait(body: int, end: int) -> Wait:
@@ -126,54 +126,54 @@ def _wait(body: int, end: int) -> Wait:
 # What has come of it
 
 
-def settle(caller: Caller, exchange: Exchange, step: Step, error_code: int = ErrorCode.NONE) -> None:
+def settle(context: Context, exchange: Exchange, step: Step, error_code: int = ErrorCode.NONE) -> None:
     """The broker has answered a token."""
     if step is Step.SUCCEEDED:
-        succeeded(caller, exchange)
+        succeeded(context, exchange)
     elif step is Step.FAILED:
-        _failed(caller, exchange, error_code)
+        _failed(context, exchange, error_code)
 
 
-def succeeded(caller: Caller, exchange: Exchange) -> None:
+def succeeded(context: Context, exchange: Exchange) -> None:
     """The broker has accepted the client: from now on it is who it said."""
-    caller.client.follow(None)
-    caller.client.become(_principal(caller, exchange))
-    caller.counters.authentications_succeeded[exchange.mechanism] += 1
-    client = caller.client
+    context.client.follow(None)
+    context.client.become(_principal(context, exchange))
+    context.counters.authentications_succeeded[exchange.mechanism] += 1
+    client = context.client
     log.debug("authenticated", user=client.user, mechanism=exchange.mechanism, client=client.peer)
 
 
-def _failed(caller: Caller, exchange: Exchange, error_code: int) -> None:
+def _failed(context: Context, exchange: Exchange, error_code: int) -> None:
     """The broker has refused it: whoever it was before, it still is."""
-    caller.counters.authentications_failed[exchange.mechanism] += 1
+    context.counters.authentications_failed[exchange.mechanism] += 1
     log.debug(
         "authentication failed",
         mechanism=exchange.mechanism,
-        client=caller.client.peer,
+        client=context.client.peer,
         error_code=error_code,
-        user=caller.client.user,
+        user=context.client.user,
     )
 
 
-def _principal(caller: Caller, exchange: Exchange) -> str:
-    identities, claimed, mechanism = caller.identities, exchange.claimed, exchange.mechanism
+def _principal(context: Context, exchange: Exchange) -> str:
+    identities, claimed, mechanism = context.identities, exchange.claimed, exchange.mechanism
     if exchange.hidden:
-        return _hidden(caller, mechanism, identities.rules.hidden, "the mechanism does not show it")
+        return _hidden(context, mechanism, identities.rules.hidden, "the mechanism does not show it")
     if claimed is None:
-        return _hidden(caller, mechanism, ANONYMOUS, exchange.unreadable)
+        return _hidden(context, mechanism, ANONYMOUS, exchange.unreadable)
     if not claimed.is_token_id:
         return claimed.name
     owner = identities.owner(claimed.name)
     if owner is not None:
         return owner
     why = "a delegation token's owner is not shown, nor was it created or described through this Weir"
-    return _hidden(caller, "delegation token", identities.rules.unknown_owner, why)
+    return _hidden(context, "delegation token", identities.rules.unknown_owner, why)
 
 
-def _hidden(caller: Caller, what: str, user: str, why: str) -> str:
+def _hidden(context: Context, what: str, user: str, why: str) -> str:
     """Say, once for each kind, that clients go under another name."""
-    caller.counters.names_hidden += 1
-    if caller.identities.first_time(what):
+    context.counters.names_hidden += 1
+    if context.identities.first_time(what):
         log.warning("clients authenticate whose names Weir cannot see", how=what, user=user, reason=why)
     return user
 
@@ -185,12 +185,12 @@ def plan_create_delegation_token(plan: Plan) -> None:
     """A new token's owner is learnt."""
     response = codec(CreateDelegationTokenResponse, plan.version)
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+    def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
             return _wait(body, end)
         answer = response.decode(data, body, end)
         if answer.error_code == ErrorCode.NONE:
-            caller.identities.learn_owner(answer.token_id, answer.principal_name)
+            context.identities.learn_owner(answer.token_id, answer.principal_name)
         return None
 
     plan.rewrite = rewrite
@@ -200,13 +200,13 @@ def plan_describe_delegation_token(plan: Plan) -> None:
     """The owners of all tokens in the answer are learnt; of an answer that is too long to be kept, none."""
     response = codec(DescribeDelegationTokenResponse, plan.version)
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
+    def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
             return WAIT if end - body <= ANSWER_BYTES_MAX else None
         answer = response.decode(data, body, end)
         if answer.error_code == ErrorCode.NONE:
             for token in answer.tokens:
-                caller.identities.learn_owner(token.token_id, token.principal_name)
+                context.identities.learn_owner(token.token_id, token.principal_name)
         return None
 
     plan.rewrite = rewrite

@@ -30,7 +30,7 @@ from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
 from proxy.handlers.bandwidth.bandwidth import asked_least
 from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
-from proxy.handlers.plan import Caller, Meter, Plan, Tell
+from proxy.handlers.plan import Context, Meter, Plan, Tell
 from proxy.handlers.topics.fetch_sessions import About, FetchSession, about
 from proxy.handlers.unread import passed_unread
 from quotas import Payers
@@ -105,23 +105,23 @@ def plan_produce(plan: Plan) -> None:
         raise AssertionError("bandwidth comes before topic rates")
     named = names_topics(ProduceRequest, version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        decision, topics = inner(caller, data, frame, end, complete), caller.quotas.topics
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        decision, topics = inner(context, data, frame, end, complete), context.quotas.topics
         if topics is None or not topics.produce.names or not isinstance(decision, Forward):
             return decision
         if not named:
-            return _unnamed(caller, plan, topics.produce) or decision
+            return _unnamed(context, plan, topics.produce) or decision
         meter = _begun(plan, topics.produce, data, frame, end)
         return passed_unread(decision) if meter is None else decision.but(meter=meter)
 
-    def first_hold_ms(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> int:
-        topics = caller.quotas.topics
-        if topics is None or not caller.first_hold_ms(topics.produce.throttled_until_ms()):
+    def first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
+        topics = context.quotas.topics
+        if topics is None or not context.first_hold_ms(topics.produce.throttled_until_ms()):
             return 0
-        if not complete and end - frame < caller.buffer_bytes:
+        if not complete and end - frame < context.buffer_bytes:
             return INCOMPLETE
         meter = _begun(plan, topics.produce, data, frame, end)
-        return 0 if meter is None else caller.first_hold_ms(topics.produce.throttled_until_ms(meter.begun()))
+        return 0 if meter is None else context.first_hold_ms(topics.produce.throttled_until_ms(meter.begun()))
 
     plan.admit = admit
     if named:
@@ -148,31 +148,31 @@ def plan_fetch(plan: Plan) -> None:
     named = names_topics(FetchResponse, version)
     topics_of, least, over = about(version) if named else None, ask_least(version), plan.over
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        decision, topics = inner(caller, data, frame, end, complete), caller.quotas.topics
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        decision, topics = inner(context, data, frame, end, complete), context.quotas.topics
         if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
             return decision
-        if caller.client.is_broker:
+        if context.client.is_broker:
             return decision
         if topics_of is None:
-            return _unnamed(caller, plan, topics.fetch) or decision
+            return _unnamed(context, plan, topics.fetch) or decision
         if not topics.fetch.enforces:
             return decision.but(charged=True)
         body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
-        decision = _metered(caller, topics_of, topics.fetch, data, body, end)
-        if decision is METERED_FETCH and _over(caller) > caller.now_ms:
+        decision = _metered(context, topics_of, topics.fetch, data, body, end)
+        if decision is METERED_FETCH and _over(context) > context.now_ms:
             return asked_least(plan, least, data, frame, end, complete)
         return decision
 
-    def over_with_topics(caller: Caller, payers: Payers) -> int:
-        until_ms = 0 if over is None else over(caller, payers)
-        return until_ms if caller.quotas.topics is None else max(until_ms, _over(caller))
+    def over_with_topics(context: Context, payers: Payers) -> int:
+        until_ms = 0 if over is None else over(context, payers)
+        return until_ms if context.quotas.topics is None else max(until_ms, _over(context))
 
-    def meter(caller: Caller) -> Meter | None:
-        rates = _rates_of(caller)
-        return None if rates is None else FetchMeter(rates, version, caller.fetch_session)
+    def meter(context: Context) -> Meter | None:
+        rates = _rates_of(context)
+        return None if rates is None else FetchMeter(rates, version, context.fetch_session)
 
     plan.admit, plan.whole = admit, True
     if named:
@@ -180,10 +180,10 @@ def plan_fetch(plan: Plan) -> None:
 
 
 def _metered(
-    caller: Caller, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
+    context: Context, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
 ) -> Forward:
     """Follow the fetch session of the fetch whose body is `data[body:end]`; its response is measured."""
-    session = caller.fetch_session = caller.fetch_session or FetchSession()
+    session = context.fetch_session = context.fetch_session or FetchSession()
     try:
         asked = topics_of(session, data, body, end, rates.names)
     except ProtocolError:
@@ -192,33 +192,33 @@ def _metered(
     return METERED_FETCH
 
 
-def _over(caller: Caller) -> int:
+def _over(context: Context) -> int:
     """Time (ms) until which a topic of the latest fetch is over its rate; 0 if none is, and in hold mode."""
-    rates, session = _rates_of(caller), caller.fetch_session
-    if rates is None or session is None or caller.hold:
+    rates, session = _rates_of(context), context.fetch_session
+    if rates is None or session is None or context.hold:
         return 0
     return rates.throttled_until_ms(_named(session))
 
 
 def _with_topics(tell: Tell | None) -> Tell:
-    def tell_with_topics(caller: Caller, payers: Payers) -> tuple[int, int]:
-        return 0 if tell is None else tell(caller, payers)[0], _tell(caller)
+    def tell_with_topics(context: Context, payers: Payers) -> tuple[int, int]:
+        return 0 if tell is None else tell(context, payers)[0], _tell(context)
 
     return tell_with_topics
 
 
-def _tell(caller: Caller) -> int:
+def _tell(context: Context) -> int:
     """Count a response without records for the topics of the latest fetch; return the throttle time (ms)."""
-    rates, session = _rates_of(caller), caller.fetch_session
+    rates, session = _rates_of(context), context.fetch_session
     if rates is None or session is None:
         return 0
-    return rates.tell_rest(_named(session), caller.now_ms)
+    return rates.tell_rest(_named(session), context.now_ms)
 
 
-def _rates_of(caller: Caller) -> TopicRates | None:
+def _rates_of(context: Context) -> TopicRates | None:
     """Return the rates that the client's fetches are measured by, if there are any."""
-    topics = caller.quotas.topics
-    if topics is None or not topics.fetch.names or caller.client.is_broker:
+    topics = context.quotas.topics
+    if topics is None or not topics.fetch.names or context.client.is_broker:
         return None
     return topics.fetch
 
@@ -246,10 +246,10 @@ _NAMING_MAX: Final[Mapping[int, int]] = {
 }
 
 
-def _unnamed(caller: Caller, plan: Plan, rates: TopicRates) -> Wait | None:
+def _unnamed(context: Context, plan: Plan, rates: TopicRates) -> Wait | None:
     """A version without names: if a topic's rate is enforced, the client is to negotiate anew."""
     if not rates.enforces:
         return None
     detail = f"{ApiKey(plan.api_key).name} v{plan.version} does not name its topics, some of which have rates"
-    caller.violate(CloseReason.TOPICS_UNNAMED, detail)
+    context.violate(CloseReason.TOPICS_UNNAMED, detail)
     return WAIT

@@ -36,7 +36,7 @@ from protocol.steps import Position
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.broker_query import Ask, Errand, ask, whole_request
 from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
-from proxy.handlers.plan import Admit, Caller, Plan, Rewrite, Splice
+from proxy.handlers.plan import Admit, Context, Plan, Rewrite, Splice
 from proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
 
 R = TypeVar("R", bound=Message)
@@ -46,10 +46,10 @@ _VERSION_OFFSET: Final = LENGTH_BYTES + _VERSION.size
 _THROTTLE: Final = Struct(">i")
 
 
-def learn_versions(caller: Caller) -> Errand:
+def learn_versions(context: Context) -> Errand:
     """Ask the broker which versions it speaks, for a client that has not."""
     answer = yield from ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-    caller.meet_broker(ranges(answer))
+    context.meet_broker(ranges(answer))
     return None
 
 
@@ -61,12 +61,12 @@ def plan_unknown(plan: Plan) -> None:
     """
     unasked = plan.admit
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        if caller.client.exchange is not None:
-            return PASS if unasked is None else unasked(caller, data, frame, end, complete)
-        if caller.client.client_id(data, frame, end) is None:
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        if context.client.exchange is not None:
+            return PASS if unasked is None else unasked(context, data, frame, end, complete)
+        if context.client.client_id(data, frame, end) is None:
             return WAIT
-        return Query(learn_versions(caller), again=True)
+        return Query(learn_versions(context), again=True)
 
     plan.admit = admit
 
@@ -94,8 +94,8 @@ def raised(plan: Plan, version: int, route: Route) -> Plan:
 def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
     """Write the broker's version into the request's head, once it is decided that it goes there."""
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        admission = PASS if inner is None else inner(caller, data, frame, end, complete)
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        admission = PASS if inner is None else inner(context, data, frame, end, complete)
         if isinstance(admission, Forward):
             _VERSION.pack_into(data, frame + _VERSION_OFFSET, broker_version)
         return admission
@@ -106,13 +106,15 @@ def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
 def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
     """Insert throttle_time_ms, first or last in the body, beside what `inner` replaces."""
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+    def rewrite(
+        context: Context, data: bytearray, body: int, end: int, complete: bool
+    ) -> Splice | Wait | None:
         if last and not complete:
             return WAIT
-        found = None if inner is None else inner(caller, data, body, end, complete)
+        found = None if inner is None else inner(context, data, body, end, complete)
         if isinstance(found, Wait):
             return found
-        field = _THROTTLE.pack(caller.report_ms)
+        field = _THROTTLE.pack(context.report_ms)
         start, stop, replacement = found or ((end, end, b"") if last else (body, body, b""))
         if last:
             return Splice(start, end, replacement + data[stop:end] + field)
@@ -124,12 +126,14 @@ def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
 def _overwritten(inner: Rewrite | None, throttle: Place) -> Rewrite:
     """Tell only Weir's throttle time: the broker, older than KIP-219, has waited out its own."""
 
-    def rewrite(caller: Caller, data: bytearray, body: int, end: int, complete: bool) -> Splice | Wait | None:
+    def rewrite(
+        context: Context, data: bytearray, body: int, end: int, complete: bool
+    ) -> Splice | Wait | None:
         position = throttle.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
-        throttle.write(data, position, caller.report_ms)
-        return None if inner is None else inner(caller, data, body, end, complete)
+        throttle.write(data, position, context.report_ms)
+        return None if inner is None else inner(context, data, body, end, complete)
 
     return rewrite
 
@@ -183,21 +187,21 @@ def _translate(plan: Plan) -> Admit:
     """Make the errand of a request whose versions differ by more than a number."""
     codec_ = codec(request_type(plan.api_key), plan.version)
 
-    def admit(caller: Caller, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-        return WAIT if request is None else Query(_translated(caller, plan, request))
+        return WAIT if request is None else Query(_translated(context, plan, request))
 
     return admit
 
 
-def _translated(caller: Caller, plan: Plan, request: Message) -> Errand:
+def _translated(context: Context, plan: Plan, request: Message) -> Errand:
     try:
         check(plan, request)
         answer = yield from forward(plan, request, response_type(plan.api_key))
     except EncodeError as error:
         return unsupported(request, str(error))
     if plan.edit is not None:
-        plan.edit(answer, caller.addresses)
+        plan.edit(answer, context.addresses)
     return answer
 
 
