@@ -67,7 +67,7 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     this share is traced, the one drain at the end is in it.
     """
     quotas = BrokerQuotas.create(table)
-    budget = quotas.payers(ANONYMOUS, CLIENT_ID, 0).request
+    budget = quotas.ledger(ANONYMOUS, CLIENT_ID, 0).request
     if budget is not None:
         budget.charge_api(ApiKey.METADATA, used, 0)
     session = new_connection(quotas=quotas)

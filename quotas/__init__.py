@@ -8,13 +8,13 @@ The way through the room: a quota file becomes a `QuotaTable`; the table gives e
 their limits; a session asks these for its `Budget`, and charges it.
 """
 
-from quotas.broker_quotas import BrokerQuotas, Payers
+from quotas.broker_quotas import BrokerQuotas, ClientLedger
 from quotas.budgets import Budget
 from quotas.client_quotas import ClientQuotas
 from quotas.entities import DEFAULT, Entity, Prefix, Tags
 from quotas.explain import Explanation, explain
 from quotas.limits import Limit, Limits
-from quotas.mutations import UNPAID, LateCharge, MutationBudget, MutationCharge, MutationPayers
+from quotas.mutations import NO_LEDGER, LateCharge, MutationBudget, MutationCharge, MutationLedger
 from quotas.quota_edit import edited
 from quotas.quota_entry import QuotaFileError
 from quotas.quota_file import parse, render
@@ -23,9 +23,10 @@ from quotas.table import QuotaKey, QuotaTable
 
 __all__ = [
     "DEFAULT",
-    "UNPAID",
+    "NO_LEDGER",
     "BrokerQuotas",
     "Budget",
+    "ClientLedger",
     "ClientQuotas",
     "Cost",
     "Entity",
@@ -35,8 +36,7 @@ __all__ = [
     "Limits",
     "MutationBudget",
     "MutationCharge",
-    "MutationPayers",
-    "Payers",
+    "MutationLedger",
     "Prefix",
     "QuotaFileError",
     "QuotaKey",

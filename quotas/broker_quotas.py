@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from quotas.budgets import Account, Budget
 from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
-from quotas.mutations import MutationBudget, MutationPayers
+from quotas.mutations import MutationBudget, MutationLedger
 from quotas.request_time import US_PER_PERCENT, RequestBudget
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Account)
 
 
-class Payers(NamedTuple):
+class ClientLedger(NamedTuple):
     """The budgets that one client draws on at one broker, one per quota key; None where nothing limits it."""
 
     produce: Budget | None
     fetch: Budget | None
-    shadow: Payers | None = None
+    shadow: ClientLedger | None = None
     """Those of shadow entries, to be charged as well; they make nobody wait."""
     request: RequestBudget | None = None
 
 
-_NOBODY = Payers(None, None)
+_NOBODY = ClientLedger(None, None)
 
 
 class BrokerQuotas:
@@ -116,31 +116,31 @@ class BrokerQuotas:
         quotas.update(table)
         return quotas
 
-    def payers(self, user: str, client_id: str, now_ms: int) -> Payers:
+    def ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger:
         """What a client draws on, as `ClientQuotas.budget`; keep it while `generation` stays the same."""
         name = client_id or self.unnamed
-        payers = Payers(
+        ledger = ClientLedger(
             self.produce.budget(user, name, now_ms),
             self.fetch.budget(user, name, now_ms),
-            self._shadow_payers(user, name, now_ms) if self._in_shadow else None,
+            self._shadow_ledger(user, name, now_ms) if self._in_shadow else None,
             self.request.budget(user, name, now_ms) if self.timed else None,
         )
         self._note_generation()  # to make room for one, others may have been forgotten
-        return payers
+        return ledger
 
-    def _shadow_payers(self, user: str, client_id: str, now_ms: int) -> Payers | None:
+    def _shadow_ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger | None:
         produce = _in_shadow(self.produce, user, client_id, now_ms)
         fetch = _in_shadow(self.fetch, user, client_id, now_ms)
         request = _in_shadow(self.request, user, client_id, now_ms)
-        payers = Payers(produce, fetch, request=request)
-        return None if payers == _NOBODY else payers
+        ledger = ClientLedger(produce, fetch, request=request)
+        return None if ledger == _NOBODY else ledger
 
-    def charge_request(self, payers: Payers, api_key: int, us: float, now_ms: int) -> int:
+    def charge_request(self, ledger: ClientLedger, api_key: int, us: float, now_ms: int) -> int:
         """Charge a client with the request time that one of its requests is estimated to have cost, in
         microseconds of one thread; return how many ms it must wait (KIP-124).
         """
         percent = us * self.percent_per_us
-        _produce, _fetch, shadow, budget = payers
+        _produce, _fetch, shadow, budget = ledger
         if shadow is not None and shadow.request is not None:
             shadow.request.charge_api(api_key, percent, now_ms)
         return 0 if budget is None else budget.charge_api(api_key, percent, now_ms)
@@ -153,12 +153,12 @@ class BrokerQuotas:
         shadow = self.request.shadow
         return self.request.drawn_on(user, name), None if shadow is None else shadow.drawn_on(user, name)
 
-    def mutation_payers(self, user: str, client_id: str, now_ms: int) -> MutationPayers | None:
+    def mutation_ledger(self, user: str, client_id: str, now_ms: int) -> MutationLedger | None:
         """What a client's partition mutations draw on; None if nothing. Ask anew for each request."""
         name = client_id or self.unnamed
         budget = self.mutations.budget(user, name, now_ms)
         shadow = _in_shadow(self.mutations, user, name, now_ms) if self._in_shadow else None
-        return None if budget is None and shadow is None else MutationPayers(budget, shadow)
+        return None if budget is None and shadow is None else MutationLedger(budget, shadow)
 
     def update(self, table: QuotaTable) -> None:
         """Use the limits of `table` from now on."""

@@ -19,7 +19,7 @@ as if they were enforced, and make nobody wait. Where one side makes a budget an
 same `tags`, it begins with what that has used: so an entry that is changed from shadow to enforced counts at
 once what was used in the shadow, though waits that nobody was told are not waited out.
 
-To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `Payers`.
+To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `ClientLedger`.
 
 Mutations have budgets of their own kind (`mutations`), and one `ClientQuotas` for all brokers of a cluster: a
 controller enforces their quota. Sessions look them up request by request.

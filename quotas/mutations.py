@@ -223,8 +223,8 @@ class _ShadowCharge(MutationCharge):
         return super().admit(cost, now_ms)
 
 
-class MutationPayers(NamedTuple):
-    """The budgets that one client's mutations draw on; one of them at least, but for `UNPAID`. The shadow
+class MutationLedger(NamedTuple):
+    """The budgets that one client's mutations draw on; one of them at least, but for `NO_LEDGER`. The shadow
     refuses nothing.
     """
 
@@ -236,7 +236,7 @@ class MutationPayers(NamedTuple):
         return LateCharge(self)
 
 
-UNPAID: Final = MutationPayers(None)
+NO_LEDGER: Final = MutationLedger(None)
 """Of a client whose mutations nothing limits, but somebody counts."""
 
 
@@ -245,9 +245,9 @@ class LateCharge:
 
     __slots__ = ("_enforced", "_shadow", "taken")
 
-    def __init__(self, payers: MutationPayers) -> None:
+    def __init__(self, ledger: MutationLedger) -> None:
         """Begin with nothing taken."""
-        enforced, shadow = payers
+        enforced, shadow = ledger
         self.taken: float = 0
         """Partitions charged so far."""
         self._enforced = None if enforced is None else enforced.begin(strict=False)

@@ -20,7 +20,7 @@ from protocol.heads import INCOMPLETE, LENGTH_BYTES, response_body
 from protocol.places import Place, place
 from proxy.connection.receipts import REQUEST, Receipt
 from proxy.handlers.plan import Plan  # fields' types: mypyc wants them at run time
-from quotas import BrokerQuotas, Payers
+from quotas import BrokerQuotas, ClientLedger
 from quotas.request_time import US_PER_PERCENT
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ class Charged(Protocol):
 
 
 def charge_request_time(
-    connection: Charged, plan: Plan, us: float, payers: Payers, receipt: Receipt | None, length: int
+    connection: Charged, plan: Plan, us: float, ledger: ClientLedger, receipt: Receipt | None, length: int
 ) -> int:
     """Charge a request that has cost `us` so far and whose response has this frame length; return until when
     (ms) its throttle lasts, 0 if there is none.
     """
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
-    throttle_ms = connection.quotas.charge_request(payers, plan.api_key, us, connection.now_ms)
+    throttle_ms = connection.quotas.charge_request(ledger, plan.api_key, us, connection.now_ms)
     until_ms = connection.mute(throttle_ms) if throttle_ms > 0 else 0
     if receipt is not None:
         count_time(connection, receipt, us, max(until_ms - connection.now_ms, 0))
@@ -96,13 +96,13 @@ class LocalResponse:
     __slots__ = ("_connection", "_payers", "_plan", "_until_ms", "_us", "receipt")
 
     def __init__(
-        self, connection: Charged, plan: Plan, us: float, payers: Payers | None, receipt: Receipt | None
+        self, connection: Charged, plan: Plan, us: float, ledger: ClientLedger | None, receipt: Receipt | None
     ) -> None:
-        """Begin with a request that has cost `us` so far; `payers` is None if its time is not charged."""
+        """Begin with a request that has cost `us` so far; `ledger` is None if its time is not charged."""
         self._connection = connection
         self._plan = plan
         self._us = us
-        self._payers = payers
+        self._payers = ledger
         self.receipt = receipt
         """Where usage is counted, if it is."""
         self._until_ms = 0

@@ -12,7 +12,7 @@ from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
 from proxy.connection.parse_cache import ParseCache
 from proxy.connection.usage import SessionUsage  # fields' types: mypyc wants them at run time
 from proxy.handlers.sasl.exchange import Exchange
-from quotas import BrokerQuotas, Payers
+from quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
     from proxy.handlers.decisions import Forward
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proxy.handlers.sasl.identity import Identities
     from quotas import Budget
 
-NOBODY: Final = Payers(None, None)
+NO_LIMITS: Final = ClientLedger(None, None)
 
 UNDER_WAY_MAX: Final = 32
 """Requests that a client with a limit on its time may have under way on a connection, however far from the
@@ -49,11 +49,11 @@ class Client:
         "following",
         "in_flight_max",
         "is_broker",
+        "ledger",
         "parse_cache",
-        "payers",
         "peer",
         "raw",
-        "time_payers",
+        "time_ledger",
         "usage",
         "user",
     )
@@ -89,12 +89,12 @@ class Client:
         self.raw = False
         """True if both sides send bare SASL tokens now."""
         self._named = b""
-        """Bytes of the client-id that `payers` were looked up for, its length included."""
+        """Bytes of the client-id that `ledger` were looked up for, its length included."""
         self._generation = -1
         """Generation of the quotas that they were looked up in."""
-        self.payers = NOBODY
+        self.ledger = NO_LIMITS
         """The budgets of the latest request's client; see `identify`."""
-        self.time_payers: Payers | None = None
+        self.time_ledger: ClientLedger | None = None
         """The same, if its request time is charged or its usage recorded."""
         self.in_flight_max = in_flight_max
         """Number of requests that may be in flight."""
@@ -115,7 +115,7 @@ class Client:
         """True if usage is recorded."""
         return self.usage is not None
 
-    def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> Payers | None:
+    def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> ClientLedger | None:
         """Return the budgets of the client of the request `data[frame:end]`; None if more bytes are needed.
 
         Raises ProtocolError.
@@ -127,7 +127,7 @@ class Client:
             and data.startswith(known, start)
             and start + len(known) <= end
         ):
-            return self.payers
+            return self.ledger
         stop = client_id_end(data, frame, end)
         if stop == INCOMPLETE:
             return None
@@ -135,7 +135,7 @@ class Client:
         self._look_up(named[2:].decode("utf-8", "replace"), now_ms)  # as Java does
         short = len(named) <= NAME_BYTES_MAX
         self._named, self._generation = (named, self._quotas.generation) if short else (b"", -1)
-        return self.payers
+        return self.ledger
 
     def identify_nameless(self, now_ms: int) -> None:
         """Look up the budgets of the client of a request whose head has no client-id."""
@@ -144,20 +144,20 @@ class Client:
 
     def _look_up(self, client_id: str, now_ms: int) -> None:
         self.parse_cache.clear()
-        payers = self.payers = self._quotas.payers(self.user, client_id, now_ms)
+        ledger = self.ledger = self._quotas.ledger(self.user, client_id, now_ms)
         timed = (
             self.usage is not None
-            or payers.request is not None
-            or (payers.shadow is not None and payers.shadow.request is not None)
+            or ledger.request is not None
+            or (ledger.shadow is not None and ledger.shadow.request is not None)
         )
         if self.usage is not None:
             self.usage.become(self.user, client_id)
         # Before SASL succeeds a broker's network layer answers ApiVersions, which has no quota, and nothing
         # else.
         free = not self.authenticated and self._node_id in self._identities.behind_sasl
-        self.time_payers = payers if timed and not free else None
+        self.time_ledger = ledger if timed and not free else None
         most = self._in_flight_max
-        limited = self.time_payers is not None and payers.request is not None
+        limited = self.time_ledger is not None and ledger.request is not None
         self.in_flight_max = min(most, UNDER_WAY_MAX) if limited else most
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:

@@ -374,11 +374,11 @@ class Connection:
 
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge the latest request with its time, though it was exempt."""
-        usage, payers = self.client.usage, self.client.time_payers
+        usage, ledger = self.client.usage, self.client.time_ledger
         receipt = None if usage is None else usage.at_hand
         timed = self.quotas.timed or receipt is not None
-        if payers is not None and plan.cost is not None and timed:
-            charge_request_time(self, plan, plan.cost.us, payers, receipt, length)
+        if ledger is not None and plan.cost is not None and timed:
+            charge_request_time(self, plan, plan.cost.us, ledger, receipt, length)
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
         """Count the results of the request that a query is made for."""

@@ -18,7 +18,7 @@ from proxy.handlers.deferred import Deferred
 from proxy.handlers.plan import Plan
 
 if TYPE_CHECKING:
-    from quotas import Payers
+    from quotas import ClientLedger
 
 
 class Kind(IntEnum):
@@ -56,13 +56,13 @@ class RequestInFlight:
         "cost_us",
         "deferred",
         "kind",
+        "ledger",
         "local",
-        "payers",
         "plan",
         "query",
         "receipt",
         "reply",
-        "time_payers",
+        "time_ledger",
         "until_ms",
     )
 
@@ -73,13 +73,13 @@ class RequestInFlight:
         self.kind = kind
         self.correlation_id = correlation_id
         self.plan = plan
-        self.payers: Payers | None = None
+        self.ledger: ClientLedger | None = None
         """The client's budgets, if its response is charged in bytes."""
         self.until_ms = 0
         """Time (ms) until which the throttle lasts that the request has caused; 0 for none."""
         self.cost_us = 0.0
         """Request time (µs of one thread) that the request has cost so far."""
-        self.time_payers: Payers | None = None
+        self.time_ledger: ClientLedger | None = None
         """The client's budgets, if its request time is charged; None once it was."""
         self.receipt = receipt
         """Where usage is counted, if it is."""
@@ -99,7 +99,7 @@ class RequestInFlight:
         """Have the response, which has lost its records, tell a throttle until `until_ms` (ms), and charge it
         no bytes.
         """
-        self.payers = None
+        self.ledger = None
         self.tell(until_ms)
 
     def begin_response(self, connection: Charged, length: int, *, charged: bool = True) -> None:
@@ -109,15 +109,15 @@ class RequestInFlight:
         """
         plan, usage = self.plan, connection.client.usage
         receipt, self.receipt = self.receipt, None
-        payers, self.time_payers = self.time_payers, None
+        ledger, self.time_ledger = self.time_ledger, None
         if receipt is not None and usage is not None:
             usage.answering(receipt)
             counted = (
-                length - plan.flexible_response if charged and plan.on_response and payers is not None else 0
+                length - plan.flexible_response if charged and plan.on_response and ledger is not None else 0
             )
             receipt.answered(LENGTH_BYTES + length, counted, connection.now_ms)
-        if payers is not None:
-            until_ms = charge_request_time(connection, plan, self.cost_us, payers, receipt, length)
+        if ledger is not None:
+            until_ms = charge_request_time(connection, plan, self.cost_us, ledger, receipt, length)
             if until_ms > self.until_ms:
                 self.until_ms = until_ms
 
@@ -125,10 +125,10 @@ class RequestInFlight:
         """Charge the request, whose client has gone before its response: the broker does the work all the
         same.
         """
-        payers, receipt = self.time_payers, self.receipt
-        if payers is not None:
+        ledger, receipt = self.time_ledger, self.receipt
+        if ledger is not None:
             throttle_ms = connection.quotas.charge_request(
-                payers, self.plan.api_key, self.cost_us, connection.now_ms
+                ledger, self.plan.api_key, self.cost_us, connection.now_ms
             )
             if receipt is not None:
                 count_time(connection, receipt, self.cost_us, throttle_ms)

@@ -28,7 +28,7 @@ from proxy.handlers.decisions import PASS, Decision, Defer, Forward, Hold, Query
 from proxy.handlers.plan import Meter, Plan
 from proxy.handlers.sasl.authentication import SASL_APIS
 from proxy.handlers.unread import count_unread
-from quotas import Payers
+from quotas import ClientLedger
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
@@ -53,7 +53,7 @@ class Inbound:
         "_is_near",
         "_is_near_arriving",
         "_receipt",
-        "_time_payers",
+        "_time_ledger",
         "_timed",
     )
 
@@ -74,7 +74,7 @@ class Inbound:
         """True if its client is near the limit of its request time: it may have one request under way."""
         self._is_near_arriving = False
         """The same of the request that is still arriving."""
-        self._time_payers: Payers | None = None
+        self._time_ledger: ClientLedger | None = None
         """The budgets that its request time is charged to; None if it is exempt."""
         self._receipt: Receipt | None = None
         """Where its usage is counted."""
@@ -123,10 +123,10 @@ class Inbound:
             record = spare.pop() if spare else RequestInFlight(plan)
             record.plan = plan
             record.correlation_id = correlation_id
-            record.kind, record.until_ms, record.payers = PLAIN, 0, None
+            record.kind, record.until_ms, record.ledger = PLAIN, 0, None
             if timed:
                 record.kind, record.cost_us = CHARGED, self._cost_us
-                record.time_payers, record.receipt = self._time_payers, self._receipt
+                record.time_ledger, record.receipt = self._time_ledger, self._receipt
             if stop > end:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
@@ -177,21 +177,21 @@ class Inbound:
                 return None
         if not timed:
             return decision
-        self._cost_us, self._time_payers, self._receipt, self._is_near = 0.0, None, None, False
-        now_us, cost, payers = connection.clock.now_us, plan.cost, client.time_payers
+        self._cost_us, self._time_ledger, self._receipt, self._is_near = 0.0, None, None, False
+        now_us, cost, ledger = connection.clock.now_us, plan.cost, client.time_ledger
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
-        exempt = payers is None or cost is None or (plan.between_brokers and client.is_broker)
+        exempt = ledger is None or cost is None or (plan.between_brokers and client.is_broker)
         if not exempt and isinstance(decision, Forward):
             exempt = decision is not PASS and (decision.exempt or not decision.answered)
         if not exempt:
             assert cost is not None
-            assert payers is not None
+            assert ledger is not None
             us = cost.us + cost.us_per_byte * length
             if gap_us >= cost.cold_from_us:
                 us += cost.cold_us(gap_us)
             if plan.extra_us is not None:
                 us += plan.extra_us(connection, data, frame, end)
-            self._cost_us, self._time_payers, budget = us, payers, payers.request
+            self._cost_us, self._time_ledger, budget = us, ledger, ledger.request
             self._is_near = budget is not None and budget.near
         if client.usage is not None:
             self._count(plan, decision, length, complete)
@@ -209,7 +209,7 @@ class Inbound:
         """Return whether a request of which so much is here is still to be looked into, for its cost."""
         connection = self._connection
         most = min(LOOK_BYTES, connection.limits.stream_above_bytes)
-        return connection.client.time_payers is not None and here_bytes < most
+        return connection.client.time_ledger is not None and here_bytes < most
 
     def _is_identified(self, plan: Plan, data: bytearray, frame: int, end: int, complete: bool) -> bool:
         """Find out who the client of the request at hand is. False if the request must wait: for more bytes,
@@ -220,10 +220,10 @@ class Inbound:
             connection.client.identify_nameless(connection.now_ms)
             return True
         try:
-            payers = connection.client.identify(data, frame, end, connection.now_ms)
-            if payers is not None and connection.client.first_request_seen:
+            ledger = connection.client.identify(data, frame, end, connection.now_ms)
+            if ledger is not None and connection.client.first_request_seen:
                 return True
-            hold_ms = INCOMPLETE if payers is None else self._first_hold_ms(plan, data, frame, end)
+            hold_ms = INCOMPLETE if ledger is None else self._first_hold_ms(plan, data, frame, end)
         except ProtocolError as error:
             self._malformed(str(error))
             return False
@@ -243,8 +243,8 @@ class Inbound:
         connection, client = self._connection, self._connection.client
         if plan.api_key in SASL_APIS:
             return 0
-        payers = client.time_payers
-        budget = None if payers is None else payers.request
+        ledger = client.time_ledger
+        budget = None if ledger is None else ledger.request
         hold_ms = 0 if budget is None else connection.first_hold_ms(budget.throttled_until_ms)
         if hold_ms > 0 and not client.is_broker:
             acks = _acks(plan, data, frame, end)
@@ -314,10 +314,10 @@ class Inbound:
         """Charge a request that is here to its last byte, and wait for its response."""
         connection, plan = self._connection, record.plan
         plan.requests += 1
-        payers = connection.client.payers
+        ledger = connection.client.ledger
         if forward.charged:
             for charge in plan.on_arrival:
-                throttle_ms = charge(payers, length, connection.now_ms)
+                throttle_ms = charge(ledger, length, connection.now_ms)
                 if throttle_ms > 0:
                     self._throttle(record, throttle_ms, PRODUCER)
         if forward.meter is not None:
@@ -329,8 +329,8 @@ class Inbound:
         if not forward.answered:
             return
         if forward.charged and plan.on_response:
-            record.payers = payers
-        if record.payers is not None or record.until_ms:
+            record.ledger = ledger
+        if record.ledger is not None or record.until_ms:
             record.kind = CHARGED
         connection.in_flight.append(record)
         if serial:
@@ -351,7 +351,7 @@ class Inbound:
         local: LocalResponse | None = None
         again = isinstance(decision, Query) and decision.again
         if self._timed:
-            local = LocalResponse(connection, plan, self._cost_us, self._time_payers, self._receipt)
+            local = LocalResponse(connection, plan, self._cost_us, self._time_ledger, self._receipt)
             if self._receipt is not None:
                 self._count_instead(plan, data, frame, self._receipt, again=again)
         (*_rest, correlation_id) = _unpack(data, frame)

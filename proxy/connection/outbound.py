@@ -171,10 +171,10 @@ class Outbound:
         """Mute the connection for the quotas that its client is over; return when that ends. No bytes of the
         response, which has no records, are charged.
         """
-        tell, payers = record.plan.tell, record.payers
+        tell, ledger = record.plan.tell, record.ledger
         assert tell is not None
-        assert payers is not None
-        client_ms, topic_ms = tell(self._connection, payers)
+        assert ledger is not None
+        client_ms, topic_ms = tell(self._connection, ledger)
         client_until_ms = self._mute(CONSUMER, client_ms) if client_ms else 0
         return max(client_until_ms, self._mute(TOPIC, topic_ms) if topic_ms else 0)
 
@@ -236,28 +236,28 @@ class Outbound:
         It is `data[frame:end]`, all of it if complete, has this frame length, and answers the oldest request
         in flight.
         """
-        connection, plan, payers, until_ms = self._connection, record.plan, record.payers, record.until_ms
+        connection, plan, ledger, until_ms = self._connection, record.plan, record.ledger, record.until_ms
         now_ms = connection.now_ms
         try:
             body = response_body(data, frame, end, flexible=plan.flexible_response)
             if body == INCOMPLETE:
                 return self._wait(complete)
             if record.kind == CHARGED and not self._begun:
-                if payers is not None and plan.over is not None and plan.over(connection, payers) > now_ms:
+                if ledger is not None and plan.over is not None and plan.over(connection, ledger) > now_ms:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
                 meter: Meter | None = None
-                if connection.quotas.topics is not None and plan.meter is not None and payers is not None:
+                if connection.quotas.topics is not None and plan.meter is not None and ledger is not None:
                     meter = plan.meter(connection)
                 if meter is not None and not complete and not self._is_streamed(length):
                     return WAIT
                 self._begun = True
-                if record.time_payers is not None or record.receipt is not None:
+                if record.time_ledger is not None or record.receipt is not None:
                     record.begin_response(connection, length)
                 if meter is not None:
                     self._measure(meter, data, body, end, complete)
                 until_ms = record.until_ms
-            if self._report_ms == INCOMPLETE and (until_ms or payers is not None):
+            if self._report_ms == INCOMPLETE and (until_ms or ledger is not None):
                 self._report_ms = self._settle(record, length)
             if self._report_ms > 0:
                 if not self._report(plan, data, body, end, complete):
@@ -305,9 +305,9 @@ class Outbound:
     def _settle(self, record: RequestInFlight, length: int) -> int:
         """Charge the response in bytes; return the throttle time (ms) to report."""
         connection, until_ms = self._connection, record.until_ms
-        if record.payers is not None:
+        if record.ledger is not None:
             for charge in record.plan.on_response:
-                throttle_ms = charge(record.payers, length, connection.now_ms)
+                throttle_ms = charge(record.ledger, length, connection.now_ms)
                 if throttle_ms > 0:
                     until_ms = max(until_ms, self._mute(CONSUMER, throttle_ms))
         if self._measured_until_ms:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from proxy.handlers.sasl.exchange import Exchange
     from proxy.handlers.sasl.identity import Identities
     from proxy.handlers.topics.fetch_sessions import FetchSession
-    from quotas import BrokerQuotas, Budget, Cost, Payers
+    from quotas import BrokerQuotas, Budget, ClientLedger, Cost
 
 
 class Dialect(Protocol):
@@ -68,7 +68,7 @@ class Client(Protocol):
         """Its address, for people."""
 
     @property
-    def payers(self) -> Payers:
+    def ledger(self) -> ClientLedger:
         """The budgets of the latest request's client; see `identify`."""
 
     @property
@@ -92,7 +92,7 @@ class Client(Protocol):
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
         """Return the client-id of a request; None if more bytes are needed. Raises ProtocolError."""
 
-    def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> Payers | None:
+    def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> ClientLedger | None:
         """Return the budgets that the client of a request draws on; None if more bytes are needed.
 
         Raises ProtocolError.
@@ -246,11 +246,11 @@ Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wa
 """(caller, data, frame, end, complete): the frame is `data[frame:end]`, all of it if complete."""
 FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
 """(caller, data, frame, end, complete) -> ms; INCOMPLETE if more bytes are needed."""
-Charge: TypeAlias = "Callable[[Payers, int, int], int]"
-"""(payers, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
+Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
+"""(ledger, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
 prefix.
 """
-Tell: TypeAlias = "Callable[[Context, Payers], tuple[int, int]]"
+Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int]]"
 """Count a response without records; return the throttle times (ms) that it tells: by the client's quota, and
 by rates of topics.
 """
@@ -287,7 +287,7 @@ class Plan:
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
     """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""
-    over: Callable[[Context, Payers], int] | None = None
+    over: Callable[[Context, ClientLedger], int] | None = None
     """Time (ms) until which the client of a charged response is over its quota, by charges made meanwhile; 0
     if it is not. Until then it gets no records (KIP-219). None: the response is delivered whatever was
     charged.

@@ -146,7 +146,7 @@ def test_options_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) ->
 def test_the_window_of_rates_reaches_the_budgets() -> None:
     loaded = config.load(None, {"upstream": "a:1", "quota_window_num": 3, "quota_window_size_seconds": 2})
     book = quota_book(loaded, quota_table(fetch=1000))
-    budget = book.of(0).payers("ANONYMOUS", "app", 0).fetch
+    budget = book.of(0).ledger("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.fetch_max_bytes == 4000
     assert budget.charge(4000, 0) == 0

@@ -143,7 +143,7 @@ class Visitor:
         connection.send(self.record(client_id))
         connection.receive()
 
-    def payers(self) -> dict[str, str]:
+    def ledger(self) -> dict[str, str]:
         """Who was charged, by client-id."""
         charged = [sharer for sharer in self._front.charged() if sharer.client_id]
         assert len({sharer.client_id for sharer in charged}) == len(charged), "one client-id, two users"
@@ -182,7 +182,7 @@ def test_odd_sasl_tokens_give_the_principals_that_the_broker_sees(front: Front, 
     )
     believed["scram, escaped"] = visitor.come("scram, escaped", SCRAM_256, scram(SCRAM_256, *ODD))
     believed["plain, its own id"] = visitor.come("plain, its own id", PLAIN, plain(*ALICE, ALICE.name))
-    assert visitor.payers() == believed
+    assert visitor.ledger() == believed
     assert set(believed.values()) == {"alice", "bob", 'jörg, o=ps "x"', ODD.name}
     assert_untold(front, visitor.said)
 
@@ -195,7 +195,7 @@ def test_unreadable_and_refused_sasl_tokens_are_charged_to_no_user(front: Front,
     for what, said in refused().items():
         with pytest.raises(SaslError):
             visitor.come(what, OAUTHBEARER, bearer(said))
-    assert visitor.payers() == dict.fromkeys(nobodys, NOBODY)
+    assert visitor.ledger() == dict.fromkeys(nobodys, NOBODY)
     warned = [entry for entry in entries(front.weir.log) if entry["level"] == "warning"]
     assert [entry["event"] for entry in warned] == ["clients authenticate whose names Weir cannot see"]
     assert_untold(front, visitor.said)
@@ -217,7 +217,7 @@ def test_a_delegation_token_is_its_owners_after_weir_saw_its_creation(
             found = describer.log_in(PLAIN, *BOB).ask(request, DescribeDelegationTokenResponse, 3)
         assert unseen.token_id in {token.token_id for token in found.tokens}
         use(visitor, unseen, "described")
-    assert visitor.payers() == {"made": "alice", "unseen": NOBODY, "described": "bob"}
+    assert visitor.ledger() == {"made": "alice", "unseen": NOBODY, "described": "bob"}
     secrets = [base64.b64encode(token.hmac) for token in (made, unseen)]
     written = front.weir.written().values()
     assert not [secret for secret in secrets if any(secret in text for text in written)]
@@ -259,12 +259,12 @@ def test_a_name_in_a_failed_authentication_is_never_charged(
     for number, (mechanism, talk, name, secret) in enumerate(claimed):
         for bare in (True,) if old else (True, False):
             push_in(visitor, f"pushed {number} {bare}", mechanism, next(talk(name, secret)), bare)
-    assert set(visitor.payers().values()) <= {NOBODY}
+    assert set(visitor.ledger().values()) <= {NOBODY}
     with visitor.connect("right") as connection:
         connection.log_in(PLAIN, *ALICE, None if old else 2)
         visitor.produce(connection, "right")
-    assert visitor.payers()["right"] == ALICE.name
-    assert {*visitor.payers().values()} <= {NOBODY, ALICE.name}
+    assert visitor.ledger()["right"] == ALICE.name
+    assert {*visitor.ledger().values()} <= {NOBODY, ALICE.name}
     assert_untold(front, visitor.said)
 
 

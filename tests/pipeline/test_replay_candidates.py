@@ -108,12 +108,12 @@ def test_replayed_clients_use_the_budgets_that_a_broker_would_use(
         SOME.replace("alice", "x" * 300) + f'[[quota]]\nclient_id = "{"y" * 300}"\nrequest_percentage = 9\n'
     )
     quotas = BrokerQuotas.create(parse(LEVELS + long), unnamed=unnamed)
-    payers = quotas.payers(user, client_id, 0)
-    mutations = quotas.mutation_payers(user, client_id, 0)
+    ledger = quotas.ledger(user, client_id, 0)
+    mutations = quotas.mutation_ledger(user, client_id, 0)
     budgets = {
-        "producer_byte_rate": payers.produce,
-        "consumer_byte_rate": payers.fetch,
-        "request_percentage": payers.request,
+        "producer_byte_rate": ledger.produce,
+        "consumer_byte_rate": ledger.fetch,
+        "request_percentage": ledger.request,
         "controller_mutation_rate": mutations and mutations.enforced,
     }
     at_a_broker = {

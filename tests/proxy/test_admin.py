@@ -503,7 +503,7 @@ def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:
         mutations = {(Entity(client_id=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
         book = QuotaBook(limits.altered(mutations))
         for number in range(ENTITIES_MAX):
-            book.of(0).payers("ANONYMOUS", f"app-{number}", 0)
+            book.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
             book.of(0).mutations.budget("ANONYMOUS", f"app-{number}", 0)
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
         sources = Sources(server, book, StoreState(lambda: 0.0), lambda: 0)

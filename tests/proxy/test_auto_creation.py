@@ -24,7 +24,7 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:
-    from quotas import MutationPayers
+    from quotas import MutationLedger
 
 BURST: Final = 10
 SIZE: Final = 3
@@ -69,9 +69,9 @@ class Cluster:
         return budget.tokens(self.controller.now_ms)
 
 
-def payers() -> MutationPayers:
+def ledger() -> MutationLedger:
     table = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0})
-    found = BrokerQuotas.create(table).mutation_payers("ANONYMOUS", "app", 0)
+    found = BrokerQuotas.create(table).mutation_ledger("ANONYMOUS", "app", 0)
     assert found is not None
     return found
 
@@ -273,7 +273,7 @@ def test_strict_auto_creation_admits_a_client_with_tokens() -> None:
 
 def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_creations, "EXPECTED_MAX_EACH", 3)
-    expected, payer, other = MissingTopics(), payers(), payers()
+    expected, payer, other = MissingTopics(), ledger(), ledger()
     assert expected.expect(["a", "b"], payer, 0) == 0
     assert expected.expect(["b", "c", "d", "e"], payer, 10) == 2
     assert expected.expect(["f"], other, 10) == 0
@@ -282,13 +282,13 @@ def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pyt
 
 def test_the_oldest_pending_automatic_creations_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_creations, "EXPECTED_MAX", 2)
-    expected, payer = MissingTopics(), payers()
+    expected, payer = MissingTopics(), ledger()
     assert expected.expect(["a", "b", "c"], payer, 0) == 0
     assert expected.of(payer) == ["b", "c"]
 
 
 def test_a_later_client_is_charged_once_the_first_pending_creation_expires() -> None:
-    expected, first, second = MissingTopics(), payers(), payers()
+    expected, first, second = MissingTopics(), ledger(), ledger()
     expected.expect(["a"], first, 0)
     expected.expect(["a"], second, EXPECTED_MS - 1)
     assert expected.of(first) == ["a"]

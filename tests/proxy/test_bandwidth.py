@@ -256,7 +256,7 @@ def test_a_fetch_on_a_new_connection_of_a_throttled_client_gets_no_records() -> 
 def test_a_response_without_records_tells_a_throttle_that_another_connection_has_extended() -> None:
     first = new_connection(quota_table(fetch=1000))
     second = new_connection(quotas=first.quotas)
-    budget = first.quotas.payers("ANONYMOUS", "app", 0).fetch
+    budget = first.quotas.ledger("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.charge(11_000, 0) == 1000
     with Playbook(session=second) as play:
@@ -276,7 +276,7 @@ def test_a_fetch_request_of_a_throttled_client_asks_for_least_for_any_cut() -> N
     asked, expected = fetch(1), least(1)
     for cut in range(1, len(asked)):
         session = new_connection(quota_table(fetch=1000))
-        budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
+        budget = session.quotas.ledger("ANONYMOUS", "app", 0).fetch
         assert budget is not None
         assert budget.charge(11_000, 0) == 1000
         wire = Wire(session)

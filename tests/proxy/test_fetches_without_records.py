@@ -358,7 +358,7 @@ def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> N
     session = new_connection(quotas=quotas)
     session.client.brokers = frozenset({"kafka"})
     session.client.become("kafka")
-    budget = quotas.payers("kafka", "app", 0).fetch
+    budget = quotas.ledger("kafka", "app", 0).fetch
     assert budget is not None
     assert budget.charge(70_000, 0) == UNTIL_MS
     with Playbook(session=session) as play:

@@ -177,7 +177,7 @@ def test_a_broker_s_fetch_whose_tags_cannot_be_is_taken_for_a_consumer_s(tags: b
     with playbook("kafka") as play:
         play.client(asked)
         play.to_broker(asked)
-        assert play.session.in_flight[0].payers is not None, "its response is charged"
+        assert play.session.in_flight[0].ledger is not None, "its response is charged"
 
 
 def test_a_cut_replica_state_tag_is_no_replica_id() -> None:

@@ -36,7 +36,7 @@ def reading_of(book: QuotaBook, now_ms: int = 0, most: int = ENTITIES_MAX) -> Re
 
 
 def charge(book: QuotaBook, client_id: str, produced: float, now_ms: int = 0, node_id: int | None = 0) -> int:
-    budget = book.of(node_id).payers("ANONYMOUS", client_id, now_ms).produce
+    budget = book.of(node_id).ledger("ANONYMOUS", client_id, now_ms).produce
     assert budget is not None
     return budget.charge(produced, now_ms)
 
@@ -258,7 +258,7 @@ def test_metrics_have_totals_for_each_quota_and_broker() -> None:
     charge(book, "app", 1.0)
     charge(book, "app", 2.0, node_id=1)
     charge(book, "app", 4.0, node_id=None)
-    fetch = book.of(0).payers("ANONYMOUS", "app", 0).fetch
+    fetch = book.of(0).ledger("ANONYMOUS", "app", 0).fetch
     assert fetch is not None
     fetch.charge(8.0, 0)
     totals = {pot: total.charged for pot, total in reading_of(book).totals.items() if total.charged}

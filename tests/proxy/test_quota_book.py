@@ -26,7 +26,7 @@ def test_mutations_at_any_broker_are_charged_to_one_budget() -> None:
     assert mutations_at(book, 0).begin(strict=True).admit(30, 0)
     assert not mutations_at(book, 1).begin(strict=True).admit(1, 0)
     assert not mutations_at(book, None).begin(strict=True).admit(1, 0)
-    assert book.of(0).payers("alice", "app", 0).produce is not book.of(1).payers("alice", "app", 0).produce
+    assert book.of(0).ledger("alice", "app", 0).produce is not book.of(1).ledger("alice", "app", 0).produce
 
 
 def test_a_quota_change_reaches_mutation_budgets_before_any_broker_is_known() -> None:

@@ -231,7 +231,7 @@ def test_requests_behind_a_fetch_without_records_arrive_after_the_client_closed(
 ) -> None:
     """Also if the fetch was decided like the one before it, which had its records."""
     session = new_connection(quota_table(fetch=1000))
-    budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
+    budget = session.quotas.ledger("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     rig = new_rig(session=session, pair=tcp_pair)
     rig.pass_on(fetch(1), rig.client, rig.broker)
@@ -258,7 +258,7 @@ def test_a_throttled_fetching_client_that_closes_does_not_stay_until_its_deadlin
 ) -> None:
     """Else one that connects anew for each fetch would soon have used up all descriptors."""
     session = new_connection(quota_table(fetch=1000))
-    budget = session.quotas.payers("ANONYMOUS", "app", 0).fetch
+    budget = session.quotas.ledger("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.charge(11_000, 0) == 1000
     rig = new_rig(session=session, pair=tcp_pair)

@@ -36,7 +36,7 @@ def charge(
 ) -> int:
     """What a request of this API costs; the throttle time."""
     quotas = book.of(node_id)
-    return quotas.charge_request(quotas.payers("ANONYMOUS", client_id, now_ms), api_key, us, now_ms)
+    return quotas.charge_request(quotas.ledger("ANONYMOUS", client_id, now_ms), api_key, us, now_ms)
 
 
 @pytest.mark.parametrize("accept", PARSERS)
@@ -104,9 +104,9 @@ def test_metrics_show_the_top_entities_of_bytes_and_of_request_time_separately(s
     values = {(ANY_APP, key): 50.0 for key in (KEY, QuotaKey.PRODUCER_BYTE_RATE)}
     book = QuotaBook(QuotaTable(values))
     for number in range(ENTITIES_MAX + 5):
-        payers = book.of(0).payers("ANONYMOUS", f"app-{number}", 0)
-        assert payers.produce is not None
-        payers.produce.charge(1e9 + number, 0)
+        ledger = book.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
+        assert ledger.produce is not None
+        ledger.produce.charge(1e9 + number, 0)
         charge(book, METADATA, 1000 + number, f"app-{number}")
     page = scraped(server, book)
     for name in ("weir_entity_bytes_total", "weir_entity_request_seconds_total"):

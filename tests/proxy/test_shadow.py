@@ -402,11 +402,11 @@ def test_all_quotas_can_be_put_in_shadow() -> None:
     assert book.table == quota_table(produce=1000.0), "what is configured"
     quotas = book.of(1)
     for rate in (1000.0, 500.0):
-        payers = quotas.payers("ANONYMOUS", "app", 0)
-        assert payers.produce is None
-        assert payers.shadow is not None
-        assert payers.shadow.produce is not None
-        assert payers.shadow.produce.limit == rate
+        ledger = quotas.ledger("ANONYMOUS", "app", 0)
+        assert ledger.produce is None
+        assert ledger.shadow is not None
+        assert ledger.shadow.produce is not None
+        assert ledger.shadow.produce.limit == rate
         book.update(quota_table(produce=500.0))
     assert book.table == quota_table(produce=500.0)
     assert book.in_force == shadowed(quota_table(produce=500.0))

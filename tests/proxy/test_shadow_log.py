@@ -27,10 +27,10 @@ def book_of(key: QuotaKey = PRODUCE, entity: Entity = ANY_APP, rate: float = 100
 
 
 def shadow(book: QuotaBook, client_id: str = "app", node_id: int = 0) -> Budget:
-    payers = book.of(node_id).payers("alice", client_id, 0).shadow
-    assert payers is not None
-    assert payers.produce is not None
-    return payers.produce
+    ledger = book.of(node_id).ledger("alice", client_id, 0).shadow
+    assert ledger is not None
+    assert ledger.produce is not None
+    return ledger.produce
 
 
 def said(shadow_log: ShadowLog, now_ms: int = 0) -> list[dict[str, object]]:
@@ -98,10 +98,10 @@ def test_the_shadow_log_names_the_longest_throttles_and_counts_all_others() -> N
 
 def test_the_shadow_log_counts_mutations_that_would_have_been_refused() -> None:
     book = book_of(MUTATIONS, Entity("alice", Prefix("a")), rate=1.0)
-    payers = book.of(0).mutation_payers("alice", "app", 0)
-    assert payers is not None
-    assert payers.shadow is not None
-    charge = payers.shadow.begin(strict=True)
+    ledger = book.of(0).mutation_ledger("alice", "app", 0)
+    assert ledger is not None
+    assert ledger.shadow is not None
+    charge = ledger.shadow.begin(strict=True)
     for _topic in range(4):
         charge.admit(12, 0)
     charge.finish(0)
@@ -124,7 +124,7 @@ def test_the_shadow_log_shows_request_time_in_percent_of_a_thread() -> None:
     """1.23 s of one thread in the window of 10 s are 12.3 %; of them 2 % were allowed."""
     book = book_of(QuotaKey.REQUEST_PERCENTAGE, Entity("alice"), rate=2.0)
     quotas = book.of(0)
-    assert quotas.charge_request(quotas.payers("alice", "app", 0), 3, 1_234_567.0, 0) == 0
+    assert quotas.charge_request(quotas.ledger("alice", "app", 0), 3, 1_234_567.0, 0) == 0
     assert said(ShadowLog(book, ConnectionQuotas())) == [
         {
             "event": "would have throttled",

@@ -127,7 +127,7 @@ def judged(api_key: ApiKey, version: int, tail: bytes, *, old_broker: bool = Fal
         assert sent.endswith(tail)
         sent = framed(sent[4 : -len(tail)])
     waiting = [
-        (under_way.plan.api_key, under_way.plan.version, under_way.payers is not None)
+        (under_way.plan.api_key, under_way.plan.version, under_way.ledger is not None)
         for under_way in in_flight
     ]
     topics = session.quotas.topics

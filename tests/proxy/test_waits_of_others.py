@@ -119,7 +119,7 @@ def test_an_open_producer_waits_for_its_own_throttle_only() -> None:
 def test_an_open_producer_does_not_wait_when_an_unrelated_budget_expires() -> None:
     table = quota_table(produce=RATE, entity=Entity(client_id=DEFAULT))
     quotas = BrokerQuotas.create(table)
-    unrelated = quotas.payers("ANONYMOUS", "unrelated", 0).produce
+    unrelated = quotas.ledger("ANONYMOUS", "unrelated", 0).produce
     assert unrelated is not None
     unrelated.charge(1, 0)
     with open_producer(quotas) as play:
@@ -155,7 +155,7 @@ def log_in(play: Playbook, user: str) -> None:
 
 def test_an_open_producer_does_not_wait_when_it_has_authenticated_again() -> None:
     quotas = BrokerQuotas.create(quota_table(produce=RATE, entity=ALICE))
-    budget = quotas.payers("alice", "app", 0).produce
+    budget = quotas.ledger("alice", "app", 0).produce
     assert budget is not None
     with Playbook(session=new_connection(quotas=quotas)) as play:
         log_in(play, "alice")
@@ -169,7 +169,7 @@ def test_an_open_producer_does_not_wait_when_it_has_authenticated_again() -> Non
 def test_the_first_produce_request_of_a_new_principal_is_held() -> None:
     """What it has asked before it was known does not open the connection; nor does another principal."""
     quotas = BrokerQuotas.create(quota_table(produce=RATE, entity=ALICE))
-    budget = quotas.payers("alice", "app", 0).produce
+    budget = quotas.ledger("alice", "app", 0).produce
     assert budget is not None
     overspend(budget)
     with Playbook(session=new_connection(quotas=quotas)) as play:

@@ -11,9 +11,9 @@ from quotas import (
     DEFAULT,
     BrokerQuotas,
     Budget,
+    ClientLedger,
     ClientQuotas,
     Entity,
-    Payers,
     QuotaKey,
     QuotaTable,
     RequestBudget,
@@ -427,7 +427,7 @@ def test_an_unlimited_budget_never_throttles() -> None:
 def test_the_ledger_of_a_client_has_its_budget_of_each_quota_key() -> None:
     table = QuotaTable({(Entity(client_id="app"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
     quotas = BrokerQuotas.create(table)
-    payers = quotas.payers("ANONYMOUS", "app", 0)
-    assert payers.produce is quotas.produce.budget("ANONYMOUS", "app", 0)
-    assert payers.fetch is None
-    assert quotas.payers("ANONYMOUS", "other", 0) == Payers(None, None)
+    ledger = quotas.ledger("ANONYMOUS", "app", 0)
+    assert ledger.produce is quotas.produce.budget("ANONYMOUS", "app", 0)
+    assert ledger.fetch is None
+    assert quotas.ledger("ANONYMOUS", "other", 0) == ClientLedger(None, None)

@@ -77,9 +77,9 @@ def test_a_lookup_that_evicts_budgets_raises_the_generation() -> None:
     fill(quotas.produce)
     kept = budget_of(quotas.produce, "filler-0-0")
     generation = quotas.generation
-    payers = quotas.payers("u", "newcomer", REST_MS)
-    assert payers.produce is not None
-    assert payers.produce.tags == Tags("", "newcomer")
+    ledger = quotas.ledger("u", "newcomer", REST_MS)
+    assert ledger.produce is not None
+    assert ledger.produce.tags == Tags("", "newcomer")
     assert quotas.generation > generation
     assert budget_of(quotas.produce, "filler-0-0", REST_MS) is not kept
 

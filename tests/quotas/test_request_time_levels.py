@@ -36,7 +36,7 @@ def quotas_of(whom: str, mode: str = "enforce") -> BrokerQuotas:
 
 
 def charge(quotas: BrokerQuotas, client: tuple[str, str], us: float) -> int:
-    return quotas.charge_request(quotas.payers(*client, 0), METADATA, us, 0)
+    return quotas.charge_request(quotas.ledger(*client, 0), METADATA, us, 0)
 
 
 @each_level
@@ -60,7 +60,7 @@ def test_a_shadow_request_percentage_counts_and_throttles_no_client(
     quotas = quotas_of(whom, "shadow")
     clients = (ALICE_APP, ALICE_OTHER, BOB_APP)
     assert [charge(quotas, client, 5.1 * S) for client in clients] == [0, 0, 0]
-    shadow = quotas.payers(*ALICE_APP, 0).shadow
+    shadow = quotas.ledger(*ALICE_APP, 0).shadow
     assert shadow is not None
     assert shadow.request is not None
     assert shadow.request.charged == pytest.approx(510.0 * len(sharing))
@@ -85,7 +85,7 @@ def test_the_most_specific_request_percentage_applies(entries: list[str], percen
         "both": 'user = "alice"\nclient_id = "app-1"\nrequest_percentage = 9\n',
     }
     quotas = BrokerQuotas.create(parse("".join(f"[[quota]]\n{said[entry]}" for entry in entries)))
-    budget = quotas.payers(*ALICE_APP, 0).request
+    budget = quotas.ledger(*ALICE_APP, 0).request
     assert budget is not None
     assert budget.limit == percent
-    assert quotas.payers("carol", "other", 0).request is None
+    assert quotas.ledger("carol", "other", 0).request is None

@@ -12,16 +12,16 @@ from quotas import (
     DEFAULT,
     BrokerQuotas,
     Budget,
+    ClientLedger,
     Entity,
     MutationBudget,
-    Payers,
     Prefix,
     QuotaKey,
     QuotaTable,
     Tags,
 )
 from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates
-from quotas.mutations import MutationPayers, ShadowMutationBudget
+from quotas.mutations import MutationLedger, ShadowMutationBudget
 from quotas.remembered import EMPTY
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
 ALICE, APP, ANY_APP = Entity("alice"), Entity(client_id="app"), Entity(client_id=DEFAULT)
 
-NOBODY = Payers(None, None)
+NOBODY = ClientLedger(None, None)
 
 
 def table(
@@ -49,8 +49,8 @@ def produces(
     quotas: BrokerQuotas, user: str = "alice", client_id: str = "app", now_ms: int = 0
 ) -> tuple[Budget | None, Budget | None]:
     """What is enforced, and what is only counted."""
-    payers = quotas.payers(user, client_id, now_ms)
-    return payers.produce, payers.shadow and payers.shadow.produce
+    ledger = quotas.ledger(user, client_id, now_ms)
+    return ledger.produce, ledger.shadow and ledger.shadow.produce
 
 
 # Who has one
@@ -65,8 +65,8 @@ def test_shadow_entries_are_counted_and_throttle_no_client() -> None:
 
 def test_a_ledger_without_shadow_entries_has_no_shadow() -> None:
     quotas = BrokerQuotas.create(table({ALICE: 1000.0}))
-    assert quotas.payers("alice", "app", 0).shadow is None
-    assert quotas.payers("bob", "app", 0) == NOBODY
+    assert quotas.ledger("alice", "app", 0).shadow is None
+    assert quotas.ledger("bob", "app", 0) == NOBODY
 
 
 def test_an_entity_may_have_an_enforced_and_a_shadow_limit() -> None:
@@ -95,7 +95,7 @@ def test_a_winning_shadow_entry_is_counted_beside_the_enforced_entry() -> None:
 
 def test_shadow_entries_of_another_quota_key_do_not_apply() -> None:
     quotas = BrokerQuotas.create(table(shadow={ALICE: 1000.0}, key=FETCH))
-    shadow = quotas.payers("alice", "app", 0).shadow
+    shadow = quotas.ledger("alice", "app", 0).shadow
     assert shadow is not None
     assert shadow.produce is None
     assert shadow.fetch is not None
@@ -105,9 +105,9 @@ def test_entries_for_addresses_and_topics_do_not_apply_to_clients() -> None:
     others = {Entity(ip="10.0.0.1"): 5.0, Entity(ip=DEFAULT): 6.0, Entity(topic="app"): 7.0}
     for some in (table(others), table(shadow=others)):
         quotas = BrokerQuotas.create(some)
-        assert quotas.payers("10.0.0.1", "app", 0) == NOBODY
-        assert quotas.payers("alice", "10.0.0.1", 0) == NOBODY
-        assert quotas.mutation_payers("alice", "app", 0) is None
+        assert quotas.ledger("10.0.0.1", "app", 0) == NOBODY
+        assert quotas.ledger("alice", "10.0.0.1", 0) == NOBODY
+        assert quotas.mutation_ledger("alice", "app", 0) is None
     quotas = BrokerQuotas.create(table({ALICE: 1000.0, **others}))
     payer = produces(quotas)[0]
     quotas.update(table({ALICE: 1000.0}))
@@ -231,18 +231,18 @@ def test_a_changed_shadow_limit_keeps_its_budget() -> None:
 # Mutations
 
 
-def mutation_payers(quotas: BrokerQuotas, now_ms: int = 0) -> MutationPayers:
-    payers = quotas.mutation_payers("alice", "app", now_ms)
-    assert payers is not None
-    return payers
+def mutation_ledger(quotas: BrokerQuotas, now_ms: int = 0) -> MutationLedger:
+    ledger = quotas.mutation_ledger("alice", "app", now_ms)
+    assert ledger is not None
+    return ledger
 
 
 def shadow_mutations(rate: float = 1.0) -> tuple[BrokerQuotas, MutationBudget]:
     quotas = BrokerQuotas.create(table(shadow={ALICE: rate}, key=MUTATIONS))
-    payers = mutation_payers(quotas)
-    assert payers.enforced is None
-    assert payers.shadow is not None
-    return quotas, payers.shadow
+    ledger = mutation_ledger(quotas)
+    assert ledger.enforced is None
+    assert ledger.shadow is not None
+    return quotas, ledger.shadow
 
 
 def test_shadow_mutations_that_would_be_refused_cost_no_tokens() -> None:
@@ -292,18 +292,18 @@ def test_shadow_mutations_count_once_enforced_without_a_negative_balance() -> No
         quotas, shadow = shadow_mutations()
         shadow.begin(strict=True).admit(taken, 0)
         quotas.update(table({ALICE: 1.0}, key=MUTATIONS))
-        payers = mutation_payers(quotas)
-        assert payers.shadow is None
-        assert payers.enforced is not None
-        assert payers.enforced.tokens(0) == left
+        ledger = mutation_ledger(quotas)
+        assert ledger.shadow is None
+        assert ledger.enforced is not None
+        assert ledger.enforced.tokens(0) == left
 
 
 def test_existing_topics_are_charged_to_enforced_and_shadow_budgets() -> None:
     quotas = BrokerQuotas.create(table({ALICE: 2.0}, {ALICE: 1.0}, key=MUTATIONS))
-    enforced, shadow = payers = mutation_payers(quotas)
+    enforced, shadow = ledger = mutation_ledger(quotas)
     assert enforced is not None
     assert shadow is not None
-    charge = payers.begin_late()
+    charge = ledger.begin_late()
     charge.charge(14, 0)
     assert charge.finish(0) == 0, "the enforced quota has 22 tokens"
     assert (enforced.charged, shadow.charged) == (14, 14)
@@ -318,7 +318,7 @@ def test_existing_topics_are_charged_to_enforced_and_shadow_budgets() -> None:
 def test_default_quotas_do_not_apply_to_an_empty_client_id(user: str, entity: Entity) -> None:
     """Kafka's own rule, seen with brokers: such a client is unlimited."""
     quotas = BrokerQuotas.create(table({entity: 1000.0}))
-    assert quotas.payers(user, "", 0) == NOBODY
+    assert quotas.ledger(user, "", 0) == NOBODY
 
 
 @pytest.mark.parametrize(
@@ -339,12 +339,12 @@ def test_default_quotas_apply_to_an_empty_client_id_if_configured(entity: Entity
     assert produces(quotas, client_id="")[0] is payer
     assert payer.limit == 500.0
     mutations = BrokerQuotas.create(table({entity: 1.0}, key=MUTATIONS), unnamed=EMPTY)
-    assert mutations.mutation_payers("alice", "", 0) is not None
+    assert mutations.mutation_ledger("alice", "", 0) is not None
 
 
 def test_named_and_prefix_quotas_do_not_apply_to_an_empty_client_id() -> None:
     quotas = BrokerQuotas.create(table({APP: 1.0, Entity(client_id=Prefix("a")): 2.0}), unnamed=EMPTY)
-    assert quotas.payers("alice", "", 0) == NOBODY
+    assert quotas.ledger("alice", "", 0) == NOBODY
 
 
 def test_a_default_client_id_quota_precedes_the_users_for_an_empty_client_id() -> None:

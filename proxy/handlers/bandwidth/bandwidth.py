@@ -35,7 +35,7 @@ from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
 from proxy.handlers.plan import Context, Plan
 
 if TYPE_CHECKING:
-    from quotas import Budget, Payers
+    from quotas import Budget, ClientLedger
 
 CHARGED = Forward(charged=True)
 CHARGED_SERIAL = Forward(charged=True, serial=True)
@@ -62,8 +62,8 @@ def plan_produce(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = context.client.identify(data, frame, end, context.now_ms)
-        if payers is None:
+        ledger = context.client.identify(data, frame, end, context.now_ms)
+        if ledger is None:
             return WAIT
         body = request_body(data, frame, end, flexible=flexible)
         if body == INCOMPLETE:
@@ -71,7 +71,7 @@ def plan_produce(plan: Plan) -> None:
         position = acks.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
-        produce, _fetch, shadow, _request = payers
+        produce, _fetch, shadow, _request = ledger
         if not context.client.first_produce_seen:
             holds = [first_hold(context, data, frame, end, complete) for first_hold in plan.first_holds]
             if INCOMPLETE in holds:
@@ -96,8 +96,8 @@ def plan_fetch(plan: Plan) -> None:
     max_bytes, least = place(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = context.client.identify(data, frame, end, context.now_ms)
-        if payers is None:
+        ledger = context.client.identify(data, frame, end, context.now_ms)
+        if ledger is None:
             return WAIT
         if context.client.is_broker:
             follower = _follower(follows, data, frame, end, complete)
@@ -105,9 +105,9 @@ def plan_fetch(plan: Plan) -> None:
                 return WAIT
             if follower:
                 return EXEMPT
-        budget = payers.fetch
+        budget = ledger.fetch
         if budget is None:
-            return _unlimited(context, plan, payers, data, frame, end)
+            return _unlimited(context, plan, ledger, data, frame, end)
         if budget.throttled_until_ms > context.now_ms and not context.hold:
             return asked_least(plan, least, data, frame, end, complete)
         return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
@@ -121,12 +121,12 @@ def plan_share_fetch(plan: Plan) -> None:
     max_bytes = place(ShareFetchRequest, plan.version, "max_bytes")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        payers = context.client.identify(data, frame, end, context.now_ms)
-        if payers is None:
+        ledger = context.client.identify(data, frame, end, context.now_ms)
+        if ledger is None:
             return WAIT
-        budget = payers.fetch
+        budget = ledger.fetch
         if budget is None:
-            return _unlimited(context, plan, payers, data, frame, end)
+            return _unlimited(context, plan, ledger, data, frame, end)
         if not context.client.first_fetch_seen:
             context.client.first_fetch_seen = True
             hold_ms = context.first_hold_ms(budget.throttled_until_ms)
@@ -139,10 +139,10 @@ def plan_share_fetch(plan: Plan) -> None:
 
 
 def _unlimited(
-    context: Context, plan: Plan, payers: Payers, data: bytearray, frame: int, end: int
+    context: Context, plan: Plan, ledger: ClientLedger, data: bytearray, frame: int, end: int
 ) -> Forward:
     """Forward a fetch of a client without a limit; a shadow quota is charged."""
-    forward = PASS if payers.shadow is None or payers.shadow.fetch is None else CHARGED
+    forward = PASS if ledger.shadow is None or ledger.shadow.fetch is None else CHARGED
     context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
     return forward
 
@@ -188,13 +188,13 @@ def asked_least(
         return CHARGED_UNREAD
 
 
-def _over(context: Context, payers: Payers) -> int:
-    budget = payers.fetch
+def _over(context: Context, ledger: ClientLedger) -> int:
+    budget = ledger.fetch
     return 0 if budget is None or context.hold else budget.throttled_until_ms
 
 
-def _tell(context: Context, payers: Payers) -> tuple[int, int]:
-    budget = payers.fetch
+def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:
+    budget = ledger.fetch
     return 0 if budget is None else budget.tell_rest(context.now_ms), 0
 
 
@@ -217,26 +217,26 @@ def _follower(follows: Claims, data: bytearray, frame: int, end: int, complete: 
 def _first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
     """Hold while the client is over its quota."""
     del data, frame, end, complete
-    budget = context.client.payers.produce
+    budget = context.client.ledger.produce
     return 0 if budget is None else context.first_hold_ms(budget.throttled_until_ms)
 
 
-def _charge_produce(payers: Payers, length: int, now_ms: int) -> int:
+def _charge_produce(ledger: ClientLedger, length: int, now_ms: int) -> int:
     """A produce request costs its frame length."""
-    budget, _fetch, shadow, _request = payers
+    budget, _fetch, shadow, _request = ledger
     if shadow is not None and shadow.produce is not None:
         shadow.produce.charge(length, now_ms)
     return 0 if budget is None else budget.charge(length, now_ms)
 
 
-def _charge_fetch(payers: Payers, length: int, now_ms: int) -> int:
+def _charge_fetch(ledger: ClientLedger, length: int, now_ms: int) -> int:
     """A fetch response costs its body plus 4, which is its frame length."""
-    _produce, budget, shadow, _request = payers
+    _produce, budget, shadow, _request = ledger
     if shadow is not None and shadow.fetch is not None:
         shadow.fetch.charge(length, now_ms)
     return 0 if budget is None else budget.charge(length, now_ms)
 
 
-def _charge_fetch_flexible(payers: Payers, length: int, now_ms: int) -> int:
+def _charge_fetch_flexible(ledger: ClientLedger, length: int, now_ms: int) -> int:
     """A flexible header is one byte longer than that 4."""
-    return _charge_fetch(payers, length - 1, now_ms)
+    return _charge_fetch(ledger, length - 1, now_ms)

@@ -37,7 +37,7 @@ from proxy.handlers.mutations.topic_queries import (
 from proxy.handlers.plan import Admit, Context, Plan
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.uplift.uplift import forward
-from quotas import LateCharge, MutationPayers
+from quotas import LateCharge, MutationLedger
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 """What a broker says of a topic that it is about to create: the former with KRaft, the latter before."""
@@ -57,18 +57,18 @@ def plan_metadata(plan: Plan) -> None:
         client_id = context.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        payers = context.quotas.mutation_payers(context.client.user, client_id, context.now_ms)
-        if payers is None:
+        ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+        if ledger is None:
             if unwatched is None:
                 context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
             return pass_on(context, data, frame, end, complete)
-        request = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
+        request = request_paid_for(ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(request, Wait):
             return WAIT
         if request is None:
             return passed_unread(pass_on(context, data, frame, end, complete))
         if request.allow_auto_topic_creation and any(topic.name for topic in request.topics or ()):
-            return Query(_watched(context, plan, payers, request, asked))
+            return Query(_watched(context, plan, ledger, request, asked))
         context.cluster.harmless_requests.add(asked, context.now_ms)
         return pass_on(context, data, frame, end, complete)
 
@@ -80,9 +80,9 @@ def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _comple
     return PASS
 
 
-def look_for_missed(context: Context, payers: MutationPayers, charge: LateCharge) -> Asking[None]:
+def look_for_missed(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
     """Charge the topics that have come since this client has missed them."""
-    expected = context.cluster.missing_topics.of(payers)
+    expected = context.cluster.missing_topics.of(ledger)
     if expected:
         there = yield from topic_queries.told(context, expected)
         _charge_arrived(context, charge, expected, there)
@@ -101,21 +101,21 @@ def _charge_arrived(context: Context, charge: LateCharge, expected: list[str], t
 def _watched(
     context: Context,
     plan: Plan,
-    payers: MutationPayers,
+    ledger: MutationLedger,
     request: MetadataRequest,
     asked: Asked,
 ) -> Errand:
     """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
-    charge = payers.begin_late()
-    yield from look_for_missed(context, payers, charge)
-    answer = yield from _asked(context, plan, payers, request)
+    charge = ledger.begin_late()
+    yield from look_for_missed(context, ledger, charge)
+    answer = yield from _asked(context, plan, ledger, request)
     cluster, now_ms = context.cluster, context.now_ms
-    _charge_arrived(context, charge, cluster.missing_topics.of(payers), found_in([answer]))
+    _charge_arrived(context, charge, cluster.missing_topics.of(ledger), found_in([answer]))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if missing and request.allow_auto_topic_creation:
         made = cluster.recent_topics
         unpaid = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
-        left_out = cluster.missing_topics.expect(unpaid, payers, now_ms)
+        left_out = cluster.missing_topics.expect(unpaid, ledger, now_ms)
         if left_out:
             charge.charge(left_out, now_ms)
     elif not missing and not any(
@@ -132,10 +132,10 @@ def _watched(
 
 
 def _asked(
-    context: Context, plan: Plan, payers: MutationPayers, request: MetadataRequest
+    context: Context, plan: Plan, ledger: MutationLedger, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
     """Forward the request, without the permission to create if the client has no tokens for that."""
-    budget, strict = payers.enforced, context.cluster.strict_auto_creation
+    budget, strict = ledger.enforced, context.cluster.strict_auto_creation
     if strict and budget is not None and budget.tokens(context.now_ms) < 0:
         spoken = (yield from broker_versions(context)).get(ApiKey.METADATA)
         if spoken is not None and spoken.max >= NAMES_WITHOUT_CREATION:

@@ -20,7 +20,7 @@ from proxy.handlers.mutations.mutated_topics import Answer, Mutation, Result, To
 from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.uplift.uplift import check, unsupported
-from quotas import UNPAID, MutationPayers
+from quotas import NO_LEDGER, MutationLedger
 
 log = structlog.get_logger("weir.mutations")
 
@@ -41,17 +41,17 @@ class PaidMutation(ABC, Generic[M]):
     """One request, and those who pay for it."""
 
     def __init__(
-        self, context: Context, plan: Plan, payers: MutationPayers, client_id: str, mutation: Mutation[M]
+        self, context: Context, plan: Plan, ledger: MutationLedger, client_id: str, mutation: Mutation[M]
     ) -> None:
         """Begin with nothing charged."""
         self.context = context
         self.plan = plan
-        self.payers = payers
+        self.ledger = ledger
         self.mutation = mutation
         self.strict = plan.version >= STRICT_FROM[plan.api_key]
-        self.late = payers.begin_late()
+        self.late = ledger.begin_late()
         """For what could not be charged in time."""
-        self._shadow = None if payers.shadow is None else payers.shadow.begin(strict=self.strict)
+        self._shadow = None if ledger.shadow is None else ledger.shadow.begin(strict=self.strict)
         self._client_id = client_id
         self._done = 0
         """Partitions made or deleted that were charged in time."""
@@ -112,8 +112,8 @@ class PaidMutation(ABC, Generic[M]):
         there = (yield from topic_queries.topics(context, names)) if names else topic_queries.Topics()
         for topic in guessed:
             known = there.by_name.get(topic.name or "") if topic.assumed else None
-            if known is None and topic.assumed and topic.name and self.payers != UNPAID:
-                context.cluster.missing_topics.expect([topic.name], self.payers, context.now_ms, topic.cost)
+            if known is None and topic.assumed and topic.name and self.ledger != NO_LEDGER:
+                context.cluster.missing_topics.expect([topic.name], self.ledger, context.now_ms, topic.cost)
             else:
                 cost = topic.late_cost if known is None else known.partitions
                 self.late.charge(max(cost - topic.cost, 0), context.now_ms)
@@ -132,6 +132,6 @@ class PaidMutation(ABC, Generic[M]):
         )
 
     def _tokens(self) -> dict[str, float]:
-        budgets = zip(("tokens", "shadow_tokens"), self.payers, strict=True)
+        budgets = zip(("tokens", "shadow_tokens"), self.ledger, strict=True)
         now_ms = self.context.now_ms
         return {name: round(budget.tokens(now_ms), 3) for name, budget in budgets if budget is not None}

@@ -15,7 +15,7 @@ from protocol.errors import ProtocolError, UnencodableError
 from protocol.heads import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
 from proxy.handlers.decisions import WAIT, Wait
-from quotas import MutationPayers
+from quotas import MutationLedger
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
 """A longer request is not kept until it is whole, but refused (`ConnectionLimits.held_bytes_max`)."""
@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Message)
 
 
 def request_paid_for(
-    payers: MutationPayers,
+    ledger: MutationLedger,
     codec_: Codec[R],
     data: bytearray,
     frame: int,
@@ -36,7 +36,7 @@ def request_paid_for(
 
     `flexible` is whether its header has tagged fields. Raises ProtocolError.
     """
-    enforced = payers.enforced is not None
+    enforced = ledger.enforced is not None
     if not enforced and LENGTH.unpack_from(data, frame)[0] > COUNTED_BYTES_MAX:
         return None
     if not complete:

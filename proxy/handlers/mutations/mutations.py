@@ -42,7 +42,7 @@ from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.unread import passed_unread
 from proxy.handlers.uplift.uplift import check, forward
-from quotas import UNPAID, MutationPayers
+from quotas import NO_LEDGER, MutationLedger
 
 M = TypeVar("M", bound=Message)
 
@@ -78,21 +78,21 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
         client_id = context.client.client_id(data, frame, end)
         if client_id is None:
             return WAIT
-        payers = context.quotas.mutation_payers(context.client.user, client_id, context.now_ms)
-        if payers is None and context.client.recorded:
-            payers = UNPAID
-        if payers is None:
+        ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+        if ledger is None and context.client.recorded:
+            ledger = NO_LEDGER
+        if ledger is None:
             return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
-        asked = request_paid_for(payers, codec_, data, frame, end, complete, flexible=flexible)
+        asked = request_paid_for(ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(asked, Wait):
             return WAIT
         if asked is None:
             passed = PASS if without_quota is None else without_quota(context, data, frame, end, complete)
             return passed_unread(passed)
-        if payers is UNPAID and not _can_say(plan, asked):
+        if ledger is NO_LEDGER and not _can_say(plan, asked):
             return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
-        kind: type[PaidMutation[M]] = CountedMutation if payers.enforced is None else _Enforcement
-        return Query(kind(context, plan, payers, client_id, mutation(asked, context)).errand())
+        kind: type[PaidMutation[M]] = CountedMutation if ledger.enforced is None else _Enforcement
+        return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).errand())
 
     plan.admit, plan.whole = admit, True
 
@@ -110,11 +110,11 @@ class _Enforcement(PaidMutation[M]):
     """One request on its way through the quota."""
 
     def __init__(
-        self, context: Context, plan: Plan, payers: MutationPayers, client_id: str, mutation: Mutation[M]
+        self, context: Context, plan: Plan, ledger: MutationLedger, client_id: str, mutation: Mutation[M]
     ) -> None:
-        super().__init__(context, plan, payers, client_id, mutation)
-        assert payers.enforced is not None
-        self._budget = payers.enforced
+        super().__init__(context, plan, ledger, client_id, mutation)
+        assert ledger.enforced is not None
+        self._budget = ledger.enforced
         self._charge = self._budget.begin(strict=self.strict)
 
     def finish(self) -> int:
@@ -124,7 +124,7 @@ class _Enforcement(PaidMutation[M]):
     def answer(self) -> Asking[Answer]:
         """The broker's own answer if it has seen the whole request, else one of several and of refusals."""
         mutation = self.mutation
-        yield from look_for_missed(self.context, self.payers, self.late)
+        yield from look_for_missed(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=self._budget.would_refuse)
         told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
         waiting, broker_ms = [topic for topic in topics if topic not in told], 0

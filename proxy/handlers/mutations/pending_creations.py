@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from quotas import MutationPayers
+from quotas import MutationLedger
 
 EXPECTED_MS: Final = 30_000
 """How long a topic that was missing may take to come, at least."""
@@ -20,7 +20,7 @@ EXPECTED_MAX: Final = 100_000
 class Expected:
     """A topic that may be on its way."""
 
-    payer: MutationPayers
+    payer: MutationLedger
     until_ms: int
     paid: int = 0
     """Partitions of it that are paid for already."""
@@ -32,13 +32,13 @@ class MissingTopics:
     def __init__(self) -> None:
         """Begin with none."""
         self._expected: dict[str, Expected] = {}
-        self._names: dict[MutationPayers, dict[str, None]] = {}
+        self._names: dict[MutationLedger, dict[str, None]] = {}
 
     def __len__(self) -> int:
         """How many are remembered."""
         return len(self._expected)
 
-    def expect(self, names: Iterable[str], payer: MutationPayers, now_ms: int, paid: int = 0) -> int:
+    def expect(self, names: Iterable[str], payer: MutationLedger, now_ms: int, paid: int = 0) -> int:
         """Remember who pays if these come; return how many of them this payer has no room left for."""
         left_out = 0
         for name in names:
@@ -56,7 +56,7 @@ class MissingTopics:
             self._expected[name] = Expected(payer, now_ms + EXPECTED_MS, paid)
         return left_out
 
-    def of(self, payer: MutationPayers) -> list[str]:
+    def of(self, payer: MutationLedger) -> list[str]:
         """What this client has asked for that was not there. It is to be looked for."""
         return list(self._names.get(payer, ()))
 

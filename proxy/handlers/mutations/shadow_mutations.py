@@ -25,7 +25,7 @@ class CountedMutation(PaidMutation[M]):
     def answer(self) -> Asking[Answer]:
         """The broker's own answer."""
         mutation = self.mutation
-        yield from look_for_missed(self.context, self.payers, self.late)
+        yield from look_for_missed(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=lambda _costs, _now_ms: False)
         self.asked = sum(topic.cost for topic in topics if not topic.invalid)
         answer = yield from forward(self.plan, mutation.request, mutation.answer)

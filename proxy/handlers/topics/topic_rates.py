@@ -33,7 +33,7 @@ from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
 from proxy.handlers.plan import Context, Meter, Plan, Tell
 from proxy.handlers.topics.fetch_sessions import About, FetchSession, about
 from proxy.handlers.unread import passed_unread
-from quotas import Payers
+from quotas import ClientLedger
 from quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)
@@ -166,8 +166,8 @@ def plan_fetch(plan: Plan) -> None:
             return asked_least(plan, least, data, frame, end, complete)
         return decision
 
-    def over_with_topics(context: Context, payers: Payers) -> int:
-        until_ms = 0 if over is None else over(context, payers)
+    def over_with_topics(context: Context, ledger: ClientLedger) -> int:
+        until_ms = 0 if over is None else over(context, ledger)
         return until_ms if context.quotas.topics is None else max(until_ms, _over(context))
 
     def meter(context: Context) -> Meter | None:
@@ -201,8 +201,8 @@ def _over(context: Context) -> int:
 
 
 def _with_topics(tell: Tell | None) -> Tell:
-    def tell_with_topics(context: Context, payers: Payers) -> tuple[int, int]:
-        return 0 if tell is None else tell(context, payers)[0], _tell(context)
+    def tell_with_topics(context: Context, ledger: ClientLedger) -> tuple[int, int]:
+        return 0 if tell is None else tell(context, ledger)[0], _tell(context)
 
     return tell_with_topics
 
