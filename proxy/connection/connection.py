@@ -383,9 +383,9 @@ class Connection:
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
         """Count the results of the request that a query is made for."""
         usage = self.client.usage
-        if usage is None or usage.errand is None:
+        if usage is None or usage.queried is None:
             return
-        receipt = usage.errand
+        receipt = usage.queried
         if partitions:
             receipt.mutated(partitions)
         if refused or throttle_ms:

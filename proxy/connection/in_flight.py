@@ -13,7 +13,7 @@ from proxy.connection.charges import (  # fields' types: mypyc wants them at run
     count_time,
 )
 from proxy.connection.receipts import Receipt
-from proxy.handlers.broker_query import Run
+from proxy.handlers.broker_query import RunningQuery
 from proxy.handlers.deferred import Deferred
 from proxy.handlers.plan import Plan
 
@@ -85,7 +85,7 @@ class RequestInFlight:
         """Where usage is counted, if it is."""
         self.reply = b""
         self.deferred: Deferred | None = None
-        self.query: Run | None = None
+        self.query: RunningQuery | None = None
         self.local: LocalResponse | None = None
         """The accounting of a deferred response, or of the request that the query is made for."""
 

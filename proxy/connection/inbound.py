@@ -23,7 +23,7 @@ from proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
 from proxy.connection.receipts import PRODUCER, TOPIC, Receipt
 from proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
 from proxy.connection.tokens import from_client
-from proxy.handlers.broker_query import Run
+from proxy.handlers.broker_query import RunningQuery
 from proxy.handlers.decisions import PASS, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from proxy.handlers.plan import Meter, Plan
 from proxy.handlers.sasl.authentication import SASL_APIS
@@ -356,7 +356,7 @@ class Inbound:
                 self._count_instead(plan, data, frame, self._receipt, again=again)
         (*_rest, correlation_id) = _unpack(data, frame)
         if isinstance(decision, Query):
-            replies.begin(connection, Run(decision.errand, data, frame, stop), local)
+            replies.begin(connection, RunningQuery(decision.query, data, frame, stop), local)
         elif isinstance(decision, Reply):
             replies.reply(connection, correlation_id, decision.frame, local)
         elif isinstance(decision, Defer):
@@ -373,7 +373,7 @@ class Inbound:
         """Count a request that is not simply forwarded, unless it is decided about again."""
         usage = self._connection.client.usage
         assert usage is not None
-        usage.errand = receipt
+        usage.queried = receipt
         if again:
             usage.again(receipt)
         else:

@@ -16,7 +16,7 @@ from proxy.handlers import plan as plans
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
-    from proxy.handlers.broker_query import Run
+    from proxy.handlers.broker_query import RunningQuery
     from proxy.handlers.deferred import Deferred
 
 
@@ -54,7 +54,7 @@ def defer(
     connection.happen(Event.QUERY)
 
 
-def begin(connection: Connection, run: Run, local: LocalResponse | None = None) -> None:
+def begin(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
     """Ask a query's first question, behind the bytes for the broker; take no request meanwhile."""
     question = run.begin()
     if question is not None:
@@ -86,7 +86,7 @@ def go_on(connection: Connection, record: RequestInFlight, data: bytearray, fram
     return run.reply if local is None else local.settled(run.reply)
 
 
-def _ask(connection: Connection, run: Run, question: bytes, local: LocalResponse | None) -> None:
+def _ask(connection: Connection, run: RunningQuery, question: bytes, local: LocalResponse | None) -> None:
     connection.effects.to_broker.append(question)
     record = RequestInFlight(plans.QUERY, run.correlation_id, QUERY)
     record.query, record.local = run, local

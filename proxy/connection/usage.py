@@ -27,7 +27,7 @@ class SessionUsage:
         "_seen",
         "at_hand",
         "connection",
-        "errand",
+        "queried",
     )
 
     def __init__(self, book: UsageBook, connection: int) -> None:
@@ -40,8 +40,8 @@ class SessionUsage:
         self._former: dict[ClientUsage, list[int]] = {}
         """The same for clients that it was before: some connections take turns."""
         self._names = ("", "")
-        self.errand: Receipt | None = None
-        """Of the request that an errand is run for, or whose answer comes later."""
+        self.queried: Receipt | None = None
+        """Of the request that a query is run for, or whose answer comes later."""
         self._again: Receipt | None = None
         """Of the request that is to be judged again."""
         self.at_hand: Receipt | None = None
@@ -58,8 +58,8 @@ class SessionUsage:
     def end(self) -> None:
         """The session is over."""
         self.answering(None)
-        if self.errand is not None:
-            self.errand.over()
+        if self.queried is not None:
+            self.queried.over()
         self._leave()
         self._former.clear()
 

@@ -1,9 +1,9 @@
-"""An errand: what Weir asks a broker, as a client and on its connection, before that client is answered.
+"""A query: what Weir asks a broker, as a client and on its connection, before that client is answered.
 
 Some requests cannot be judged by their bytes alone (how many partitions has the topic that is to be
-deleted?), or take more than one question. An errand is a generator that tells that as a story:
+deleted?), or take more than one question. A query is a generator that tells that as a story:
 
-    def delete(request: DeleteTopicsRequest) -> Errand:
+    def delete(request: DeleteTopicsRequest) -> BrokerQuery:
         found = yield from ask(MetadataRequest(...), 4, MetadataResponse)
         ...
         return (yield from ask(request, 1, DeleteTopicsResponse))
@@ -40,27 +40,27 @@ from protocol.values import schema_of
 NO_TAGS = b"\x00"
 
 
-class Ask(NamedTuple):
+class Question(NamedTuple):
     """A question to the broker: a request, and the version to ask it in."""
 
     message: Message
     version: int
 
 
-Errand: TypeAlias = Generator[Ask, Message, Message | None]
+BrokerQuery: TypeAlias = Generator[Question, Message, Message | None]
 R = TypeVar("R", bound=Message)
 
 
-def ask(message: Message, version: int, answer: type[R]) -> Generator[Ask, Message, R]:
+def ask(message: Message, version: int, answer: type[R]) -> Generator[Question, Message, R]:
     """Ask, and return the answer as what it is. Raises EncodeError."""
-    found = yield Ask(message, version)
+    found = yield Question(message, version)
     if not isinstance(found, answer):
         raise TypeError(f"{type(message).__name__} was answered with {type(found).__name__}")
     return found
 
 
-class Run:
-    """An errand under way, and the request of the client's that it is for."""
+class RunningQuery:
+    """A query under way, and the request of the client's that it is for."""
 
     __slots__ = (
         "_api_key",
@@ -73,9 +73,9 @@ class Run:
         "reply",
     )
 
-    def __init__(self, errand: Errand, data: bytearray, frame: int, end: int) -> None:
+    def __init__(self, query: BrokerQuery, data: bytearray, frame: int, end: int) -> None:
         """Take the request's head, as far as its client-id, from `data[frame:end]`."""
-        self._errand = errand
+        self._errand = query
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
         self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_end(data, frame, end)])
         self.asked = (self._api_key, self._version)
@@ -83,10 +83,10 @@ class Run:
         self.asked_length = 0
         """Its frame length."""
         self.reply: bytes | None = None
-        """The client's response, once the errand has returned one."""
+        """The client's response, once the query has returned one."""
 
     def begin(self) -> bytes | None:
-        """Return the first question's frame; None if the errand is over."""
+        """Return the first question's frame; None if the query is over."""
         return self._step(partial(next, self._errand))
 
     def answer(self, data: bytearray, frame: int, end: int) -> bytes | None:
@@ -106,7 +106,7 @@ class Run:
         """Nobody waits for it any more."""
         self._errand.close()
 
-    def _step(self, advance: Callable[[], Ask]) -> bytes | None:
+    def _step(self, advance: Callable[[], Question]) -> bytes | None:
         while True:
             try:
                 ask = advance()
@@ -119,7 +119,7 @@ class Run:
             except EncodeError as error:
                 advance = partial(self._errand.throw, error)
 
-    def _request(self, ask: Ask) -> bytes:
+    def _request(self, ask: Question) -> bytes:
         message, version = ask
         api_key = schema_of(type(message)).api_key
         body = codec(type(message), version).encode(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from proxy.handlers.broker_query import Errand
+from proxy.handlers.broker_query import BrokerQuery
 from proxy.handlers.deferred import Deferred
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ class Defer:
 class Query:
     """The broker is asked first, or instead. The request's client-id must be here."""
 
-    __slots__ = ("again", "errand")
+    __slots__ = ("again", "query")
 
-    def __init__(self, errand: Errand, *, again: bool = False) -> None:
-        """Ask what `errand` asks."""
-        self.errand = errand
+    def __init__(self, query: BrokerQuery, *, again: bool = False) -> None:
+        """Ask what `query` asks."""
+        self.query = query
         self.again = again
-        """True if the errand returns None, and the request is then decided about again; else it must be
+        """True if the query returns None, and the request is then decided about again; else it must be
         complete.
         """
 

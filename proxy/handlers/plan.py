@@ -2,7 +2,7 @@
 
 Nearly all APIs have a plan with nothing in it: their frames are passed on as they came. A capability
 (bandwidth, addresses, mutation quotas, request time, SASL) is a module that fills slots of the plans it
-cares for; the session's loops do not know which. What takes more than one look at one frame is an errand
+cares for; the session's loops do not know which. What takes more than one look at one frame is a query
 (`proxy.handlers.broker_query`), which `admit` starts. The slots, in the order of a request's life:
 
 1. `admit` looks at the request's first fields, may patch them in place, says who pays and whether there will
@@ -154,7 +154,7 @@ class Context(Protocol):
         """What the process has done."""
 
     vouched: bool
-    """The broker has just answered this client; set by an errand for the request that is judged again."""
+    """The broker has just answered this client; set by a query for the request that is judged again."""
 
     @property
     def buffer_bytes(self) -> int:
@@ -199,7 +199,7 @@ class Context(Protocol):
         """Take no request for this long; return when that ends (KIP-219)."""
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
-        """Tell whoever records usage what became of the request that an errand is run for: partitions
+        """Tell whoever records usage what became of the request that a query is run for: partitions
         created or deleted, topics refused, the throttle time.
         """
 
@@ -309,7 +309,7 @@ class Plan:
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[], StreamRewrite] | None = None
     edit: Callable[[Message, AdvertisedAddresses], None] | None = None
-    """What `rewrite` does to the addresses in a decoded response, for errands."""
+    """What `rewrite` does to the addresses in a decoded response, for queries."""
     requests: int = 0
     """How many requests this plan has seen."""
 

@@ -1,7 +1,7 @@
 """All plans of a process: made when an (API key, version) is first seen, by asking each capability in turn.
 
-`ON_THE_WIRE` and `ERRANDS` are the tables that a new capability adds itself to: API key → functions that
-fill slots of its plans. The former see frames in the broker's version; then uplift makes that another
+`ON_THE_WIRE` and `QUERYING_HANDLERS` are the tables that a new capability adds itself to: API key → functions
+that fill slots of its plans. The former see frames in the broker's version; then uplift makes that another
 version for the client; the latter see requests as the client means them, and may take over.
 
 There is a table of plans per *dialect*: what versions a broker speaks. A session begins with the table of
@@ -53,7 +53,7 @@ ON_THE_WIRE: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.CREATE_DELEGATION_TOKEN: (authentication.plan_create_delegation_token,),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (authentication.plan_describe_delegation_token,),
 }
-ERRANDS: Final[Mapping[int, tuple[Fill, ...]]] = {
+QUERYING_HANDLERS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.METADATA: (auto_creation.plan_metadata,),
     ApiKey.CREATE_TOPICS: (mutations.plan_create_topics,),
     ApiKey.CREATE_PARTITIONS: (mutations.plan_create_partitions,),
@@ -160,7 +160,7 @@ class Plans(dict[tuple[int, int], Plan]):
             fill(plan)
         if route is not None:
             plan = uplift.raised(plan, version, route)
-        for fill in ERRANDS.get(api_key, ()):
+        for fill in QUERYING_HANDLERS.get(api_key, ()):
             fill(plan)
         quota_api = (QUOTA_APIS if self.manages_quotas else QUOTA_APIS_PASSED).get(api_key)
         if quota_api is not None:
@@ -201,7 +201,7 @@ class Plans(dict[tuple[int, int], Plan]):
         quota_api = self.manages_quotas and api_key in QUOTA_APIS
         if api_key == ApiKey.API_VERSIONS:
             plan.admit = api_versions.refuse_version
-        elif api_key in ON_THE_WIRE or api_key in ERRANDS or quota_api:
+        elif api_key in ON_THE_WIRE or api_key in QUERYING_HANDLERS or quota_api:
             plan.admit = _refuse
         return plan
 

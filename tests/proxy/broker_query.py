@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.connection.connection import Connection
-    from proxy.handlers.broker_query import Errand
+    from proxy.handlers.broker_query import BrokerQuery
     from proxy.handlers.decisions import Wait
     from proxy.handlers.plan import Context
 
 VERSION: Final = 5
-"""Of DeleteTopics, the request that errands are run for here."""
+"""Of DeleteTopics, the request that queries are run for here."""
 
 
 def delete(correlation_id: int = 1, name: str = "t", client_id: bytes | None = b"app") -> bytes:
@@ -42,7 +42,7 @@ def result(text: str | None = None) -> DeleteTopicsResponse.DeletableTopicResult
 
 
 def asked(correlation_id: int = 1, number: int = 0, client_id: bytes | None = b"app") -> bytes:
-    """The errand's question."""
+    """The query's question."""
     topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")
     return request(MetadataRequest(topics=[topic]), 9, correlation_id, client_id)
 
@@ -51,7 +51,7 @@ def answer(correlation_id: int = 1, cluster: str = "c") -> bytes:
     return response(MetadataResponse(cluster_id=cluster), 9, correlation_id)
 
 
-def questions(count: int) -> Errand:
+def questions(count: int) -> BrokerQuery:
     """Ask so many questions, and tell what the last one brought."""
     text = None
     for number in range(count):
@@ -61,9 +61,9 @@ def questions(count: int) -> Errand:
 
 
 def session_of(
-    errand: Callable[[], Errand], *, whole: bool = True, again: bool = False, **kwargs: int | bool
+    query: Callable[[], BrokerQuery], *, whole: bool = True, again: bool = False, **kwargs: int | bool
 ) -> Connection:
-    """A session in which DeleteTopics starts this errand; if `again`, the first time only."""
+    """A session in which DeleteTopics starts this query; if `again`, the first time only."""
     plans = Plans(Counters())
     plan = plans.make(20, VERSION)
     plan.whole = True
@@ -74,7 +74,7 @@ def session_of(
         if again and plan.requests < 0:
             return PASS
         plan.requests -= again
-        return Query(errand(), again=again)
+        return Query(query(), again=again)
 
     plan.admit = admit
     return new_connection(plans=plans, **kwargs)  # type: ignore[arg-type]  # bounds, whose types differ

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.connection.connection import Connection
-    from proxy.handlers.broker_query import Errand
+    from proxy.handlers.broker_query import BrokerQuery
 
 SMALL_BYTES: Final = 1000
 """A buffer that long responses do not fit in."""
@@ -317,12 +317,12 @@ def question() -> bytes:
 def querying() -> Connection:
     """A connection that asks the broker one thing before it answers DeleteTopics itself."""
 
-    def errand() -> Errand:
+    def query() -> BrokerQuery:
         yield from ask(TOPICS, 4, MetadataResponse)
         return DeleteTopicsResponse()
 
     session = new_connection()
-    session.plans.make(20, 1).admit = lambda *_arguments: Query(errand())
+    session.plans.make(20, 1).admit = lambda *_arguments: Query(query())
     return session
 
 

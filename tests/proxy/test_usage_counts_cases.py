@@ -281,7 +281,7 @@ def test_an_informative_broker_query_is_counted_for_its_request() -> None:
         return None
 
     taken = traced()
-    session = recorded(session_of(find_out, again=True), taken.books)  # type: ignore[arg-type]  # an errand
+    session = recorded(session_of(find_out, again=True), taken.books)  # type: ignore[arg-type]  # a query
     wire = Wire(session)
     wire.feed(1, client=delete())
     wire.feed(2, broker=answer())

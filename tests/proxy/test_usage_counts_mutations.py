@@ -207,7 +207,7 @@ def test_deletions_are_counted_by_the_partitions_of_existing_topics() -> None:
 def test_usage_totals_are_right_for_any_bytes(
     requests: list[tuple[object, int]], release: tuple[int, ...] | None, data: st.DataObject
 ) -> None:
-    """Requests that become errands, damaged ones, answers that make no sense: all that went by is counted,
+    """Requests that become queries, damaged ones, answers that make no sense: all that went by is counted,
     and each request has its trace. Of one that only its connection's end keeps from being judged again, what
     was asked before is counted, but no request.
     """

@@ -22,7 +22,7 @@ from protocol.error_codes import ErrorCode
 from protocol.heads import CLIENT_ID_OFFSET, client_id_end
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.handlers.addresses.rewrite import edit_metadata
-from proxy.handlers.broker_query import Errand
+from proxy.handlers.broker_query import BrokerQuery
 from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.mutations import topic_queries
 from proxy.handlers.mutations.decoded_requests import request_paid_for
@@ -104,7 +104,7 @@ def _watched(
     ledger: MutationLedger,
     request: MetadataRequest,
     asked: Asked,
-) -> Errand:
+) -> BrokerQuery:
     """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
     charge = ledger.begin_late()
     yield from look_for_missed(context, ledger, charge)

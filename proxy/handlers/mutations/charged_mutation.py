@@ -14,7 +14,7 @@ from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.messages import Message
-from proxy.handlers.broker_query import Errand
+from proxy.handlers.broker_query import BrokerQuery
 from proxy.handlers.mutations import topic_queries
 from proxy.handlers.mutations.mutated_topics import Answer, Mutation, Result, Topic
 from proxy.handlers.mutations.topic_queries import Asking
@@ -68,7 +68,7 @@ class PaidMutation(ABC, Generic[M]):
             self._shadow.finish(self.context.now_ms)
         return self.late.finish(self.context.now_ms)
 
-    def errand(self) -> Errand:
+    def query(self) -> BrokerQuery:
         """Tell what became of every topic, and have the client wait if it must."""
         try:
             check(self.plan, self.mutation.request)

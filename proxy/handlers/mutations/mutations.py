@@ -92,7 +92,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
         if ledger is NO_LEDGER and not _can_say(plan, asked):
             return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
         kind: type[PaidMutation[M]] = CountedMutation if ledger.enforced is None else _Enforcement
-        return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).errand())
+        return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).query())
 
     plan.admit, plan.whole = admit, True
 

@@ -1,4 +1,4 @@
-"""What errands ask a broker about its cluster: partitions of topics, the default number of partitions.
+"""What queries ask a broker about its cluster: partitions of topics, the default number of partitions.
 
 Asked on the client's own connection and as that client: no credentials of Weir's are needed, and the
 broker's ACLs count. What brokers say of topics may be some seconds late; what was done through Weir is known.
@@ -23,12 +23,12 @@ from protocol.messages import (
 )
 from protocol.values import ZERO_UUID
 from protocol.versions import VersionRange
-from proxy.handlers.broker_query import Ask, ask
+from proxy.handlers.broker_query import Question, ask
 from proxy.handlers.plan import Context
 from proxy.handlers.uplift.uplift import learn_versions
 
 T = TypeVar("T")
-Asking: TypeAlias = Generator[Ask, Message, T]
+Asking: TypeAlias = Generator[Question, Message, T]
 
 NAMES_WITHOUT_CREATION: Final = 4
 """The version of Metadata from which a topic can be asked for without being created (KIP-204)."""

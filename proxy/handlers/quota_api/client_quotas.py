@@ -24,7 +24,7 @@ from protocol.messages import (
     MetadataResponse,
 )
 from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import Errand, ask, response_frame, whole_request
+from proxy.handlers.broker_query import BrokerQuery, ask, response_frame, whole_request
 from proxy.handlers.decisions import WAIT, Decision, Defer, Query, Reply, Wait
 from proxy.handlers.deferred import Deferred
 from proxy.handlers.plan import Context, Plan, Splice
@@ -139,7 +139,7 @@ def _asked(
     return None if request is None else (request, denial)
 
 
-def _be_vouched_for(context: Context) -> Errand:
+def _be_vouched_for(context: Context) -> BrokerQuery:
     """Ask the broker for the metadata of no topic.
 
     It closes connections whose clients have not authenticated, or not again in time (KIP-368), and what Weir

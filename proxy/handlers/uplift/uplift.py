@@ -2,7 +2,7 @@
 
 `raised` makes the plan of such a version from that of the version which the broker has. Where both lie alike
 on the wire, the request gets another version number in place, and at most throttle_time_ms is inserted into
-the response; else it is an errand that decodes in one version and encodes in the other. Which versions those
+the response; else it is a query that decodes in one version and encodes in the other. Which versions those
 are says `uplift_rule`.
 """
 
@@ -34,7 +34,7 @@ from protocol.messages import (
 from protocol.places import Place
 from protocol.steps import Position
 from proxy.handlers.api_versions.api_versions import ranges
-from proxy.handlers.broker_query import Ask, Errand, ask, whole_request
+from proxy.handlers.broker_query import BrokerQuery, Question, ask, whole_request
 from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.plan import Admit, Context, Plan, Rewrite, Splice
 from proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
@@ -46,7 +46,7 @@ _VERSION_OFFSET: Final = LENGTH_BYTES + _VERSION.size
 _THROTTLE: Final = Struct(">i")
 
 
-def learn_versions(context: Context) -> Errand:
+def learn_versions(context: Context) -> BrokerQuery:
     """Ask the broker which versions it speaks, for a client that has not."""
     answer = yield from ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     context.meet_broker(ranges(answer))
@@ -153,7 +153,7 @@ def check(plan: Plan, request: Message) -> None:
 
 def forward(
     plan: Plan, request: Message, answer: type[R], version: int | None = None
-) -> Generator[Ask, Message, R]:
+) -> Generator[Question, Message, R]:
     """Ask the broker what the client asks, in the broker's version (or another that it has).
 
     Raises EncodeError if that cannot say it; `check` says so beforehand.
@@ -184,7 +184,7 @@ _MESSAGES_FROM: Final = 1
 
 
 def _translate(plan: Plan) -> Admit:
-    """Make the errand of a request whose versions differ by more than a number."""
+    """Make the query of a request whose versions differ by more than a number."""
     codec_ = codec(request_type(plan.api_key), plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -194,7 +194,7 @@ def _translate(plan: Plan) -> Admit:
     return admit
 
 
-def _translated(context: Context, plan: Plan, request: Message) -> Errand:
+def _translated(context: Context, plan: Plan, request: Message) -> BrokerQuery:
     try:
         check(plan, request)
         answer = yield from forward(plan, request, response_type(plan.api_key))

@@ -1,4 +1,4 @@
-"""Errands: questions of Weir's on the client's connection, in order, in pieces, and when they go wrong."""
+"""Queries: questions of Weir's on the client's connection, in order, in pieces, and when they go wrong."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.proxy.wire import Wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.handlers.broker_query import Errand
+    from proxy.handlers.broker_query import BrokerQuery
 
 SMALL_BYTES: Final = 400
 
 
-def two() -> Errand:
+def two() -> BrokerQuery:
     return questions(2)
 
 
@@ -83,7 +83,7 @@ def test_a_reply_without_broker_queries_waits_for_earlier_responses() -> None:
 
 
 def test_a_request_is_decided_again_after_an_informative_broker_query() -> None:
-    def find_out() -> Errand:
+    def find_out() -> BrokerQuery:
         yield from questions(1)
         return None
 
@@ -208,7 +208,7 @@ def test_an_unexpected_query_response_is_the_brokers_violation() -> None:
 
 
 def test_a_broker_query_that_its_version_cannot_encode_raises_an_error() -> None:
-    def unspeakable() -> Errand:
+    def unspeakable() -> BrokerQuery:
         try:
             yield from ask(MetadataRequest(topics=None), 0, MetadataResponse)
         except EncodeError as error:
@@ -233,7 +233,7 @@ def test_draining_completes_a_broker_query_and_takes_no_more_requests() -> None:
 
 
 def test_a_request_is_not_decided_again_while_draining() -> None:
-    def find_out() -> Errand:
+    def find_out() -> BrokerQuery:
         yield from questions(1)
         return None
 
@@ -270,7 +270,7 @@ def test_a_broker_that_closes_during_a_query_ends_the_session(new_rig: Callable[
 
 
 def test_a_bug_in_a_broker_query_ends_only_its_session(new_rig: Callable[..., Rig]) -> None:
-    def broken() -> Errand:
+    def broken() -> BrokerQuery:
         yield from questions(1)
         raise ZeroDivisionError("a bug")
 
@@ -286,7 +286,7 @@ def test_a_bug_in_a_broker_query_ends_only_its_session(new_rig: Callable[..., Ri
 def test_an_unfinished_broker_query_is_closed_with_its_session(new_rig: Callable[..., Rig]) -> None:
     heard = []
 
-    def listening() -> Errand:
+    def listening() -> BrokerQuery:
         try:
             return (yield from questions(2))
         finally:

@@ -1,4 +1,4 @@
-"""Request time of what is not simply forwarded: errands, answers of Weir's own, uplifted versions."""
+"""Request time of what is not simply forwarded: queries, answers of Weir's own, uplifted versions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
-    from proxy.handlers.broker_query import Errand
+    from proxy.handlers.broker_query import BrokerQuery
     from proxy.handlers.decisions import Wait
     from proxy.handlers.plan import Context
 
@@ -60,7 +60,7 @@ COSTS: Final = costs(
 )
 
 
-def questions(count: int, *, again: bool = False) -> Errand:
+def questions(count: int, *, again: bool = False) -> BrokerQuery:
     """Ask so many questions about metadata, then answer, unless the request is to be judged again."""
     for number in range(count):
         topic = MetadataRequest.MetadataRequestTopic(name=f"topic {number}")
@@ -70,7 +70,7 @@ def questions(count: int, *, again: bool = False) -> Errand:
 
 
 def session_of(count: int, *, again: bool = False) -> Connection:
-    """A session in which DeleteTopics is an errand of so many questions; if `again`, before it goes on."""
+    """A session in which DeleteTopics is a query of so many questions; if `again`, before it goes on."""
     plans = Plans(Counters(), costs=COSTS)
     plan = plans.make(20, VERSION)
     begun = False
@@ -99,7 +99,7 @@ def reported(frame: bytes, throttle_ms: int) -> bytes:
     return response(message, VERSION, int.from_bytes(frame[4:8]))
 
 
-# Errands
+# Queries
 
 
 def test_a_request_with_broker_queries_costs_only_the_queries() -> None:
@@ -186,7 +186,7 @@ def test_a_broker_query_with_a_malformed_response_is_charged_once() -> None:
 @pytest.mark.parametrize("mutation", [Create((Topic("new", 3),)), Grow((("old", 9),)), Delete(("old",))])
 @pytest.mark.parametrize("mutation_rate", [0.1, 1.0, None])
 def test_mutations_are_charged_each_broker_query(mutation: Any, mutation_rate: float | None) -> None:
-    """Under a mutation quota they are errands, some of which end with nothing but questions."""
+    """Under a mutation quota they are queries, some of which end with nothing but questions."""
     cluster = Cluster(sizes={"old": 4})
     values = {**time_table(1.0).values, **limited(mutation_rate).values}
     cluster.quotas = BrokerQuotas.create(QuotaTable(values))

@@ -1,4 +1,4 @@
-"""Whatever a client and a broker say, errands end in answers or in one violation, never in an exception."""
+"""Whatever a client and a broker say, queries end in answers or in one violation, never in an exception."""
 
 from __future__ import annotations
 
