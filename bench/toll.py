@@ -29,7 +29,7 @@ from protocol.api import ApiKey
 from proxy.connection.connection import ANONYMOUS
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.table import Quota
 from tests.proxy.wire import new_connection
@@ -71,7 +71,7 @@ def us_per_request(row: Row, table: QuotaTable, used: float = 0.0, traced: float
     if budget is not None:
         budget.charge_api(ApiKey.METADATA, used, 0)
     session = new_connection(quotas=quotas)
-    books = None if traced is None else UsageBooks(trace_share=traced)
+    books = None if traced is None else UsageRegistries(trace_share=traced)
     session.client.usage = None if books is None else books.of(None)
     requests, responses = Inbound(session), Outbound(session)
     frame = row.request(TOPICS).frame

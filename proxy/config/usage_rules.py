@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy.config.config_error import ConfigError
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 
 if TYPE_CHECKING:
     from proxy.config.settings import Settings
@@ -34,9 +34,9 @@ class UsageRules:
     entities_max: int
     trace_share: float
 
-    def books(self) -> UsageBooks:
+    def books(self) -> UsageRegistries:
         """Return empty books."""
-        return UsageBooks(
+        return UsageRegistries(
             entities_max=self.entities_max, trace_share=self.trace_share, traces_max=self.queue_records
         )
 

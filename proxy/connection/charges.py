@@ -18,7 +18,7 @@ from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
 from protocol.heads import INCOMPLETE, LENGTH_BYTES, response_body
 from protocol.places import Place, place
-from proxy.connection.receipts import REQUEST, Receipt
+from proxy.connection.usage_counters import REQUEST, UsageCounters
 from proxy.handlers.plan import Plan  # fields' types: mypyc wants them at run time
 from quotas import BrokerQuotas, ClientLedger
 from quotas.request_time import US_PER_PERCENT
@@ -55,7 +55,12 @@ class Charged(Protocol):
 
 
 def charge_request_time(
-    connection: Charged, plan: Plan, us: float, ledger: ClientLedger, receipt: Receipt | None, length: int
+    connection: Charged,
+    plan: Plan,
+    us: float,
+    ledger: ClientLedger,
+    usage_counters: UsageCounters | None,
+    length: int,
 ) -> int:
     """Charge a request that has cost `us` so far and whose response has this frame length; return until when
     (ms) its throttle lasts, 0 if there is none.
@@ -64,46 +69,53 @@ def charge_request_time(
         us += plan.cost.us_per_response_byte * length
     throttle_ms = connection.quotas.charge_request(ledger, plan.api_key, us, connection.now_ms)
     until_ms = connection.mute(throttle_ms) if throttle_ms > 0 else 0
-    if receipt is not None:
-        count_time(connection, receipt, us, max(until_ms - connection.now_ms, 0))
+    if usage_counters is not None:
+        count_time(connection, usage_counters, us, max(until_ms - connection.now_ms, 0))
     return until_ms
 
 
-def count_time(connection: Charged, receipt: Receipt, us: float, throttle_ms: int) -> None:
+def count_time(connection: Charged, usage_counters: UsageCounters, us: float, throttle_ms: int) -> None:
     """Count the time that was charged, as this broker is taken to be slower or faster than the model."""
-    receipt.timed(us * connection.quotas.percent_per_us * US_PER_PERCENT)
+    usage_counters.timed(us * connection.quotas.percent_per_us * US_PER_PERCENT)
     if throttle_ms > 0:
-        receipt.throttled(REQUEST, throttle_ms)
+        usage_counters.throttled(REQUEST, throttle_ms)
 
 
-def count_request(connection: Charged, plan: Plan, receipt: Receipt, length: int, *, answered: bool) -> None:
+def count_request(
+    connection: Charged, plan: Plan, usage_counters: UsageCounters, length: int, *, answered: bool
+) -> None:
     """Count a request of this frame length, all of which is here."""
     charged = length if plan.api_key == _PRODUCE else 0
-    receipt.arrived(LENGTH_BYTES + length, charged, connection.now_ms)
+    usage_counters.arrived(LENGTH_BYTES + length, charged, connection.now_ms)
     if not answered:
-        receipt.over()
+        usage_counters.over()
 
 
-def sent(connection: Charged, receipt: Receipt, length: int) -> None:
+def sent(connection: Charged, usage_counters: UsageCounters, length: int) -> None:
     """Count a response of Weir's own, with its length prefix, which goes out now."""
-    receipt.answered(length, 0, connection.now_ms)
-    receipt.over()
+    usage_counters.answered(length, 0, connection.now_ms)
+    usage_counters.over()
 
 
 class LocalResponse:
     """The accounting of a request that is not simply forwarded: Weir answers it, or makes a query for it."""
 
-    __slots__ = ("_connection", "_payers", "_plan", "_until_ms", "_us", "receipt")
+    __slots__ = ("_connection", "_payers", "_plan", "_until_ms", "_us", "usage_counters")
 
     def __init__(
-        self, connection: Charged, plan: Plan, us: float, ledger: ClientLedger | None, receipt: Receipt | None
+        self,
+        connection: Charged,
+        plan: Plan,
+        us: float,
+        ledger: ClientLedger | None,
+        usage_counters: UsageCounters | None,
     ) -> None:
         """Begin with a request that has cost `us` so far; `ledger` is None if its time is not charged."""
         self._connection = connection
         self._plan = plan
         self._us = us
         self._payers = ledger
-        self.receipt = receipt
+        self.usage_counters = usage_counters
         """Where usage is counted, if it is."""
         self._until_ms = 0
         """Time (ms) until which the longest throttle of these charges lasts."""
@@ -121,13 +133,15 @@ class LocalResponse:
 
     def _charge(self, plan: Plan, us: float, length: int) -> None:
         if self._payers is not None:
-            until_ms = charge_request_time(self._connection, plan, us, self._payers, self.receipt, length)
+            until_ms = charge_request_time(
+                self._connection, plan, us, self._payers, self.usage_counters, length
+            )
             self._until_ms = max(self._until_ms, until_ms)
 
     def settled(self, frame: bytes) -> bytes:
         """Return the client's response frame, which goes out now, as `told`; count it."""
-        if self.receipt is not None:
-            sent(self._connection, self.receipt, len(frame))
+        if self.usage_counters is not None:
+            sent(self._connection, self.usage_counters, len(frame))
         return self.told(frame)
 
     def told(self, frame: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
 from proxy.connection.parse_cache import ParseCache
-from proxy.connection.usage import SessionUsage  # fields' types: mypyc wants them at run time
+from proxy.connection.usage import ConnectionUsage  # fields' types: mypyc wants them at run time
 from proxy.handlers.sasl.exchange import Exchange
 from quotas import BrokerQuotas, ClientLedger
 
@@ -67,7 +67,7 @@ class Client:
         peer: str,
         node_id: int | None,
         brokers: frozenset[str],
-        usage: SessionUsage | None,
+        usage: ConnectionUsage | None,
         in_flight_max: int,
     ) -> None:
         """Begin with a client that has sent nothing; see `Connection` for the parameters."""

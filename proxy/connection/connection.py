@@ -28,9 +28,9 @@ from proxy.connection.clock import Clock
 from proxy.connection.effects import Effects, End
 from proxy.connection.ending import find_end
 from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
-from proxy.connection.receipts import MUTATION
 from proxy.connection.state import ANSWERED, DRAINING, NEXT, OPEN, RELEASE, THROTTLE, THROTTLED, WHY, Event
-from proxy.connection.usage import SessionUsage
+from proxy.connection.usage import ConnectionUsage
+from proxy.connection.usage_counters import MUTATION
 from proxy.handlers.plan import Meter, Plan
 from proxy.handlers.quota_api.quota_admin import Management, Unmanaged
 from proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
@@ -131,7 +131,7 @@ class Connection:
         management: Management | None = None,
         brokers: frozenset[str] = frozenset(),
         clock: Clock | None = None,
-        usage: SessionUsage | None = None,
+        usage: ConnectionUsage | None = None,
     ) -> None:
         """Begin a new connection.
 
@@ -375,18 +375,18 @@ class Connection:
     def charge_time(self, plan: Plan, length: int) -> None:
         """Charge the latest request with its time, though it was exempt."""
         usage, ledger = self.client.usage, self.client.time_ledger
-        receipt = None if usage is None else usage.at_hand
-        timed = self.quotas.timed or receipt is not None
+        usage_counters = None if usage is None else usage.at_hand
+        timed = self.quotas.timed or usage_counters is not None
         if ledger is not None and plan.cost is not None and timed:
-            charge_request_time(self, plan, plan.cost.us, ledger, receipt, length)
+            charge_request_time(self, plan, plan.cost.us, ledger, usage_counters, length)
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
         """Count the results of the request that a query is made for."""
         usage = self.client.usage
         if usage is None or usage.queried is None:
             return
-        receipt = usage.queried
+        usage_counters = usage.queried
         if partitions:
-            receipt.mutated(partitions)
+            usage_counters.mutated(partitions)
         if refused or throttle_ms:
-            receipt.throttled(MUTATION, throttle_ms, refused or 1)
+            usage_counters.throttled(MUTATION, throttle_ms, refused or 1)

@@ -12,7 +12,7 @@ from proxy.connection.charges import (  # fields' types: mypyc wants them at run
     charge_request_time,
     count_time,
 )
-from proxy.connection.receipts import Receipt
+from proxy.connection.usage_counters import UsageCounters
 from proxy.handlers.broker_query import RunningQuery
 from proxy.handlers.deferred import Deferred
 from proxy.handlers.plan import Plan
@@ -48,7 +48,7 @@ TOKEN: Final = Kind.TOKEN.value
 
 class RequestInFlight:
     """One request; reused by its connection, so nobody keeps it. `Inbound` fills in the fields up to
-    `receipt` for a request that goes to the broker.
+    `usage_counters` for a request that goes to the broker.
     """
 
     __slots__ = (
@@ -60,14 +60,18 @@ class RequestInFlight:
         "local",
         "plan",
         "query",
-        "receipt",
         "reply",
         "time_ledger",
         "until_ms",
+        "usage_counters",
     )
 
     def __init__(
-        self, plan: Plan, correlation_id: int = 0, kind: int = PLAIN, receipt: Receipt | None = None
+        self,
+        plan: Plan,
+        correlation_id: int = 0,
+        kind: int = PLAIN,
+        usage_counters: UsageCounters | None = None,
     ) -> None:
         """Begin with a request that has cost nothing."""
         self.kind = kind
@@ -81,7 +85,7 @@ class RequestInFlight:
         """Request time (µs of one thread) that the request has cost so far."""
         self.time_ledger: ClientLedger | None = None
         """The client's budgets, if its request time is charged; None once it was."""
-        self.receipt = receipt
+        self.usage_counters = usage_counters
         """Where usage is counted, if it is."""
         self.reply = b""
         self.deferred: Deferred | None = None
@@ -108,16 +112,16 @@ class RequestInFlight:
         `charged` says whether the response is charged in bytes.
         """
         plan, usage = self.plan, connection.client.usage
-        receipt, self.receipt = self.receipt, None
+        usage_counters, self.usage_counters = self.usage_counters, None
         ledger, self.time_ledger = self.time_ledger, None
-        if receipt is not None and usage is not None:
-            usage.answering(receipt)
+        if usage_counters is not None and usage is not None:
+            usage.answering(usage_counters)
             counted = (
                 length - plan.flexible_response if charged and plan.on_response and ledger is not None else 0
             )
-            receipt.answered(LENGTH_BYTES + length, counted, connection.now_ms)
+            usage_counters.answered(LENGTH_BYTES + length, counted, connection.now_ms)
         if ledger is not None:
-            until_ms = charge_request_time(connection, plan, self.cost_us, ledger, receipt, length)
+            until_ms = charge_request_time(connection, plan, self.cost_us, ledger, usage_counters, length)
             if until_ms > self.until_ms:
                 self.until_ms = until_ms
 
@@ -125,15 +129,15 @@ class RequestInFlight:
         """Charge the request, whose client has gone before its response: the broker does the work all the
         same.
         """
-        ledger, receipt = self.time_ledger, self.receipt
+        ledger, usage_counters = self.time_ledger, self.usage_counters
         if ledger is not None:
             throttle_ms = connection.quotas.charge_request(
                 ledger, self.plan.api_key, self.cost_us, connection.now_ms
             )
-            if receipt is not None:
-                count_time(connection, receipt, self.cost_us, throttle_ms)
-        if receipt is not None:
-            receipt.over()
+            if usage_counters is not None:
+                count_time(connection, usage_counters, self.cost_us, throttle_ms)
+        if usage_counters is not None:
+            usage_counters.over()
 
 
 SPARE_MAX: Final = 64

@@ -20,9 +20,9 @@ from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request
 from proxy.connection.in_flight import CHARGED, PLAIN, RequestInFlight
-from proxy.connection.receipts import PRODUCER, TOPIC, Receipt
 from proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, SERIAL_REQUEST
 from proxy.connection.tokens import from_client
+from proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
 from proxy.handlers.broker_query import RunningQuery
 from proxy.handlers.decisions import PASS, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from proxy.handlers.plan import Meter, Plan
@@ -52,9 +52,9 @@ class Inbound:
         "_forward",
         "_is_near",
         "_is_near_arriving",
-        "_receipt",
         "_time_ledger",
         "_timed",
+        "_usage_counters",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -76,7 +76,7 @@ class Inbound:
         """The same of the request that is still arriving."""
         self._time_ledger: ClientLedger | None = None
         """The budgets that its request time is charged to; None if it is exempt."""
-        self._receipt: Receipt | None = None
+        self._usage_counters: UsageCounters | None = None
         """Where its usage is counted."""
 
     def judge(self, data: bytearray, view: memoryview, end: int, now_ms: int) -> int:  # noqa: C901  # a call per branch costs each frame
@@ -126,7 +126,7 @@ class Inbound:
             record.kind, record.until_ms, record.ledger = PLAIN, 0, None
             if timed:
                 record.kind, record.cost_us = CHARGED, self._cost_us
-                record.time_ledger, record.receipt = self._time_ledger, self._receipt
+                record.time_ledger, record.usage_counters = self._time_ledger, self._usage_counters
             if stop > end:
                 self._arriving, self._forward, self._arriving_bytes = record, decision, length
                 self._is_near_arriving = self._is_near
@@ -177,7 +177,7 @@ class Inbound:
                 return None
         if not timed:
             return decision
-        self._cost_us, self._time_ledger, self._receipt, self._is_near = 0.0, None, None, False
+        self._cost_us, self._time_ledger, self._usage_counters, self._is_near = 0.0, None, None, False
         now_us, cost, ledger = connection.clock.now_us, plan.cost, client.time_ledger
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
         exempt = ledger is None or cost is None or (plan.between_brokers and client.is_broker)
@@ -201,9 +201,9 @@ class Inbound:
         """Find out where the request at hand is counted; count it, if all of it is here."""
         usage = self._connection.client.usage
         assert usage is not None
-        receipt = self._receipt = usage.receipt(plan.group, plan.api_key, plan.version)
+        usage_counters = self._usage_counters = usage.usage_counters(plan.group, plan.api_key, plan.version)
         if complete and isinstance(decision, Forward):
-            count_request(self._connection, plan, receipt, length, answered=decision.answered)
+            count_request(self._connection, plan, usage_counters, length, answered=decision.answered)
 
     def _look_later(self, here_bytes: int) -> bool:
         """Return whether a request of which so much is here is still to be looked into, for its cost."""
@@ -289,9 +289,9 @@ class Inbound:
                 forward = self._forward = forward.but()
             if connection.request_rest_bytes == 0:
                 self._arriving = None
-                if record.receipt is not None:
+                if record.usage_counters is not None:
                     answered, length = forward.answered, self._arriving_bytes
-                    count_request(connection, record.plan, record.receipt, length, answered=answered)
+                    count_request(connection, record.plan, record.usage_counters, length, answered=answered)
                 serial = forward.serial or self._is_near_arriving
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return taken
@@ -340,8 +340,8 @@ class Inbound:
         connection = self._connection
         until_ms = connection.mute(throttle_ms)
         record.until_ms = max(record.until_ms, until_ms)
-        if record.receipt is not None:
-            record.receipt.throttled(quota, until_ms - connection.now_ms)
+        if record.usage_counters is not None:
+            record.usage_counters.throttled(quota, until_ms - connection.now_ms)
 
     def _instead(self, plan: Plan, decision: Decision, data: bytearray, frame: int, stop: int) -> int:
         """Answer the request `data[frame:stop]` in the broker's place, now or later, or make a query; return
@@ -351,9 +351,9 @@ class Inbound:
         local: LocalResponse | None = None
         again = isinstance(decision, Query) and decision.again
         if self._timed:
-            local = LocalResponse(connection, plan, self._cost_us, self._time_ledger, self._receipt)
-            if self._receipt is not None:
-                self._count_instead(plan, data, frame, self._receipt, again=again)
+            local = LocalResponse(connection, plan, self._cost_us, self._time_ledger, self._usage_counters)
+            if self._usage_counters is not None:
+                self._count_instead(plan, data, frame, self._usage_counters, again=again)
         (*_rest, correlation_id) = _unpack(data, frame)
         if isinstance(decision, Query):
             replies.begin(connection, RunningQuery(decision.query, data, frame, stop), local)
@@ -368,16 +368,16 @@ class Inbound:
         return stop
 
     def _count_instead(
-        self, plan: Plan, data: bytearray, frame: int, receipt: Receipt, *, again: bool
+        self, plan: Plan, data: bytearray, frame: int, usage_counters: UsageCounters, *, again: bool
     ) -> None:
         """Count a request that is not simply forwarded, unless it is decided about again."""
         usage = self._connection.client.usage
         assert usage is not None
-        usage.queried = receipt
+        usage.queried = usage_counters
         if again:
-            usage.again(receipt)
+            usage.again(usage_counters)
         else:
-            count_request(self._connection, plan, receipt, _unpack(data, frame)[0], answered=True)
+            count_request(self._connection, plan, usage_counters, _unpack(data, frame)[0], answered=True)
 
     # Refusing
 

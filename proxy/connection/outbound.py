@@ -19,9 +19,9 @@ from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.emptied import EmptiedResponse
 from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, PLAIN, QUERY, SPARE_MAX, RequestInFlight
-from proxy.connection.receipts import CONSUMER, TOPIC
 from proxy.connection.state import OPEN
 from proxy.connection.tokens import from_broker
+from proxy.connection.usage_counters import CONSUMER, TOPIC
 from proxy.handlers.api_versions.api_versions import refused
 from proxy.handlers.decisions import WAIT, Wait
 from proxy.handlers.plan import Meter, Plan, Splice, StreamRewrite
@@ -252,7 +252,7 @@ class Outbound:
                 if meter is not None and not complete and not self._is_streamed(length):
                     return WAIT
                 self._begun = True
-                if record.time_ledger is not None or record.receipt is not None:
+                if record.time_ledger is not None or record.usage_counters is not None:
                     record.begin_response(connection, length)
                 if meter is not None:
                     self._measure(meter, data, body, end, complete)

@@ -31,11 +31,11 @@ def reply(
     connection: Connection, correlation_id: int, frame: bytes, local: LocalResponse | None = None
 ) -> None:
     """Answer a request in the broker's place, when its turn has come."""
-    receipt = None
+    usage_counters = None
     if local is not None:
         local.charge(len(frame))
-        frame, receipt = local.told(frame), local.receipt
-    record = RequestInFlight(plans.LOCAL, correlation_id, LOCAL, receipt)
+        frame, usage_counters = local.told(frame), local.usage_counters
+    record = RequestInFlight(plans.LOCAL, correlation_id, LOCAL, usage_counters)
     record.reply = frame
     connection.in_flight.append(record)
     send_local(connection)
@@ -106,8 +106,8 @@ def send_local(connection: Connection) -> None:
             if record.local is not None:
                 frame = record.local.settled(frame)
         in_flight.popleft()
-        if record.receipt is not None:
-            sent(connection, record.receipt, len(frame))
+        if record.usage_counters is not None:
+            sent(connection, record.usage_counters, len(frame))
         connection.effects.to_client.append(frame)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.connection.receipts import ClientUsage, Receipt, Traced
-from proxy.connection.usage_book import UsageBook
+from proxy.connection.usage_counters import ClientUsage, RequestTrace, UsageCounters
+from proxy.connection.usage_registry import UsageRegistry
 from usage.groups import GROUPS, Group
 
 _NEVER: Final = -1
@@ -15,7 +15,7 @@ FORMER_MAX: Final = 16
 """Of so many clients that a session has been before it knows whether it was counted as one of theirs."""
 
 
-class SessionUsage:
+class ConnectionUsage:
     """What one session's client uses; it may become another client."""
 
     __slots__ = (
@@ -30,21 +30,21 @@ class SessionUsage:
         "queried",
     )
 
-    def __init__(self, book: UsageBook, connection: int) -> None:
+    def __init__(self, book: UsageRegistry, connection: int) -> None:
         """`connection` tells it from others in traces."""
         self._book = book
         self.connection = connection
         self._client: ClientUsage | None = None
         self._seen: list[int] = []
-        """By group: in which of the receipt's intervals this session was counted last."""
+        """By group: the interval of the usage counters in which this connection was counted last."""
         self._former: dict[ClientUsage, list[int]] = {}
         """The same for clients that it was before: some connections take turns."""
         self._names = ("", "")
-        self.queried: Receipt | None = None
+        self.queried: UsageCounters | None = None
         """Of the request that a query is run for, or whose answer comes later."""
-        self._again: Receipt | None = None
+        self._again: UsageCounters | None = None
         """Of the request that is to be judged again."""
-        self.at_hand: Receipt | None = None
+        self.at_hand: UsageCounters | None = None
         """Of the request whose response began last."""
 
     def become(self, user: str, client_id: str) -> None:
@@ -71,11 +71,11 @@ class SessionUsage:
             self._book.leave(self._client)
             self._client = None
 
-    def answering(self, receipt: Receipt | None) -> None:
+    def answering(self, usage_counters: UsageCounters | None) -> None:
         """A response begins; the one before is done with."""
         if self.at_hand is not None:
             self.at_hand.over()
-        self.at_hand = receipt
+        self.at_hand = usage_counters
 
     def grown(self, length: int) -> None:
         """The response at hand is changed, and by so much longer."""
@@ -92,9 +92,9 @@ class SessionUsage:
         if self.at_hand is not None:
             self.at_hand.measured(under_way=under_way)
 
-    def again(self, receipt: Receipt) -> None:
+    def again(self, usage_counters: UsageCounters) -> None:
         """The request at hand is not counted yet: it comes again, and what it has cost so far is its own."""
-        self._again = receipt
+        self._again = usage_counters
 
     def failed(self, user: str) -> None:
         """The client, of this principal, broke the protocol."""
@@ -102,29 +102,29 @@ class SessionUsage:
 
     def token(self, user: str, *, request: int = 0, answer: int = 0) -> None:
         """A bare SASL token of so many bytes went by: no request, but bytes."""
-        receipt = self._counts(user, _SECURITY)
-        receipt.bytes_in += request
-        receipt.grown(answer)
+        usage_counters = self._counts(user, _SECURITY)
+        usage_counters.bytes_in += request
+        usage_counters.grown(answer)
 
-    def _counts(self, user: str, group: int) -> Receipt:
+    def _counts(self, user: str, group: int) -> UsageCounters:
         """Where something is counted that is no request; the client may not have said its client-id yet, or
         may just have become this user.
         """
         if self._client is None or self._names[0] != user:
             self.become(user, self._names[1])
         assert self._client is not None
-        return self._book.receipt(self._client, group)
+        return self._book.usage_counters(self._client, group)
 
-    def receipt(self, group: int, api_key: int, api_version: int) -> Receipt:
+    def usage_counters(self, group: int, api_key: int, api_version: int) -> UsageCounters:
         """Where a request is counted."""
         client = self._client
         assert client is not None  # requests are judged when their client is known
-        receipt = client.receipts[group] or self._book.receipt(client, group)
-        if self._seen[group] != receipt.drained:
-            self._seen[group] = receipt.drained
-            receipt.seen()
-        return self._traced(receipt, api_key, api_version) if client.traced else receipt
+        usage_counters = client.usage_counters[group] or self._book.usage_counters(client, group)
+        if self._seen[group] != usage_counters.drained:
+            self._seen[group] = usage_counters.drained
+            usage_counters.seen()
+        return self._traced(usage_counters, api_key, api_version) if client.traced else usage_counters
 
-    def _traced(self, counts: Receipt, api_key: int, api_version: int) -> Receipt:
+    def _traced(self, counts: UsageCounters, api_key: int, api_version: int) -> UsageCounters:
         again, self._again = self._again, None
-        return again or Traced(counts, self.connection, api_key, api_version)
+        return again or RequestTrace(counts, self.connection, api_key, api_version)

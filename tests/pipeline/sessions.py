@@ -22,7 +22,7 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
@@ -88,7 +88,7 @@ class World:
         self._random = random.Random(seed)
         self._quotas = BrokerQuotas.create(table)
         self._plans = Plans(Counters(), costs=costs())
-        self._books = UsageBooks(trace_share=1.0)
+        self._books = UsageRegistries(trace_share=1.0)
         self._connections: list[Connected] = []
         self._events: list[tuple[int, int, Connected, bytes, bytes]] = []
         """(when, number, where, what the client sends, what the broker says): perhaps only time passes."""

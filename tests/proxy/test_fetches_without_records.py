@@ -20,7 +20,7 @@ from protocol.values import schema_of
 from proxy.close_reasons import CloseReason
 from proxy.connection import emptied as emptied_module
 from proxy.connection.state import State
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost
 from tests.matrix import in_one_test
@@ -396,7 +396,7 @@ def test_usage_counts_the_bytes_that_a_client_without_records_has_got(
     version: int, record_bytes: int
 ) -> None:
     """And no charged bytes: its quota is not charged, as by a broker."""
-    books = UsageBooks(trace_share=0.0)
+    books = UsageRegistries(trace_share=0.0)
     taken = Taken(books)
     session = recorded(throttled(buffer_bytes=SMALL_BYTES), books)
     wire = Wire(session)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, cut, exchanges
@@ -83,7 +83,7 @@ def asked_bytes(script: list[Exchange]) -> int:
 def test_usage_records_add_up_to_the_bytes_on_the_wire(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str, small: bool
 ) -> None:
-    taken = Taken(UsageBooks(trace_share=1.0))
+    taken = Taken(UsageRegistries(trace_share=1.0))
     size = SMALL_BYTES if small else BUFFER_BYTES
     outcome, _session = talk(
         script, draining(cuts, drains, taken), TABLES[name], taken, hold=hold, buffer_bytes=size
@@ -104,7 +104,7 @@ def test_counting_usage_changes_no_bytes_charges_or_mutes(
     """The same bytes to both sides, the same charges, the same mutes."""
     for size in (BUFFER_BYTES, SMALL_BYTES):
         kwargs: dict[str, Any] = {"hold": hold, "buffer_bytes": size}
-        taken = Taken(UsageBooks())
+        taken = Taken(UsageRegistries())
         counted, one = talk(script, draining(cuts, drains, taken), TABLES[name], taken, **kwargs)
         plain, other = talk(script, cut(cuts), TABLES[name], **kwargs)
         assert counted == plain
@@ -117,7 +117,7 @@ def test_counting_usage_changes_no_bytes_charges_or_mutes(
 def test_usage_records_count_charges_with_and_without_a_quota(
     script: list[Exchange], cuts: list[int], drains: list[str]
 ) -> None:
-    with_quota, without = Taken(UsageBooks()), Taken(UsageBooks())
+    with_quota, without = Taken(UsageRegistries()), Taken(UsageRegistries())
     _outcome, session = talk(script, draining(cuts, drains, with_quota), HUGE, with_quota)
     talk(script, draining(cuts, drains, without), QuotaTable(), without)
     quotas = session.quotas
@@ -136,7 +136,7 @@ def test_usage_records_count_charges_with_and_without_a_quota(
 def test_usage_records_count_the_throttle_times_of_charges(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool
 ) -> None:
-    taken = Taken(UsageBooks(trace_share=1.0))
+    taken = Taken(UsageRegistries(trace_share=1.0))
     _outcome, session = talk(script, draining(cuts, drains, taken), TIGHT, taken, hold=hold)
     quotas, sums = session.quotas, total(taken.records)
     traced = total_traced(taken.traces)
@@ -155,7 +155,7 @@ def test_usage_records_count_the_throttle_times_of_charges(
 def test_request_traces_add_up_to_the_usage_records(
     script: list[Exchange], cuts: list[int], drains: list[str], hold: bool, name: str
 ) -> None:
-    taken = Taken(UsageBooks(trace_share=1.0))
+    taken = Taken(UsageRegistries(trace_share=1.0))
     talk(script, draining(cuts, drains, taken), TABLES[name], taken, hold=hold)
     traced, sums = total_traced(taken.traces), total(taken.records)
     time_us = traced.pop("request_time_us", 0), sums.pop("request_time_us", 0)
@@ -170,7 +170,7 @@ def test_usage_is_counted_if_a_session_ends_anywhere(
     script: list[Exchange], cuts: list[int], stop: int, drains: list[str]
 ) -> None:
     """What was counted is what has gone by, or begun to; every request has its trace, and nothing is kept."""
-    taken = Taken(UsageBooks(trace_share=1.0))
+    taken = Taken(UsageRegistries(trace_share=1.0))
 
     def some() -> Iterator[int]:
         for number, size in enumerate(draining(cuts, drains, taken)):

@@ -9,24 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.connection.usage import FORMER_MAX
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from tests.properties import examples
 from tests.proxy.request_costs import ping, pong
 from tests.proxy.usage_totals import Taken, recorded, total
 from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
-    from proxy.connection.receipts import ClientUsage
-    from proxy.connection.usage_book import UsageBook
+    from proxy.connection.usage_counters import ClientUsage
+    from proxy.connection.usage_registry import UsageRegistry
 
 PROPERTY: Final = examples(150)
 
 
-def book_of(books: UsageBooks) -> UsageBook:
+def book_of(books: UsageRegistries) -> UsageRegistry:
     return books.of(None)._book
 
 
-def wire_of(books: UsageBooks) -> Wire:
+def wire_of(books: UsageRegistries) -> Wire:
     return Wire(recorded(new_connection(), books))
 
 
@@ -39,7 +39,7 @@ def say(wire: Wire, name: bytes, now_ms: int = 1) -> None:
 
 
 def test_invented_client_ids_beyond_the_bound_share_the_overflow_entity() -> None:
-    taken = Taken(UsageBooks(entities_max=10, trace_share=1.0))
+    taken = Taken(UsageRegistries(entities_max=10, trace_share=1.0))
     wires = [wire_of(taken.books) for _ in range(3)]
     for number in range(1000):
         say(wires[number % 3], b"%d" % number)
@@ -52,7 +52,7 @@ def test_invented_client_ids_beyond_the_bound_share_the_overflow_entity() -> Non
 
 
 def test_long_names_in_usage_records_are_shortened() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     say(wire_of(taken.books), b"x" * 30_000)
     (record,) = taken.drain()
     assert len(record.client_id) == 256
@@ -60,23 +60,23 @@ def test_long_names_in_usage_records_are_shortened() -> None:
 
 
 def test_usage_counters_are_freed_without_connections_and_pending_counts() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     book = book_of(taken.books)
     for number in range(100_000):
         usage = taken.books.of(None)
         usage.become("ANONYMOUS", f"client {number % 5000}")
-        usage.receipt(1, 1, 11).arrived(10, 0, 1)
+        usage.usage_counters(1, 1, 11).arrived(10, 0, 1)
         usage.end()
         if number % 5000 == 4999:
             assert len(book) == 5000
             assert sum(record.requests for record in taken.drain()) == 5000
             assert len(book) == 0
-    assert not book.slate.active
-    assert not book.slate.traces
+    assert not book.pending.active
+    assert not book.pending.traces
 
 
 def test_usage_counters_of_an_idle_client_are_freed_at_once() -> None:
-    books = UsageBooks()
+    books = UsageRegistries()
     usage = books.of(None)
     usage.become("ANONYMOUS", "app")
     assert len(book_of(books)) == 1
@@ -86,7 +86,7 @@ def test_usage_counters_of_an_idle_client_are_freed_at_once() -> None:
 
 
 def test_the_former_clients_of_a_connection_are_bounded() -> None:
-    books = UsageBooks()
+    books = UsageRegistries()
     wire = wire_of(books)
     for number in range(1000):
         say(wire, b"%d" % number)
@@ -95,7 +95,7 @@ def test_the_former_clients_of_a_connection_are_bounded() -> None:
 
 
 def test_pending_request_traces_are_bounded_and_drops_are_counted() -> None:
-    taken = Taken(UsageBooks(trace_share=1.0, traces_max=5))
+    taken = Taken(UsageRegistries(trace_share=1.0, traces_max=5))
     wire = wire_of(taken.books)
     for _request in range(20):
         say(wire, b"a")
@@ -113,7 +113,7 @@ def test_the_same_clients_are_traced_at_every_broker() -> None:
     names = [f"client {number}" for number in range(2000)]
     sampled = []
     for _weir in range(2):
-        books = UsageBooks(trace_share=0.5)
+        books = UsageRegistries(trace_share=0.5)
         for broker in (1, 2, None):
             usage = books.of(broker)
             chosen = set()
@@ -129,7 +129,7 @@ def test_the_same_clients_are_traced_at_every_broker() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_trace_shares_of_0_and_1_trace_no_or_every_client(share: float) -> None:
-    taken = Taken(UsageBooks(trace_share=share))
+    taken = Taken(UsageRegistries(trace_share=share))
     for number in range(100):
         wire = wire_of(taken.books)
         say(wire, b"%d" % number)
@@ -154,7 +154,7 @@ def test_usage_counters_are_right_while_clients_come_and_go(
     deeds: list[tuple[str, int, bytes]], most: int
 ) -> None:
     """Several connections that change their client-id with requests outstanding, and drains at any time."""
-    taken = Taken(UsageBooks(entities_max=most, trace_share=1.0))
+    taken = Taken(UsageRegistries(entities_max=most, trace_share=1.0))
     book = book_of(taken.books)
     wires, asked, answered, connections = [wire_of(taken.books) for _ in range(3)], 0, 0, 3
     known: set[ClientUsage] = set()
@@ -180,10 +180,10 @@ def test_usage_counters_are_right_while_clients_come_and_go(
     taken.drain()
     taken.drain()
     assert len(book) == 0
-    assert not book.slate.active
+    assert not book.pending.active
     assert all(client.held == client.active == 0 for client in known)
     sums = total(taken.records)
     assert sums.get("requests", 0) == asked
     assert sums.get("bytes_out", 0) == answered * len(pong())
     assert all(record.sessions <= connections for record in taken.records)
-    assert not book.slate.traces
+    assert not book.pending.traces

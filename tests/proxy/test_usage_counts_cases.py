@@ -17,7 +17,7 @@ from protocol.messages import (
     SaslHandshakeResponse,
 )
 from proxy.close_reasons import CloseReason
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from proxy.handlers.decisions import Defer
 from proxy.handlers.deferred import Deferred
 from proxy.handlers.usage_groups import APIS, group_index
@@ -37,7 +37,7 @@ def wire_of(taken: Taken, **kwargs: object) -> Wire:
 
 
 def traced() -> Taken:
-    return Taken(UsageBooks(trace_share=1.0))
+    return Taken(UsageRegistries(trace_share=1.0))
 
 
 def too_new(number: int) -> bytes:
@@ -75,7 +75,7 @@ def test_a_response_is_counted_for_its_requests_client() -> None:
 
 
 def test_usage_before_and_after_authentication_has_separate_users() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     for user in ("alice", "bob"):
         for asked_, answered in (
@@ -102,7 +102,7 @@ def test_usage_before_and_after_authentication_has_separate_users() -> None:
 
 
 def test_sasl_v0_tokens_are_counted_as_bytes_and_not_as_requests() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     wire.feed(1, client=handshake("PLAIN", 0))
     wire.feed(1, broker=shaken(version=0))
@@ -119,7 +119,7 @@ def test_sasl_v0_tokens_are_counted_as_bytes_and_not_as_requests() -> None:
 
 
 def test_a_violation_is_counted_for_the_authenticated_user() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     wire.feed(1, client=handshake("PLAIN"))
     wire.feed(1, broker=shaken())
@@ -157,7 +157,7 @@ def test_a_violation_is_counted_once(sent: bytes, reason: CloseReason) -> None:
 
 
 def test_a_brokers_violation_is_not_counted_for_the_client() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     wire.feed(1, client=ping(1))
     wire.feed(1, broker=pong(2))
@@ -167,7 +167,7 @@ def test_a_brokers_violation_is_not_counted_for_the_client() -> None:
 
 
 def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     frame = request(ControlledShutdownRequest(broker_id=1), 0, 1)
     wire.feed(1, client=ping(1) + frame + ping(2))
@@ -177,7 +177,7 @@ def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
 
 
 def test_replica_fetches_have_no_charges_in_usage_records() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     session = recorded(timed(QuotaTable()), taken.books)
     session.client.is_broker = True
     wire = Wire(session)
@@ -189,7 +189,7 @@ def test_replica_fetches_have_no_charges_in_usage_records() -> None:
 
 
 def test_an_unknown_api_is_in_usage_group_other() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     wire.feed(1, client=unknown_request(999, 1))
     wire.feed(1, broker=unknown_response())
@@ -202,7 +202,7 @@ def test_an_unknown_api_is_in_usage_group_other() -> None:
 
 
 def test_a_connection_is_counted_once_per_interval_and_client_id() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     for number in range(6):
         wire.feed(1, client=ping(number, b"ab"[number % 2 : number % 2 + 1]))
@@ -214,7 +214,7 @@ def test_a_connection_is_counted_once_per_interval_and_client_id() -> None:
 
 
 def test_a_connection_is_counted_once_while_counters_are_drained() -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
     taken.step()  # a is taken, b is not
@@ -225,7 +225,7 @@ def test_a_connection_is_counted_once_while_counters_are_drained() -> None:
 
 
 def test_many_client_ids_on_one_connection_are_one_session_of_the_overflow_entity() -> None:
-    taken = Taken(UsageBooks(entities_max=0))
+    taken = Taken(UsageRegistries(entities_max=0))
     wire = wire_of(taken)
     for number in range(100):
         wire.feed(1, client=ping(number, b"%d" % number))
@@ -376,7 +376,7 @@ def test_a_sasl_exchange_refused_by_a_broker_without_sasl_is_counted_with_time(t
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_counted_request_time_is_scaled_as_charges(leaves: bool) -> None:
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     quotas = BrokerQuotas.create(time_table(1e9), request_time_scale=2.5)
     session = recorded(timed(quotas=quotas), taken.books)
     wire = Wire(session)
@@ -480,7 +480,7 @@ def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts
 
 def test_an_interval_without_usage_has_no_record() -> None:
     """A response that is held back until it can be rewritten is counted when it begins, and not again."""
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     wire = wire_of(taken)
     answered = response(MetadataResponse(), 9)
     wire.feed(1, client=request(MetadataRequest(topics=None), 9))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey
 from protocol.codec import response_type
 from protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
@@ -51,7 +51,7 @@ class Side:
         self.quotas = BrokerQuotas.create(table, mutations=mutation_rates(SAMPLES, 1))
         self.plans = Plans(Counters(), uplift=spoken is not None)
         self.controller = Controller() if spoken is None else Controller(spoken)
-        self.taken = Taken(UsageBooks(trace_share=1.0)) if recorded else None
+        self.taken = Taken(UsageRegistries(trace_share=1.0)) if recorded else None
 
     def ask(self, now_ms: int, frame: bytes) -> tuple[list[bytes], int]:
         """What a request on a connection of its own is told, and until when its client is muted."""
@@ -133,7 +133,7 @@ def test_unreadable_or_large_mutations_pass_uncounted() -> None:
     unread = framed(request(DeleteTopicsRequest(topic_names=["t"]), 5)[4:-5])
     large = padded(request(CreateTopicsRequest(), 5), 1024 * 1024 + 1)
     for frame in (unread, large):
-        taken = Taken(UsageBooks())
+        taken = Taken(UsageRegistries())
         wire = Wire(recorded(new_connection(), taken.books))
         wire.feed(1, client=frame)
         taken.drain()
@@ -212,7 +212,7 @@ def test_usage_totals_are_right_for_any_bytes(
     was asked before is counted, but no request.
     """
     plans = Plans(Counters(), uplift=release is not None, cluster=ClusterState(data.draw(st.booleans())))
-    taken = Taken(UsageBooks(trace_share=1.0))
+    taken = Taken(UsageRegistries(trace_share=1.0))
     session = recorded(new_connection(plans=plans, node_id=NODE), taken.books)
     wire = Wire(session)
     sent = [damaged(data, request(message, version, n)) for n, (message, version) in enumerate(requests)]  # type: ignore[arg-type]  # messages

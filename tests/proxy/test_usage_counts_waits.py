@@ -13,7 +13,7 @@ from protocol.codec import request_type, response_type
 from protocol.messages import MetadataRequest, ProduceRequest, ProduceResponse
 from proxy.close_reasons import CloseReason
 from proxy.connection.inbound import LOOK_BYTES
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
@@ -41,7 +41,7 @@ MUTATIONS: Final = frozenset({19, 20, 37})
 
 
 def counted(session: Connection) -> Connection:
-    return recorded(session, UsageBooks(trace_share=1.0))
+    return recorded(session, UsageRegistries(trace_share=1.0))
 
 
 def produce(number: int = 1, acks: int = 1, length: int = 6102) -> bytes:
@@ -183,7 +183,7 @@ def drawn(data: st.DataObject, question: bytes, spoken: dict[int, VersionRange] 
 
 
 def test_request_traces_have_the_times_of_request_and_response() -> None:
-    taken = Taken(UsageBooks(trace_share=1.0))
+    taken = Taken(UsageRegistries(trace_share=1.0))
     wire = Wire(recorded(new_connection(quota_table(produce=1000)), taken.books))
     wire.feed(5, client=produce(1, length=12_306) + produce(2, length=100))
     wire.feed(9, broker=produced(1))
@@ -203,7 +203,7 @@ def test_request_traces_have_the_times_of_request_and_response() -> None:
 
 
 def test_the_last_request_trace_is_taken_without_further_traffic() -> None:
-    taken = Taken(UsageBooks(trace_share=1.0))
+    taken = Taken(UsageRegistries(trace_share=1.0))
     wire = Wire(recorded(new_connection(), taken.books))
     wire.feed(1, client=ping())
     for _interval in range(5):
@@ -220,7 +220,7 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
     for rate, partitions in ((1000.0, 3), (None, 0)):
         table = QuotaTable({} if rate is None else {(APP, QuotaKey.CONTROLLER_MUTATION_RATE): rate})
         quotas = BrokerQuotas.create(table, mutations=mutation_rates(11, 1))
-        taken, controller, plans = Taken(UsageBooks()), Controller(), Plans(Counters())
+        taken, controller, plans = Taken(UsageRegistries()), Controller(), Plans(Counters())
         frame = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")]), 12)
         for now_ms in (1, 2):
             session = recorded(new_connection(quotas=quotas, plans=plans, node_id=NODE), taken.books)
@@ -231,7 +231,7 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
 
 
 def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
-    taken = Taken(UsageBooks(trace_share=1.0))
+    taken = Taken(UsageRegistries(trace_share=1.0))
     table = QuotaTable({(Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
     session = recorded(new_connection(table, buffer_bytes=400), taken.books)
     wire = Wire(session)
@@ -248,7 +248,7 @@ def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
 
 def test_usage_counts_frame_bytes_on_every_transport(new_rig: Callable[..., Rig]) -> None:
     """TLS too."""
-    taken = Taken(UsageBooks())
+    taken = Taken(UsageRegistries())
     rig = new_rig(session=recorded(new_connection(), taken.books), pair=tcp_pair)
     asked_, answered = produce(length=50_000), produced()
     assert rig.pass_on(asked_, rig.client, rig.broker) == asked_

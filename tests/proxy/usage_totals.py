@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.connection.usage_books import UsageBooks
+from proxy.connection.usage_registries import UsageRegistries
 from usage.records import ByQuota, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ TRACED: Final = ("bytes_in", "bytes_out", "charged_bytes", "request_time_us", "m
 QUOTAS: Final = tuple(field.name for field in msgspec.structs.fields(ByQuota))
 
 
-def recorded(session: Connection, books: UsageBooks) -> Connection:
+def recorded(session: Connection, books: UsageRegistries) -> Connection:
     """The same session, which nothing has come to yet, its usage counted in these books."""
     session.client.usage = books.of(session.node_id)
     return session
@@ -39,7 +39,7 @@ def recorded(session: Connection, books: UsageBooks) -> Connection:
 class Taken:
     """What was taken from books, whenever that was."""
 
-    def __init__(self, books: UsageBooks) -> None:
+    def __init__(self, books: UsageRegistries) -> None:
         self.books = books
         self.records: list[UsageRecord] = []
         self.traces: list[TraceRecord] = []

@@ -24,11 +24,11 @@ CLOSE_S: Final = 5.0
 
 
 class Books(Protocol):
-    """`proxy.connection.usage.UsageBooks`, as far as it is used here."""
+    """`proxy.connection.usage.UsageRegistries`, as far as it is used here."""
 
     @property
     def traces_dropped(self) -> int:
-        """Traced requests for which there was no room."""
+        """RequestTrace requests for which there was no room."""
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
         """Take what was used since the last drain."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from proxy.config.config import Config
     from proxy.config.usage_rules import UsageRules
-    from proxy.connection.usage_books import UsageBooks
+    from proxy.connection.usage_registries import UsageRegistries
     from proxy.control.stores.librdkafka import Properties
     from proxy.control.supervisor import Supervisor
     from proxy.control.usage.outlet import Outlet
@@ -47,7 +47,9 @@ class Recording(NamedTuple):
     instance: str
     interval_ms: int
 
-    def recorder(self, books: UsageBooks, session_ms: Callable[[], int], supervisor: Supervisor) -> Recorder:
+    def recorder(
+        self, books: UsageRegistries, session_ms: Callable[[], int], supervisor: Supervisor
+    ) -> Recorder:
         """Return the task's; the interval begins now. `session_ms` is the sessions' clock."""
         log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)
         report = Report(self.writer.tally, self.writer.outlet.name, time.monotonic)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.connection.usage import SessionUsage
-from proxy.connection.usage_book import UsageBook
+from proxy.connection.usage import ConnectionUsage
+from proxy.connection.usage_registry import UsageRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from usage.records import TraceRecord, UsageRecord
 
 
-class UsageBooks:
+class UsageRegistries:
     """The books of all brokers behind one Weir."""
 
     def __init__(
@@ -29,23 +29,23 @@ class UsageBooks:
         self._entities_max = entities_max
         self._trace_share = trace_share
         self._traces_max = traces_max
-        self._books: dict[int, UsageBook] = {}
+        self._books: dict[int, UsageRegistry] = {}
         self._connections = 0
 
-    def of(self, node_id: int | None) -> SessionUsage:
+    def of(self, node_id: int | None) -> ConnectionUsage:
         """For a new session with a broker; its id may not be known."""
         broker = -1 if node_id is None else node_id
         book = self._books.get(broker)
         if book is None:
-            book = UsageBook(broker, self._entities_max, self._trace_share, self._traces_max)
+            book = UsageRegistry(broker, self._entities_max, self._trace_share, self._traces_max)
             self._books[broker] = book
         self._connections += 1
-        return SessionUsage(book, self._connections)
+        return ConnectionUsage(book, self._connections)
 
     @property
     def traces_dropped(self) -> int:
-        """Traced requests for which there was no room."""
-        return sum(book.slate.traces_dropped for book in self._books.values())
+        """RequestTrace requests for which there was no room."""
+        return sum(book.pending.traces_dropped for book in self._books.values())
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
         """Take what was used since the last drain, record by record; the interval that ends now began at

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from proxy.connection.receipts import ClientUsage, Receipt, Slate, Traced
+from proxy.connection.usage_counters import ClientUsage, PendingCounters, RequestTrace, UsageCounters
 from quotas.remembered import OTHERS, shortened
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HASHES: Final = 2**32
 
 
-class UsageBook:
+class UsageRegistry:
     """What the clients of one broker have used since it was drained last."""
 
     __slots__ = (
@@ -28,14 +28,14 @@ class UsageBook:
         "_shared",
         "_trace_hash_max",
         "broker",
-        "slate",
+        "pending",
     )
 
     def __init__(self, broker: int, clients_max: int, trace_share: float, traces_max: int) -> None:
         self.broker = broker
         self._clients_max = clients_max
         self._trace_hash_max = int(trace_share * _HASHES)
-        self.slate = Slate(traces_max)
+        self.pending = PendingCounters(traces_max)
         self._clients: dict[tuple[str, str], ClientUsage] = {}
         self._shared = ClientUsage(OTHERS, OTHERS, traced=False)
         """Of all for whom there is no room."""
@@ -71,29 +71,29 @@ class UsageBook:
         """By the names alone: at every broker and every Weir the same clients."""
         return crc32("\0".join(key).encode("utf-8", "surrogatepass")) < self._trace_hash_max
 
-    def receipt(self, client: ClientUsage, group: int) -> Receipt:
+    def usage_counters(self, client: ClientUsage, group: int) -> UsageCounters:
         """The counts of a client's requests of one group."""
-        receipt = client.receipts[group]
-        if receipt is None:
-            receipt = client.receipts[group] = Receipt(self.slate, client, group)
-        return receipt
+        usage_counters = client.usage_counters[group]
+        if usage_counters is None:
+            usage_counters = client.usage_counters[group] = UsageCounters(self.pending, client, group)
+        return usage_counters
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """See `UsageBooks.drain`."""
-        slate = self.slate
-        slate.interval += 1
-        active, slate.active = slate.active, []
-        for receipt in active:
-            yield receipt.take(self.broker, time_ms, interval_ms, instance)
-            if receipt.client is not self._shared:
-                self._forget(receipt.client)
+        """See `UsageRegistries.drain`."""
+        pending = self.pending
+        pending.interval += 1
+        active, pending.active = pending.active, []
+        for usage_counters in active:
+            yield usage_counters.take(self.broker, time_ms, interval_ms, instance)
+            if usage_counters.client is not self._shared:
+                self._forget(usage_counters.client)
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
-        """See `UsageBooks.take_traces`."""
-        over: list[Traced] = []
-        under_way: list[Traced] = []
-        for traced in self.slate.traces:
+        """See `UsageRegistries.take_traces`."""
+        over: list[RequestTrace] = []
+        under_way: list[RequestTrace] = []
+        for traced in self.pending.traces:
             (over if traced.is_over else under_way).append(traced)
-        self.slate.traces = under_way
+        self.pending.traces = under_way
         for traced in over:
             yield traced.trace(self.broker, offset_ms, instance)

@@ -1,7 +1,7 @@
-"""Receipts: what the requests of one client and API group have used since that was taken away last.
+"""Usage counters: what the requests of one client and API group have used since they were drained last.
 
-A request keeps its receipt until its response: by then another interval may have begun, and counts that. Of
-clients that are sampled, every request has a receipt of its own, which is also its trace.
+A request keeps its usage counters until its response: by then another interval may have begun, and counts
+that. Every request of a client that is sampled has counters of its own, which are also its trace.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ TOPIC: Final = 4
 _QUOTAS: Final = 5
 
 
-class Slate:
+class PendingCounters:
     """What is to be taken away from one broker's counts."""
 
     __slots__ = ("_traces_max", "active", "interval", "traces", "traces_dropped")
 
     def __init__(self, traces_max: int) -> None:
-        self.active: list[Receipt] = []
-        """Receipts on which something was counted."""
+        self.active: list[UsageCounters] = []
+        """Counters that have counted something."""
         self.interval = 0
         """Grows each time they are taken."""
-        self.traces: list[Traced] = []
+        self.traces: list[RequestTrace] = []
         """Requests, in the order of their arrival."""
         self.traces_dropped = 0
         """Those for which there was no room."""
         self._traces_max = traces_max
 
-    def note(self, traced: Traced) -> None:
+    def note(self, traced: RequestTrace) -> None:
         """Keep a request until it is taken, if there is room."""
         if len(self.traces) < self._traces_max:
             self.traces.append(traced)
@@ -47,25 +47,25 @@ class Slate:
 class ClientUsage:
     """A client (user and client-id) at one broker: what it has used, by API group."""
 
-    __slots__ = ("active", "client_id", "held", "receipts", "traced", "user")
+    __slots__ = ("active", "client_id", "held", "traced", "usage_counters", "user")
 
     def __init__(self, user: str, client_id: str, *, traced: bool) -> None:
         self.user = user
         self.client_id = client_id
         self.traced = traced
-        self.receipts: list[Receipt | None] = [None] * len(GROUPS)
+        self.usage_counters: list[UsageCounters | None] = [None] * len(GROUPS)
         self.held = 0
         """How many sessions count for it."""
         self.active = 0
-        """How many of its receipts are to be drained."""
+        """How many of its usage counters are to be drained."""
 
 
-class Receipt:
+class UsageCounters:
     """What the requests of one client and API group have used, since it was drained last."""
 
     __slots__ = (
         "_active",
-        "_slate",
+        "_pending",
         "bytes_in",
         "bytes_out",
         "charged_bytes",
@@ -81,11 +81,11 @@ class Receipt:
         "violations",
     )
 
-    def __init__(self, slate: Slate, client: ClientUsage, group: int) -> None:
+    def __init__(self, pending: PendingCounters, client: ClientUsage, group: int) -> None:
         """Begin with nothing; `group` is an index into `GROUPS`."""
-        self._slate = slate
+        self._pending = pending
         self._active = False
-        """Something was counted, or will be at once: its slate knows."""
+        """True if something was counted, or will be at once; `PendingCounters` has it then."""
         self.client = client
         self.group = group
         self.drained = 0
@@ -169,7 +169,7 @@ class Receipt:
     def _activate(self) -> None:
         self._active = True
         self.client.active += 1
-        self._slate.active.append(self)
+        self._pending.active.append(self)
 
     def take(self, broker: int, time_ms: int, interval_ms: int, instance: str) -> UsageRecord:
         """What was used, as a record; from now on it counts anew."""
@@ -200,7 +200,7 @@ class Receipt:
         return record
 
 
-class Traced(Receipt):
+class RequestTrace(UsageCounters):
     """One request of a client that is sampled: counted as any other, and noted by itself."""
 
     __slots__ = (
@@ -215,8 +215,8 @@ class Traced(Receipt):
         "connection",
     )
 
-    def __init__(self, counts: Receipt, connection: int, api_key: int, api_version: int) -> None:
-        super().__init__(counts._slate, counts.client, counts.group)
+    def __init__(self, counts: UsageCounters, connection: int, api_key: int, api_version: int) -> None:
+        super().__init__(counts._pending, counts.client, counts.group)
         self._counts = counts
         self.connection = connection
         self.api_key = api_key
@@ -233,12 +233,12 @@ class Traced(Receipt):
         self.arrived_ms = now_ms
         self.bytes_in += length
         self.charged_bytes += charged
-        self._slate.note(self)
+        self._pending.note(self)
 
     def answered(self, length: int, charged: int, now_ms: int) -> None:
         self._counts.answered(length, charged, now_ms)
         self.answered_ms = now_ms
-        self._answered_in = self._slate.interval
+        self._answered_in = self._pending.interval
         self.bytes_out += length
         self.charged_bytes += charged
 
@@ -273,7 +273,7 @@ class Traced(Receipt):
         """
         if self._is_over or not self.answered_ms or self._is_measured:
             return self._is_over
-        return self._answered_in < self._slate.interval - 1
+        return self._answered_in < self._pending.interval - 1
 
     def trace(self, broker: int, offset_ms: int, instance: str) -> TraceRecord:
         """What is known of the request."""
