@@ -12,10 +12,10 @@ import trio
 
 from proxy.config.config import Config
 from proxy.config.config_error import ConfigError
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.choose import Chosen, choose
-from proxy.control.stores.keeper import Keeper
-from proxy.control.stores.store_state import StoreState
+from proxy.control.stores.quota_manager import QuotaManager
+from proxy.control.stores.store_health import StoreHealth
 from proxy.control.usage.start import Recording, recording
 from proxy.net import sockets
 from proxy.net.drivers import monotonic_us, run_hosting_trio
@@ -32,7 +32,7 @@ def run(config: Config) -> None:
     _check_system()
     recorded = recording(config)
     chosen = choose(config)
-    book = quota_book(config, chosen.table)
+    book = quota_registry(config, chosen.table)
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_us)
     try:
@@ -51,10 +51,10 @@ def _check_system() -> None:
         )
 
 
-def quota_book(config: Config, table: QuotaTable) -> QuotaBook:
+def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
     """Put the table in force, with the configured windows."""
     settings = config.settings
-    return QuotaBook(
+    return QuotaRegistry(
         table,
         settings.quota_window_num,
         settings.quota_window_size_seconds,
@@ -75,12 +75,12 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _main(
-    config: Config, reactor: Reactor, book: QuotaBook, chosen: Chosen, recorded: Recording | None
+    config: Config, reactor: Reactor, book: QuotaRegistry, chosen: Chosen, recorded: Recording | None
 ) -> None:
     server = Server(config, reactor, book)
-    state = StoreState(time.time, chosen.store.name)
-    keeper = Keeper(chosen.store, book, chosen.table, config.admins, state, server.supervisor)
-    server.management = keeper
+    state = StoreHealth(time.time, chosen.store.name)
+    quota_manager = QuotaManager(chosen.store, book, chosen.table, config.admins, state, server.supervisor)
+    server.management = quota_manager
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
         if config.admin is not None:
@@ -89,13 +89,13 @@ async def _main(
             tally = recorded.writer.tally if recorded is not None else None
             sources = start.Sources(server, book, state, lambda: reactor.now_ms, tally)
             await start.start(nursery, config.admin, sources, listening)
-        await nursery.start(keeper.run)
+        await nursery.start(quota_manager.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
-        nursery.start_soon(_obey_hangup, keeper.reload)
+        nursery.start_soon(_obey_hangup, quota_manager.reload)
         async with trio.open_nursery() as serving:
             await serving.start(server.serve)
             listening.set()
-            mode, quotas = config.settings.quota_mode, len(keeper.table)
+            mode, quotas = config.settings.quota_mode, len(quota_manager.table)
             log.info("quotas in force", store=chosen.store.name, quotas=quotas, mode=mode)
             _say_costs(config)
             if recorded is not None and server.usage is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from quotas import BrokerQuotas, Budget, ClientQuotas, Tags
 from quotas.budgets import Account, Totals
 from quotas.request_time import RequestBudget
@@ -80,7 +80,7 @@ def request_times(quotas: BrokerQuotas) -> tuple[ClientQuotas[RequestBudget], ..
 
 
 def read(
-    book: QuotaBook,
+    book: QuotaRegistry,
     kinds: Kinds[B],
     now_ms: int,
     reading: Reading[B],
@@ -117,7 +117,7 @@ def counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
         yield part
 
 
-def _pots(book: QuotaBook, kinds: Kinds[B], *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[B]]]:
+def _pots(book: QuotaRegistry, kinds: Kinds[B], *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[B]]]:
     """Every kind of quota of this unit, at every broker; of the shadow's, those in use."""
     for node_id, quotas in book.brokers.items():
         for kind in kinds(quotas):

@@ -24,8 +24,8 @@ from proxy.admin import (
     usage_metrics,
 )
 from proxy.close_reasons import CloseReason
-from proxy.control.quota_registry import QuotaBook
-from proxy.control.stores.store_state import StoreState
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.control.stores.store_health import StoreHealth
 from proxy.control.supervisor import Task
 from proxy.control.usage.tally import Tally
 from proxy.server.server import Server
@@ -36,8 +36,8 @@ class Sources:
     """Where the figures come from."""
 
     server: Server
-    book: QuotaBook
-    store: StoreState
+    book: QuotaRegistry
+    store: StoreHealth
     now_ms: Callable[[], int]
     """The clock of the budgets."""
     usage: Tally | None = None

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from proxy.admin.entities import ENTITIES_MAX, SLICE, counted, sharers
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from quotas import MutationBudget
 from quotas.budgets import Totals
 
@@ -47,7 +47,7 @@ class MutationReading:
 
 
 def read_mutations(
-    book: QuotaBook,
+    book: QuotaRegistry,
     now_ms: int,
     reading: MutationReading,
     most: int = ENTITIES_MAX,

@@ -13,7 +13,7 @@ from proxy.admin.entities import Entity, Pot, Reading, broker_label, byte_rates,
 from proxy.admin.mutation_entities import MutationEntity, MutationReading, read_mutations
 from proxy.admin.request_times import ApiTimes, api_times, seconds
 from proxy.admin.side import ENFORCED, SHADOW, Side
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget
 from quotas.budgets import Totals
 from quotas.request_time import RequestBudget
@@ -24,7 +24,7 @@ SHARERS: Final = ("user", "client_id", "client_id_prefix")
 ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
 
 
-def families(book: QuotaBook, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
+def families(book: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
     """Yield the metrics of one side; None is a place to let others work."""
     side = SHADOW if shadow else ENFORCED
     rates: Reading[Budget] = Reading()

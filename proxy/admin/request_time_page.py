@@ -16,19 +16,19 @@ from proxy.admin.request_time_report import (
     Report,
 )
 from proxy.admin.request_times import api_name, seconds
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.handlers.sasl.identity import ANONYMOUS
 from quotas.budgets import UNLIMITED
 from quotas.request_time import RequestBudget
 
 
-def report(book: QuotaBook, asked: Mapping[str, str], now_ms: int) -> Report:
+def report(book: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
     """Return what a client has used, found as sessions find it, at every broker; no budget is made by it."""
     user, client_id = asked.get(USER) or ANONYMOUS, asked.get(CLIENT_ID, "")
     return Report(user, client_id, list(_budgets(book, user, client_id, now_ms)))
 
 
-def _budgets(book: QuotaBook, user: str, client_id: str, now_ms: int) -> Iterator[BudgetTime]:
+def _budgets(book: QuotaRegistry, user: str, client_id: str, now_ms: int) -> Iterator[BudgetTime]:
     for node_id, quotas in sorted(book.brokers.items(), key=_unknown_last):
         both = zip((ENFORCED, SHADOW), quotas.request_budgets(user, client_id), strict=True)
         for mode, budget in both:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from proxy.admin import family
-from proxy.control.quota_registry import QuotaBook
-from proxy.control.stores.store_state import RESULTS, StoreState
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.control.stores.store_health import RESULTS, StoreHealth
 
 
-def families(book: QuotaBook, store: StoreState) -> Iterator[Metric]:
+def families(book: QuotaRegistry, store: StoreHealth) -> Iterator[Metric]:
     """Yield them; those of the quota file only where there may be one."""
     yield family.gauge("weir_quotas_configured", "Quota values in force.", len(book.table))
     yield family.counter("weir_quota_table_changes", "How often other quotas came into force.", book.changes)
@@ -39,7 +39,7 @@ def families(book: QuotaBook, store: StoreState) -> Iterator[Metric]:
     )
 
 
-def _file(store: StoreState) -> Iterator[Metric]:
+def _file(store: StoreHealth) -> Iterator[Metric]:
     yield family.gauge(
         "weir_quota_file_last_reload_successful",
         "0 if the quota file in place was refused.",

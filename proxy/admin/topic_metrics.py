@@ -10,13 +10,13 @@ from prometheus_client.core import Metric
 
 from proxy.admin import family
 from proxy.admin.entities import ENTITIES_MAX, broker_label
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget
 
 LABELS: Final = ("broker", "quota", "topic")
 
 
-def families(book: QuotaBook, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
+def families(book: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
     """Yield the metrics of the topics that were charged most."""
     rows = nlargest(ENTITIES_MAX, _budgets(book, shadow=shadow), key=lambda row: row[1].charged)
     prefix, says = ("weir_shadow_topic_", "Shadow rates, as if enforced: ") if shadow else ("weir_topic_", "")
@@ -50,7 +50,7 @@ def families(book: QuotaBook, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
     )
 
 
-def _budgets(book: QuotaBook, *, shadow: bool) -> Iterator[tuple[tuple[str, str, str], Budget]]:
+def _budgets(book: QuotaRegistry, *, shadow: bool) -> Iterator[tuple[tuple[str, str, str], Budget]]:
     for node_id, quotas in book.brokers.items():
         for rates in quotas.topics or ():
             for budget in rates.budgets(shadow=shadow):

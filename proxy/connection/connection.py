@@ -32,7 +32,7 @@ from proxy.connection.state import ANSWERED, DRAINING, NEXT, OPEN, RELEASE, THRO
 from proxy.connection.usage import ConnectionUsage
 from proxy.connection.usage_counters import MUTATION
 from proxy.handlers.plan import Meter, Plan
-from proxy.handlers.quota_api.quota_admin import Management, Unmanaged
+from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
 from proxy.handlers.topics.fetch_sessions import FetchSession
 from quotas.throttle import INT32_MAX
@@ -128,7 +128,7 @@ class Connection:
         node_id: int | None = None,
         user: str = ANONYMOUS,
         peer: str = "",
-        management: Management | None = None,
+        management: QuotaAdmin | None = None,
         brokers: frozenset[str] = frozenset(),
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
@@ -198,7 +198,7 @@ class Connection:
         self.quotas = quotas
         self.counters = counters
         self.limits = limits
-        self.management = management or Unmanaged()
+        self.management = management or NoQuotaAdmin()
         self.addresses = addresses
         self.node_id = node_id
         self.hold = hold

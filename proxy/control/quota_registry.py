@@ -13,7 +13,7 @@ from quotas.client_quotas import mutation_rates
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 
-class QuotaBook:
+class QuotaRegistry:
     """The table and each broker's quotas by node id; `None` stands for a broker whose id is not known yet."""
 
     def __init__(

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import structlog
 import trio
 
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget, MutationBudget, QuotaKey, Tags
 from quotas.budgets import UNLIMITED
 from quotas.connections import ConnectionBudget, ConnectionQuotas
@@ -70,7 +70,7 @@ class Held:
 class ShadowLog:
     """Remembers what it has said."""
 
-    def __init__(self, book: QuotaBook, connections: ConnectionQuotas) -> None:
+    def __init__(self, book: QuotaRegistry, connections: ConnectionQuotas) -> None:
         """Begin with nothing said."""
         self._book = book
         self._connections = connections

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from proxy.close_reasons import CloseReason
     from proxy.counters import Counters
     from proxy.handlers.mutations.cluster_state import ClusterState
-    from proxy.handlers.quota_api.quota_admin import Management
+    from proxy.handlers.quota_api.quota_admin import QuotaAdmin
     from proxy.handlers.sasl.exchange import Exchange
     from proxy.handlers.sasl.identity import Identities
     from proxy.handlers.topics.fetch_sessions import FetchSession
@@ -171,7 +171,7 @@ class Context(Protocol):
     """
 
     @property
-    def management(self) -> Management:
+    def management(self) -> QuotaAdmin:
         """Who may see and change the quotas, and how that is done."""
 
     @property

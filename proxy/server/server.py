@@ -17,14 +17,14 @@ from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.close_reasons import BY_PEERS, CloseReason
 from proxy.config.config import Config, ConfigError
 from proxy.connection.connection import Connection, ConnectionLimits
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.rate_limited_log import Repeats
 from proxy.control.shadow_log import PERIOD_S, ShadowLog, log_shadow
 from proxy.control.supervisor import Supervisor, Task, every
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
-from proxy.handlers.quota_api.quota_admin import Management, Unmanaged
+from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
 from proxy.net.reactor import BUFFER_BYTES, Reactor
@@ -43,12 +43,12 @@ log = structlog.get_logger("weir")
 class Server:
     """One cluster behind one bootstrap listener and a listener per broker."""
 
-    def __init__(self, config: Config, reactor: Reactor, quotas: QuotaBook) -> None:
+    def __init__(self, config: Config, reactor: Reactor, quotas: QuotaRegistry) -> None:
         """Prepare; nothing is opened before `serve`."""
         self.config = config
         self.counters = Counters()
         self.quotas = quotas
-        self.management: Management = Unmanaged()
+        self.management: QuotaAdmin = NoQuotaAdmin()
         """Who may describe and alter quotas over the wire; set it before `serve`."""
         self.usage = config.usage.books() if config.usage is not None else None
         """What clients use, if it is recorded."""

@@ -21,8 +21,8 @@ from proxy.addresses import Address
 from proxy.admin.endpoint import Endpoint, application, listen
 from proxy.admin.metrics import Sources
 from proxy.admin.readiness import Readiness
-from proxy.control.quota_registry import QuotaBook
-from proxy.control.stores.store_state import StoreState
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.control.stores.store_health import StoreHealth
 from quotas import parse
 from tests.cli.quotas_command import done, failed, run
 from tests.kafka.ports import free_range
@@ -63,9 +63,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def book() -> QuotaBook:
+def book() -> QuotaRegistry:
     """Alice has used 5.2 s of a thread within 10.4 s, half of it with her app: 50 and 25 %."""
-    book = QuotaBook(parse(FILE))
+    book = QuotaRegistry(parse(FILE))
     charge(book, "app", ApiKey.PRODUCE, 1_950_000, 0)
     charge(book, "app", ApiKey.METADATA, 650_000, 0)
     charge(book, "other", ApiKey.FETCH, 2_600_000, NOW_MS)
@@ -73,7 +73,7 @@ def book() -> QuotaBook:
 
 
 def charge(
-    book: QuotaBook, client_id: str, api_key: int, us: float, now_ms: int, node_id: int | None = 1
+    book: QuotaRegistry, client_id: str, api_key: int, us: float, now_ms: int, node_id: int | None = 1
 ) -> None:
     quotas = book.of(node_id)
     quotas.charge_request(quotas.ledger("alice", client_id, now_ms), api_key, us, now_ms)
@@ -95,9 +95,9 @@ def asked(app: Starlette, ask: Callable[[str], T]) -> T:
     return trio.run(main)
 
 
-def weir(server: Server, book: QuotaBook) -> Starlette:
+def weir(server: Server, book: QuotaRegistry) -> Starlette:
     """The pages of one that runs."""
-    sources = Sources(server, book, StoreState(lambda: 0.0), lambda: NOW_MS)
+    sources = Sources(server, book, StoreHealth(lambda: 0.0), lambda: NOW_MS)
     return application(sources, Readiness(server, trio.Event()))
 
 
@@ -114,7 +114,7 @@ def explained(file: Path, client_id: str, *arguments: str) -> Callable[[str], st
 
 
 def test_explain_shows_request_time_by_api_broker_and_mode(
-    server: Server, book: QuotaBook, file: Path
+    server: Server, book: QuotaRegistry, file: Path
 ) -> None:
     """In shadow 2.6 s within 10 s are 26 %; the limit is 20, and nobody is told to wait more than 1 s."""
     would = "would have been throttled once, 1.0 s"
@@ -131,7 +131,7 @@ def test_explain_shows_request_time_by_api_broker_and_mode(
 
 
 def test_explain_shows_short_request_times_in_milliseconds(server: Server, file: Path) -> None:
-    book = QuotaBook(parse(FILE))
+    book = QuotaRegistry(parse(FILE))
     charge(book, "other", ApiKey.FETCH, 999_000, NOW_MS)
     charge(book, "other", ApiKey.HEARTBEAT, 17, NOW_MS)
     assert asked(weir(server, book), explained(file, "other")).splitlines()[1:] == [
@@ -141,7 +141,7 @@ def test_explain_shows_short_request_times_in_milliseconds(server: Server, file:
     ]
 
 
-def test_explain_prints_request_time_as_json(server: Server, book: QuotaBook, file: Path) -> None:
+def test_explain_prints_request_time_as_json(server: Server, book: QuotaRegistry, file: Path) -> None:
     charge(book, "other", 99, 1_000_000, NOW_MS, node_id=0)
     charge(book, "other", ApiKey.FETCH, 0, NOW_MS, node_id=None)
 
@@ -174,7 +174,7 @@ def test_explain_prints_request_time_as_json(server: Server, book: QuotaBook, fi
 
 
 def test_asking_for_request_time_creates_no_budget(server: Server, file: Path) -> None:
-    book = QuotaBook(parse(FILE))
+    book = QuotaRegistry(parse(FILE))
     quotas = book.of(1)
     ask = partial(done, "explain", "--quotas", str(file), "--user", "alice", "--client-id", "app", "--admin")
     assert "  no request time charged yet, says Weir at 127.0.0.1:" in asked(weir(server, book), ask)
@@ -183,7 +183,9 @@ def test_asking_for_request_time_creates_no_budget(server: Server, file: Path) -
 
 
 def test_explain_maps_an_empty_client_id_as_the_running_weir_does(server: Server) -> None:
-    book = QuotaBook(parse('[[quota]]\nclient_id = "<default>"\nrequest_percentage = 5\n'), unnamed="<empty>")
+    book = QuotaRegistry(
+        parse('[[quota]]\nclient_id = "<default>"\nrequest_percentage = 5\n'), unnamed="<empty>"
+    )
     quotas = book.of(1)
     quotas.charge_request(quotas.ledger("ANONYMOUS", "", 0), ApiKey.FETCH, 1e6, 0)
     answer = asked(
@@ -199,7 +201,7 @@ def _parsed(address: str) -> Address:
 
 def test_explain_quotes_client_names_in_the_url(server: Server) -> None:
     name = "a&client_id=b c%00/\u00e9\n"
-    book = QuotaBook(
+    book = QuotaRegistry(
         parse('[[quota]]\nuser = "<default>"\nclient_id = "<default>"\nrequest_percentage = 5\n')
     )
     quotas = book.of(1)
@@ -226,7 +228,7 @@ def test_explain_works_if_the_configured_admin_endpoint_does_not_answer(file: Pa
     assert json.loads(done("explain", "--config", str(config), "--json"))["request_time"] is None
 
 
-def test_explain_asks_the_configured_admin_endpoint(server: Server, book: QuotaBook, file: Path) -> None:
+def test_explain_asks_the_configured_admin_endpoint(server: Server, book: QuotaRegistry, file: Path) -> None:
     def ask(address: str) -> str:
         config = file.with_name("weir.toml")
         config.write_text(f'upstream = "a:1"\nquotas = "quotas.toml"\nadmin = "{address}"\n')

@@ -11,8 +11,8 @@ import pytest
 from proxy.admin.metrics import Sources, families
 from proxy.close_reasons import CloseReason
 from proxy.config import config
-from proxy.control.quota_registry import QuotaBook
-from proxy.control.stores.store_state import StoreState
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.control.stores.store_health import StoreHealth
 from proxy.control.usage.tally import Tally
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
@@ -31,9 +31,9 @@ SUFFIXES = {"counter": "_total", "info": "_info"}
 def exposed() -> Iterator[dict[str, str]]:
     """Every metric's name, as it is scraped, and its type."""
     reactor = Reactor(lambda: 0)
-    book = QuotaBook(QuotaTable())
+    book = QuotaRegistry(QuotaTable())
     server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
-    sources = Sources(server, book, StoreState(lambda: 0.0), lambda: 0, Tally())
+    sources = Sources(server, book, StoreHealth(lambda: 0.0), lambda: 0, Tally())
     found = [family for family in families(sources, ready=True) if family is not None]
     yield {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
     reactor.close()

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from proxy.admin.exposition import render
 from proxy.admin.metrics import Sources, families
 from proxy.config import config
-from proxy.control.quota_registry import QuotaBook
-from proxy.control.stores.store_state import StoreState
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.control.stores.store_health import StoreHealth
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import parse
@@ -34,8 +34,8 @@ consumer_byte_rate = 2000000
 """
 
 
-def book_of(quotas: str = EVERYBODY) -> QuotaBook:
-    return QuotaBook(parse(quotas))
+def book_of(quotas: str = EVERYBODY) -> QuotaRegistry:
+    return QuotaRegistry(parse(quotas))
 
 
 class Page:
@@ -76,13 +76,13 @@ def server() -> Iterator[Server]:
 
 def scraped(
     server: Server,
-    book: QuotaBook | None = None,
+    book: QuotaRegistry | None = None,
     *,
     now_ms: int = 0,
     accept: str = PLAIN,
     ready: bool = True,
 ) -> Page:
-    sources = Sources(server, book or book_of(), StoreState(lambda: 1e9), lambda: now_ms)
+    sources = Sources(server, book or book_of(), StoreHealth(lambda: 1e9), lambda: now_ms)
     text, content_type = trio.run(render, families(sources, ready=ready), accept)
     assert content_type.startswith(accept.partition(";")[0])
     return Page(text, accept)

@@ -13,7 +13,7 @@ from protocol.messages import HeartbeatRequest, HeartbeatResponse, MetadataReque
 from proxy.addresses import Address
 from proxy.close_reasons import CloseReason
 from proxy.config import config
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.net.drivers import run_in_trio
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
@@ -108,7 +108,7 @@ async def set_stage(
                 "broker_ports": f"{first_port + 1}-{first_port + 10}",
                 **options,
             }
-            server = Server(config.load(None, given), reactor, QuotaBook(table))
+            server = Server(config.load(None, given), reactor, QuotaRegistry(table))
             await nursery.start(server.serve)
             assert script is not None, "the server should not have started"
             stage = Stage(server, cluster, nursery, first_port, scopes)

@@ -25,8 +25,8 @@ from proxy.admin.metrics import Sources, families
 from proxy.admin.readiness import Readiness
 from proxy.config import config
 from proxy.config.config import ConfigError
-from proxy.control.quota_registry import QuotaBook
-from proxy.control.stores.store_state import StoreState
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.control.stores.store_health import StoreHealth
 from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.poll import WRITE
 from proxy.net.reactor import Reactor
@@ -330,10 +330,10 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
                 "broker_ports": f"{port + 1}-{port + 2}",
                 "drain_timeout_s": LONG_S,
             }
-            book = QuotaBook(QuotaTable())
+            book = QuotaRegistry(QuotaTable())
             server = Server(config.load(None, options), reactor, book)
             listening = trio.Event()
-            sources = Sources(server, book, StoreState(lambda: 0.0), lambda: reactor.now_ms)
+            sources = Sources(server, book, StoreHealth(lambda: 0.0), lambda: reactor.now_ms)
             app = application(sources, Readiness(server, listening))
             sockets = await listen(Address(HOST, port + 3), LONG_S)
             nursery.start_soon(Endpoint(sockets, app).serve, server.supervisor)
@@ -501,12 +501,12 @@ def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:
     async def main() -> int:
         limits = quota_table(produce=1.0, entity=Entity(client_id=DEFAULT))
         mutations = {(Entity(client_id=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
-        book = QuotaBook(limits.altered(mutations))
+        book = QuotaRegistry(limits.altered(mutations))
         for number in range(ENTITIES_MAX):
             book.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
             book.of(0).mutations.budget("ANONYMOUS", f"app-{number}", 0)
         server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
-        sources = Sources(server, book, StoreState(lambda: 0.0), lambda: 0)
+        sources = Sources(server, book, StoreHealth(lambda: 0.0), lambda: 0)
         before = turns
         await render(families(sources, ready=True), "")
         return turns - before

@@ -6,7 +6,7 @@ from prometheus_client.core import Metric
 
 from proxy.admin.authentication_metrics import families
 from proxy.config.config import load
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.counters import Counters
 from proxy.handlers.sasl.identity import IdentityRules
 from proxy.net.reactor import Reactor
@@ -59,7 +59,7 @@ def test_sessions_use_the_configured_identity_rules() -> None:
     reactor = Reactor(lambda: 0)
     try:
         config = load(None, {"upstream": "a:1", "gssapi_principal": "kerberos"})
-        server = Server(config, reactor, QuotaBook(QuotaTable()))
+        server = Server(config, reactor, QuotaRegistry(QuotaTable()))
         assert server.plans.identities.rules == IdentityRules(hidden="kerberos")
         assert server.plans.for_broker({}).identities is server.plans.identities
     finally:

@@ -1,4 +1,4 @@
-"""Client quotas asked of a whole server, over real sockets: file, keeper, sessions and quotas together."""
+"""Client quotas asked of a whole server, over real sockets: file, quota manager, connections, quotas."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from protocol.messages import (
     ProduceResponse,
 )
 from proxy.control.stores.file import FileStore, read_quota_file
-from proxy.control.stores.keeper import Keeper
-from proxy.control.stores.store_state import StoreState
+from proxy.control.stores.quota_manager import QuotaManager
+from proxy.control.stores.store_health import StoreHealth
 from quotas import Entity, QuotaKey, QuotaTable, render
 from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
 from tests.proxy.frames import body_of, request
@@ -37,16 +37,16 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"ANONYMOUS"})) -> Keeper:
+async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"ANONYMOUS"})) -> QuotaManager:
     """Have the stage's server keep its quotas in this file."""
     store = FileStore(path)
     table = store.start()
     stage.server.quotas.update(table)
-    state, supervisor = StoreState(lambda: 0.0), stage.server.supervisor
-    keeper = Keeper(store, stage.server.quotas, table, admins, state, supervisor)
-    stage.server.management = keeper
-    await stage.nursery.start(keeper.run)
-    return keeper
+    state, supervisor = StoreHealth(lambda: 0.0), stage.server.supervisor
+    quota_manager = QuotaManager(store, stage.server.quotas, table, admins, state, supervisor)
+    stage.server.management = quota_manager
+    await stage.nursery.start(quota_manager.run)
+    return quota_manager
 
 
 def produced(answer: bytes | None) -> int:
@@ -59,13 +59,13 @@ def test_a_quota_alteration_is_written_and_applies_to_open_connections(play: Pla
     produce = request(ProduceRequest(acks=1, transactional_id="x" * 30_000), 7)
 
     async def script(stage: Stage) -> None:
-        keeper = await manage(stage, path)
+        quota_manager = await manage(stage, path)
         client, admin = await stage.connect(0), await stage.connect()
         assert produced(await client.ask(produce)) == 0
         answer = await admin.ask(request(CHANGE, 1))
         assert answer is not None
         assert results(body_of(answer, AlterClientQuotasResponse, 1)) == [({"client-id": "app"}, 0, None)]
-        assert read_quota_file(path) == CHANGED == keeper.table
+        assert read_quota_file(path) == CHANGED == quota_manager.table
         assert produced(await client.ask(produce)) > 10_000
 
     play(script)
@@ -91,10 +91,10 @@ def test_a_large_quota_table_is_described_while_other_clients_are_served(play: P
 def test_a_quota_alteration_survives_its_clients_disconnect(play: Play, path: Path) -> None:
 
     async def script(stage: Stage) -> None:
-        keeper = await manage(stage, path)
+        quota_manager = await manage(stage, path)
         admin = await stage.connect()
         await admin.stream.send_all(request(CHANGE, 1))
-        await until(lambda: keeper.table == CHANGED)
+        await until(lambda: quota_manager.table == CHANGED)
         await admin.stream.aclose()
         other = await stage.connect()
         assert await other.ask(PING) == PONG
@@ -129,7 +129,7 @@ def test_concurrent_admins_lose_no_quota_change(play: Play, path: Path) -> None:
 def test_a_user_who_is_no_admin_alters_no_quota(play: Play, path: Path) -> None:
 
     async def script(stage: Stage) -> None:
-        keeper = await manage(stage, path, frozenset({"admin"}))
+        quota_manager = await manage(stage, path, frozenset({"admin"}))
         client = await stage.connect()
         answer = await client.ask(request(CHANGE, 1))
         assert answer is not None
@@ -137,6 +137,6 @@ def test_a_user_who_is_no_admin_alters_no_quota(play: Play, path: Path) -> None:
         answer = await client.ask(request(describe(), 1))
         assert answer is not None
         assert body_of(answer, DescribeClientQuotasResponse, 1).error_code == 31
-        assert (keeper.table, stage.server.quotas.table) == (QuotaTable(), QuotaTable())
+        assert (quota_manager.table, stage.server.quotas.table) == (QuotaTable(), QuotaTable())
 
     play(script)

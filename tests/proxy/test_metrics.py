@@ -16,8 +16,8 @@ from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
 from proxy.admin.mutation_entities import MutationReading, read_mutations
 from proxy.close_reasons import CloseReason
-from proxy.control.quota_registry import QuotaBook
-from proxy.control.stores.store_state import StoreState
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.control.stores.store_health import StoreHealth
 from proxy.server.server import Server
 from quotas import Budget, QuotaTable, parse
 from quotas.client_quotas import IDLE_MS_MAX
@@ -28,14 +28,16 @@ __all__ = ["server"]  # a fixture
 PRODUCED, FETCHED = Pot(0, "producer_byte_rate"), Pot(0, "consumer_byte_rate")
 
 
-def reading_of(book: QuotaBook, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading[Budget]:
+def reading_of(book: QuotaRegistry, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading[Budget]:
     reading: Reading[Budget] = Reading()
     for _step in read(book, byte_rates, now_ms, reading, most):
         pass
     return reading
 
 
-def charge(book: QuotaBook, client_id: str, produced: float, now_ms: int = 0, node_id: int | None = 0) -> int:
+def charge(
+    book: QuotaRegistry, client_id: str, produced: float, now_ms: int = 0, node_id: int | None = 0
+) -> int:
     budget = book.of(node_id).ledger("ANONYMOUS", client_id, now_ms).produce
     assert budget is not None
     return budget.charge(produced, now_ms)
@@ -109,7 +111,7 @@ def test_metrics_show_brokers_with_both_addresses(server: Server) -> None:
 
 def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> None:
     now_s = 100.0
-    state = StoreState(lambda: now_s)
+    state = StoreHealth(lambda: now_s)
     book = book_of()
     sources = Sources(server, book, state, lambda: 0)
 
@@ -147,7 +149,7 @@ def test_a_removed_quota_has_an_infinite_limit_in_metrics(server: Server) -> Non
 MUTATORS = '[[quota]]\nclient_id = "<default>"\ncontroller_mutation_rate = 5\n'
 
 
-def mutate(book: QuotaBook, client_id: str, *costs: int, now_ms: int = 0, node_id: int | None = 0) -> int:
+def mutate(book: QuotaRegistry, client_id: str, *costs: int, now_ms: int = 0, node_id: int | None = 0) -> int:
     """A strict request; the throttle time."""
     budget = book.of(node_id).mutations.budget("ANONYMOUS", client_id, now_ms)
     assert budget is not None
@@ -160,7 +162,7 @@ def mutate(book: QuotaBook, client_id: str, *costs: int, now_ms: int = 0, node_i
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metrics_of_a_mutating_entity_equal_its_cluster_wide_budget(server: Server, accept: str) -> None:
     """The example of KIP-599: 560 partitions at 5/s, of a burst of 500, leave 12 s to wait."""
-    book = QuotaBook(parse(MUTATORS), controller_num_samples=100)
+    book = QuotaRegistry(parse(MUTATORS), controller_num_samples=100)
     assert mutate(book, "app", 560, node_id=0) == 0
     assert mutate(book, "app", 1, 1, node_id=1) == 12_000
     mutate(book, "other", 7)
@@ -182,7 +184,7 @@ def test_metrics_of_a_mutating_entity_equal_its_cluster_wide_budget(server: Serv
 
 def test_a_scrape_does_not_change_mutation_throttle_times(server: Server) -> None:
     """Each reading of Kafka's bucket rounds."""
-    looked_at, alone = (QuotaBook(parse(MUTATORS.replace("5", "0.7"))) for _ in range(2))
+    looked_at, alone = (QuotaRegistry(parse(MUTATORS.replace("5", "0.7"))) for _ in range(2))
     for now_ms in range(0, 30_000, 700):
         assert mutate(looked_at, "app", 1, now_ms=now_ms) == mutate(alone, "app", 1, now_ms=now_ms)
         scraped(server, looked_at, now_ms=now_ms + 300)
@@ -191,7 +193,7 @@ def test_a_scrape_does_not_change_mutation_throttle_times(server: Server) -> Non
 
 
 def test_metric_totals_of_mutations_include_expired_budgets(server: Server) -> None:
-    book = QuotaBook(parse(MUTATORS))
+    book = QuotaRegistry(parse(MUTATORS))
     mutate(book, "app", 60, 1)
     assert sum(book.expire(IDLE_MS_MAX)) == 1
     mutate(book, "app", 3, now_ms=IDLE_MS_MAX)
@@ -202,7 +204,7 @@ def test_metric_totals_of_mutations_include_expired_budgets(server: Server) -> N
 
 
 def test_a_removed_mutation_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
-    book = QuotaBook(parse(MUTATORS))
+    book = QuotaRegistry(parse(MUTATORS))
     mutate(book, "app", 60)
     book.update(QuotaTable())
     page = scraped(server, book)
@@ -211,7 +213,7 @@ def test_a_removed_mutation_quota_has_an_infinite_limit_in_metrics(server: Serve
 
 
 def test_a_hundred_thousand_mutating_entities_are_read_in_steps() -> None:
-    book = QuotaBook(parse(MUTATORS))
+    book = QuotaRegistry(parse(MUTATORS))
     for number in range(100_000):
         mutate(book, f"app-{number}", number)
     reading = MutationReading()
@@ -325,7 +327,7 @@ def test_metric_labels_of_hostile_names_are_escaped_and_distinct(server: Server,
 
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metric_labels_of_mutating_entities_are_escaped(server: Server, accept: str) -> None:
-    book = QuotaBook(parse(MUTATORS))
+    book = QuotaRegistry(parse(MUTATORS))
     for number, name in enumerate(HOSTILE):
         mutate(book, name, 1 + number)
     rows = scraped(server, book, accept=accept).rows("weir_mutation_entity_partitions_total")

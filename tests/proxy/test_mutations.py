@@ -20,7 +20,7 @@ from protocol.messages import (
 )
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.counters import Counters
 from proxy.handlers.mutations.mutations import ROUNDS_MAX
 from proxy.handlers.plans import Plans
@@ -457,7 +457,7 @@ def test_mutations_without_a_quota_pass_unchanged() -> None:
 
 def test_an_entitys_clients_at_all_brokers_share_one_token_bucket() -> None:
     table = QuotaTable({(Entity(user="ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
-    book = QuotaBook(table, controller_num_samples=BURST)
+    book = QuotaRegistry(table, controller_num_samples=BURST)
     controller, plans = Controller(), Plans(Counters())
     codes: list[int] = []
     for number, node_id in enumerate((1, 2, None, 1)):

@@ -9,7 +9,7 @@ import pytest
 from protocol.api import ApiKey
 from proxy.admin.entities import ENTITIES_MAX
 from proxy.admin.request_times import SERIES_MAX, api_name
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import IDLE_MS_MAX
 from quotas.request_time import API_KEYS_OWN
@@ -26,13 +26,13 @@ APP = {"broker": "0", "client_id": "app"}
 PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA
 
 
-def book_of(percent: float = 50.0, *, shadow: bool = False) -> QuotaBook:
+def book_of(percent: float = 50.0, *, shadow: bool = False) -> QuotaRegistry:
     values = {(ANY_APP, KEY): percent}
-    return QuotaBook(QuotaTable(None, values) if shadow else QuotaTable(values))
+    return QuotaRegistry(QuotaTable(None, values) if shadow else QuotaTable(values))
 
 
 def charge(
-    book: QuotaBook, api_key: int, us: float, client_id: str = "app", now_ms: int = 0, node_id: int = 0
+    book: QuotaRegistry, api_key: int, us: float, client_id: str = "app", now_ms: int = 0, node_id: int = 0
 ) -> int:
     """What a request of this API costs; the throttle time."""
     quotas = book.of(node_id)
@@ -102,7 +102,7 @@ def test_request_time_totals_include_expired_budgets(server: Server) -> None:
 def test_metrics_show_the_top_entities_of_bytes_and_of_request_time_separately(server: Server) -> None:
     """A percent is far less than a byte."""
     values = {(ANY_APP, key): 50.0 for key in (KEY, QuotaKey.PRODUCER_BYTE_RATE)}
-    book = QuotaBook(QuotaTable(values))
+    book = QuotaRegistry(QuotaTable(values))
     for number in range(ENTITIES_MAX + 5):
         ledger = book.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
         assert ledger.produce is not None

@@ -25,8 +25,8 @@ from proxy.addresses import Address
 from proxy.close_reasons import CloseReason
 from proxy.config import config
 from proxy.control.stores.file import FileStore
-from proxy.control.stores.keeper import Keeper
-from proxy.control.stores.store_state import StoreState
+from proxy.control.stores.quota_manager import QuotaManager
+from proxy.control.stores.store_health import StoreHealth
 from proxy.net import sockets
 from proxy.net.drivers import monotonic_us
 from proxy.server import establish, listeners
@@ -692,18 +692,18 @@ def test_a_reloaded_quota_file_applies_to_open_connections(play: Play, tmp_path:
 
     async def script(stage: Stage) -> None:
         book = stage.server.quotas
-        state, supervisor = StoreState(lambda: 0), stage.server.supervisor
-        keeper = Keeper(FileStore(file), book, QuotaTable(), frozenset(), state, supervisor)
+        state, supervisor = StoreHealth(lambda: 0), stage.server.supervisor
+        quota_manager = QuotaManager(FileStore(file), book, QuotaTable(), frozenset(), state, supervisor)
         client = await stage.connect(0)
         await client.ask(asked)
         file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1e9\n')
-        await keeper.reload()
+        await quota_manager.reload()
         await client.ask(asked)
         (budget,) = book.of(0).produce
         assert budget.charged == len(asked) - 4
         file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = "much"\n')
         with capture_logs() as logged:
-            await keeper.reload()
+            await quota_manager.reload()
         assert ["last known stay" in line["event"] for line in logged] == [True]
         await client.ask(asked)
         assert budget.charged == 2 * (len(asked) - 4)

@@ -12,7 +12,7 @@ from protocol.messages import CreateTopicsRequest, MetadataRequest
 from proxy import run
 from proxy.config import config
 from proxy.connection.state import State
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.counters import Counters
 from proxy.handlers.mutations import decoded_requests
 from proxy.handlers.mutations.cluster_state import ClusterState
@@ -398,7 +398,7 @@ def test_auto_created_topics_are_counted_by_a_shadow_quota(strict: bool) -> None
 
 
 def test_all_quotas_can_be_put_in_shadow() -> None:
-    book = QuotaBook(quota_table(produce=1000.0), in_shadow=True)
+    book = QuotaRegistry(quota_table(produce=1000.0), in_shadow=True)
     assert book.table == quota_table(produce=1000.0), "what is configured"
     quotas = book.of(1)
     for rate in (1000.0, 500.0):
@@ -413,7 +413,7 @@ def test_all_quotas_can_be_put_in_shadow() -> None:
 
 
 def test_listeners_of_quota_updates_get_the_table_in_force() -> None:
-    book, told = QuotaBook(QuotaTable(), in_shadow=True), list[QuotaTable]()
+    book, told = QuotaRegistry(QuotaTable(), in_shadow=True), list[QuotaTable]()
     book.on_update.append(told.append)
     book.update(quota_table(fetch=1.0))
     assert told == [shadowed(quota_table(fetch=1.0))]
@@ -422,10 +422,10 @@ def test_listeners_of_quota_updates_get_the_table_in_force() -> None:
 def test_the_configuration_can_put_all_quotas_in_shadow() -> None:
     table = quota_table(produce=1000.0, entity=Entity(client_id=DEFAULT))
     options = {"upstream": "kafka:9092"}
-    plain = run.quota_book(config.load(None, options), table)
+    plain = run.quota_registry(config.load(None, options), table)
     assert (plain.in_force, plain.of(1).unnamed) == (table, "")
     options |= {"quota_mode": "shadow", "empty_client_id": "default"}
-    book = run.quota_book(config.load(None, options), table)
+    book = run.quota_registry(config.load(None, options), table)
     assert (book.in_force, book.of(1).unnamed) == (shadowed(table), EMPTY)
 
 
@@ -433,7 +433,7 @@ def test_the_configuration_can_put_all_quotas_in_shadow() -> None:
 def test_default_quotas_can_be_configured_for_clients_without_a_client_id(client_id: bytes | None) -> None:
     table = quota_table(produce=1000, entity=Entity(client_id=DEFAULT))
     for unnamed, muted_until_ms in (("", 0), (EMPTY, 1000)):
-        book = QuotaBook(table, unnamed=unnamed)
+        book = QuotaRegistry(table, unnamed=unnamed)
         wire = Wire(new_connection(quotas=book.of(NODE)))
         frame = framed(header(0, 7, 1, client_id, tags=None) + produce(1, 11_000)[4 + 8 + 2 + 3 :])
         frame = framed(frame[4:] + bytes(11_000 - len(frame) + 4))

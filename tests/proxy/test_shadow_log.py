@@ -8,7 +8,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.shadow_log import LINES_MAX, SLICE, ShadowLog, log_shadow
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from quotas.connections import ConnectionQuotas
@@ -22,11 +22,11 @@ ANY_APP = Entity(client_id=DEFAULT)
 PRODUCE, MUTATIONS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE
 
 
-def book_of(key: QuotaKey = PRODUCE, entity: Entity = ANY_APP, rate: float = 1000.0) -> QuotaBook:
-    return QuotaBook(QuotaTable(None, {(entity, key): rate}))
+def book_of(key: QuotaKey = PRODUCE, entity: Entity = ANY_APP, rate: float = 1000.0) -> QuotaRegistry:
+    return QuotaRegistry(QuotaTable(None, {(entity, key): rate}))
 
 
-def shadow(book: QuotaBook, client_id: str = "app", node_id: int = 0) -> Budget:
+def shadow(book: QuotaRegistry, client_id: str = "app", node_id: int = 0) -> Budget:
     ledger = book.of(node_id).ledger("alice", client_id, 0).shadow
     assert ledger is not None
     assert ledger.produce is not None
@@ -171,7 +171,7 @@ async def test_the_shadow_log_lets_other_tasks_run_between_its_steps(nursery: Nu
 
 
 def test_the_shadow_log_names_topics_and_addresses() -> None:
-    book = QuotaBook(QuotaTable())
+    book = QuotaRegistry(QuotaTable())
     rates = {
         (Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 10.0,
         (Entity(ip="10.0.0.1"), QuotaKey.CONNECTION_CREATION_RATE): 1.0,

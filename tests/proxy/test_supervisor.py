@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from proxy.config.config import ConfigError
 from proxy.control.cluster.discovery import discover
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.shadow_log import PERIOD_S, ShadowLog
 from proxy.control.supervisor import WAIT_S_MAX, WAIT_S_MIN, Task, Works, every
 from proxy.counters import Counters
@@ -193,7 +193,7 @@ def task_events(logged: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
     Task.BROKERS: ("proxy.server.housekeeping.discover", discover, 2),
-    Task.EXPIRY: ("proxy.control.quota_registry.QuotaBook.expire", QuotaBook.expire, 1),
+    Task.EXPIRY: ("proxy.control.quota_registry.QuotaRegistry.expire", QuotaRegistry.expire, 1),
     Task.SHADOW_LOG: ("proxy.control.shadow_log.ShadowLog.look", ShadowLog.look, 1),
     Task.TLS_FILES: ("proxy.net.tls.files.ContextOfFiles.look", ContextOfFiles.look, 1),
 }

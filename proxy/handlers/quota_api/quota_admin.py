@@ -15,7 +15,7 @@ Changes: TypeAlias = "Mapping[Quota, float | None]"
 T = TypeVar("T")
 
 
-class Management(Protocol):
+class QuotaAdmin(Protocol):
     """Quota management of one process; its calls are made, and answered, on the reactor's thread."""
 
     @property
@@ -42,7 +42,7 @@ class Management(Protocol):
         """A broker has answered an AlterClientQuotas that passed through: what it stores may be new."""
 
 
-class Unmanaged:
+class NoQuotaAdmin:
     """Management of a process that has none: nobody may ask for anything."""
 
     table = QuotaTable()

@@ -15,13 +15,13 @@ import structlog
 import trio
 
 from proxy.control.stores.store import QuotaStore, StoreError
-from proxy.control.stores.store_state import StoreState
+from proxy.control.stores.store_health import StoreHealth
 from proxy.control.supervisor import Supervisor, Task, Works
 from proxy.logs import audit_logger
 from quotas import QuotaTable
 
 if TYPE_CHECKING:
-    from proxy.control.quota_registry import QuotaBook
+    from proxy.control.quota_registry import QuotaRegistry
     from proxy.handlers.quota_api.quota_admin import Changes
     from quotas.table import Quota
 
@@ -45,16 +45,16 @@ class _Alteration:
     done: Callable[[str | None], None]
 
 
-class Keeper:
+class QuotaManager:
     """Joins a store and the quotas in force; `Management` for the sessions of a process."""
 
     def __init__(
         self,
         store: QuotaStore,
-        book: QuotaBook,
+        book: QuotaRegistry,
         table: QuotaTable,
         admins: frozenset[str],
-        state: StoreState,
+        state: StoreHealth,
         supervisor: Supervisor,
     ) -> None:
         """`table` is what the store held at the start, `admins` are names of principals."""

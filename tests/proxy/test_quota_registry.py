@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from quotas import Entity, MutationBudget, QuotaKey, QuotaTable
 from quotas.client_quotas import IDLE_MS_MAX
 
@@ -15,14 +15,14 @@ def table(rate: float) -> QuotaTable:
     )
 
 
-def mutations_at(book: QuotaBook, node_id: int | None) -> MutationBudget:
+def mutations_at(book: QuotaRegistry, node_id: int | None) -> MutationBudget:
     budget = book.of(node_id).mutations.budget("alice", "app", 0)
     assert budget is not None
     return budget
 
 
 def test_mutations_at_any_broker_are_charged_to_one_budget() -> None:
-    book = QuotaBook(table(2.0))
+    book = QuotaRegistry(table(2.0))
     assert mutations_at(book, 0).begin(strict=True).admit(30, 0)
     assert not mutations_at(book, 1).begin(strict=True).admit(1, 0)
     assert not mutations_at(book, None).begin(strict=True).admit(1, 0)
@@ -30,7 +30,7 @@ def test_mutations_at_any_broker_are_charged_to_one_budget() -> None:
 
 
 def test_a_quota_change_reaches_mutation_budgets_before_any_broker_is_known() -> None:
-    book = QuotaBook(QuotaTable())
+    book = QuotaRegistry(QuotaTable())
     book.update(table(2.0))
     budget = book.mutations.budget("alice", "app", 0)
     assert mutations_at(book, 5) is budget
@@ -40,12 +40,12 @@ def test_a_quota_change_reaches_mutation_budgets_before_any_broker_is_known() ->
 
 
 def test_mutation_budgets_use_the_controllers_window() -> None:
-    book = QuotaBook(table(2.0), num_samples=3, controller_num_samples=100, controller_window_s=2)
+    book = QuotaRegistry(table(2.0), num_samples=3, controller_num_samples=100, controller_window_s=2)
     assert mutations_at(book, 0).tokens(0) == 400
 
 
 def test_a_budget_that_all_brokers_share_is_forgotten_once() -> None:
-    book = QuotaBook(table(2.0))
+    book = QuotaRegistry(table(2.0))
     for node_id in range(3):
         mutations_at(book, node_id)
     assert sum(book.expire(IDLE_MS_MAX)) == 1

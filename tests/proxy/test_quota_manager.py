@@ -1,4 +1,4 @@
-"""The keeper: alterations one after another, in force before the answer, told in the audit log."""
+"""The quota manager: alterations one after another, in force before the answer, told in the audit log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from proxy.control.quota_registry import QuotaBook
+from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.file import FileStore, read_quota_file
-from proxy.control.stores.keeper import WAITING_MAX, Keeper, _Alteration, _write_audit
+from proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager, _Alteration, _write_audit
 from proxy.control.stores.store import StoreError
-from proxy.control.stores.store_state import StoreState
+from proxy.control.stores.store_health import StoreHealth
 from proxy.control.supervisor import WAIT_S_MIN, Task
 from proxy.counters import Counters
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
@@ -76,20 +76,22 @@ class Store:
 
 
 class Scene:
-    """A keeper at work."""
+    """A quota manager at work."""
 
     def __init__(self, admins: frozenset[str] = frozenset({"admin"})) -> None:
         self.store = Store()
-        self.book = QuotaBook(FIRST)
+        self.book = QuotaRegistry(FIRST)
         self.now_s = 100.0
-        self.state = StoreState(lambda: self.now_s, "memory")
+        self.state = StoreHealth(lambda: self.now_s, "memory")
         self.counters = Counters()
-        self.keeper = Keeper(self.store, self.book, FIRST, admins, self.state, supervisor(self.counters))
+        self.quota_manager = QuotaManager(
+            self.store, self.book, FIRST, admins, self.state, supervisor(self.counters)
+        )
         self.answers: list[str | None] = []
 
     def alter(self, changes: Changes, who: str = "admin") -> None:
         """Ask for changes."""
-        self.keeper.alter(changes, who, PEER, self.answers.append)
+        self.quota_manager.alter(changes, who, PEER, self.answers.append)
 
     async def settle(self) -> None:
         """Let everything happen that can, also in threads."""
@@ -101,12 +103,12 @@ class Scene:
 
 
 def play(script: Callable[[Scene], Awaitable[None]]) -> None:
-    """Run a script beside a keeper."""
+    """Run a script beside a quota manager."""
 
     async def main() -> None:
         scene = Scene()
         async with trio.open_nursery() as nursery:
-            await nursery.start(scene.keeper.run)
+            await nursery.start(scene.quota_manager.run)
             await scene.settle()
             await script(scene)
             nursery.cancel_scope.cancel()
@@ -131,12 +133,12 @@ def test_a_quota_alteration_is_in_force_before_its_response() -> None:
         generation = scene.book.of(0).generation
         changes = {(ALICE, PRODUCE): 10.0}
         seen: list[QuotaTable] = []
-        scene.keeper.alter(changes, "admin", PEER, lambda _reason: seen.append(scene.book.table))
+        scene.quota_manager.alter(changes, "admin", PEER, lambda _reason: seen.append(scene.book.table))
         await scene.settle()
         assert seen == []
         scene.store.may_go.release()
         await scene.settle()
-        assert seen == [QuotaTable(changes)] == [scene.keeper.table]
+        assert seen == [QuotaTable(changes)] == [scene.quota_manager.table]
         assert scene.book.of(0).produce is budget
         assert scene.book.of(0).generation != generation
 
@@ -246,7 +248,7 @@ def test_after_a_store_failure_the_next_alteration_is_tried(failure: Exception, 
         assert reason in answer
         assert "\n" not in answer
         assert "quotas not altered" in [line["event"] for line in logged]
-        assert (scene.book.table, scene.keeper.table) == (FIRST, FIRST)
+        assert (scene.book.table, scene.quota_manager.table) == (FIRST, FIRST)
         scene.store.failure = None
         scene.store.may_go.release()
         scene.alter({(ALICE, PRODUCE): 20.0})
@@ -282,7 +284,7 @@ def test_tables_and_failures_from_the_store_are_applied_and_logged() -> None:
             await scene.store.changed(table)
             await scene.store.changed(table)
         assert [line["event"] for line in logged] == ["quotas loaded"]
-        assert (scene.book.table, scene.keeper.table, scene.book.changes) == (table, table, 1)
+        assert (scene.book.table, scene.quota_manager.table, scene.book.changes) == (table, table, 1)
         scene.now_s = 200.0
         with capture_logs() as logged:
             scene.store.failed(StoreError("unreachable"))
@@ -298,7 +300,7 @@ def test_tables_and_failures_from_the_store_are_applied_and_logged() -> None:
 def test_an_alteration_at_the_broker_triggers_a_read() -> None:
     async def script(scene: Scene) -> None:
         scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
-        scene.keeper.altered_at_broker()
+        scene.quota_manager.altered_at_broker()
         await scene.settle()
         assert scene.book.table == scene.store.table
 
@@ -310,10 +312,10 @@ def test_many_alterations_at_the_broker_trigger_at_most_two_reads() -> None:
 
     async def script(scene: Scene) -> None:
         for _ in range(1000):
-            scene.keeper.altered_at_broker()
+            scene.quota_manager.altered_at_broker()
         await scene.settle()
         assert scene.store.loads == 1
-        scene.keeper.altered_at_broker()
+        scene.quota_manager.altered_at_broker()
         await scene.settle()
         assert scene.store.loads == 2
 
@@ -372,20 +374,20 @@ def test_reloaded_and_altered_quota_tables_are_prepared_off_the_loops_thread(
     async def main() -> None:
         store = FileStore(path)
         first = store.start()
-        book = QuotaBook(first, in_shadow=in_shadow)
+        book = QuotaRegistry(first, in_shadow=in_shadow)
         book.of(0)
         connections = ConnectionQuotas(book.in_force)
         connections.ips(None)
         book.on_update.append(connections.update)
-        keeper = Keeper(store, book, first, frozenset(), StoreState(lambda: 0.0), supervisor())
+        quota_manager = QuotaManager(store, book, first, frozenset(), StoreHealth(lambda: 0.0), supervisor())
         answers: list[str | None] = []
         async with trio.open_nursery() as nursery:
-            await nursery.start(keeper.run)
+            await nursery.start(quota_manager.run)
             work.noting = True
             for text in texts[1:]:
                 path.write_text(text)
-                await keeper.reload()
-            keeper.alter({(ALICE, FETCH): 7.0}, "admin", PEER, answers.append)
+                await quota_manager.reload()
+            quota_manager.alter({(ALICE, FETCH): 7.0}, "admin", PEER, answers.append)
             await until(lambda: bool(answers))
             work.noting = False
             assert answers == [None]
@@ -403,7 +405,7 @@ def test_following_the_quota_store_is_retried() -> None:
         scene.store.follow_failure = OSError("no watches left")
         with capture_logs() as logged:
             async with trio.open_nursery() as nursery:
-                await nursery.start(scene.keeper.run)
+                await nursery.start(scene.quota_manager.run)
                 await trio.sleep(WAIT_S_MIN / 2)
                 assert seen(scene) == (False, FIRST)
                 scene.store.follow_failure = None
@@ -427,13 +429,13 @@ def test_a_bug_in_reading_the_store_does_not_stop_traffic() -> None:
     async def script(scene: Scene) -> None:
         scene.store.failure = RuntimeError("a bug")
         with capture_logs() as logged:
-            scene.keeper.altered_at_broker()
+            scene.quota_manager.altered_at_broker()
             await scene.settle()
-            await scene.keeper.reload()
+            await scene.quota_manager.reload()
         assert seen(scene) == (False, FIRST)
         assert [line["log_level"] for line in logged] == ["error", "error"]
         scene.store.failure = None
-        await scene.keeper.reload()
+        await scene.quota_manager.reload()
         assert seen(scene) == (True, FIRST)
 
     play(script)
@@ -444,7 +446,7 @@ def test_a_failing_alteration_callback_affects_only_its_session() -> None:
         scene.store.may_go.release()
         scene.store.may_go.release()
         with capture_logs() as logged:
-            scene.keeper.alter({(ALICE, PRODUCE): 5.0}, "admin", PEER, lambda _reason: [].pop())
+            scene.quota_manager.alter({(ALICE, PRODUCE): 5.0}, "admin", PEER, lambda _reason: [].pop())
             scene.alter({(ALICE, PRODUCE): 6.0})
             await scene.settle()
         assert scene.answers == [None]
@@ -465,10 +467,10 @@ def test_a_bug_in_threaded_quota_work_does_not_end_the_manager() -> None:
             if len(done) == 2:
                 answered.set()
 
-        scene.keeper.compute(lambda: trio.lowlevel.in_trio_run(), note)
+        scene.quota_manager.compute(lambda: trio.lowlevel.in_trio_run(), note)
         await trio.testing.wait_all_tasks_blocked()
         with capture_logs() as logged:
-            scene.keeper.compute(lambda: 1 // 0, note)
+            scene.quota_manager.compute(lambda: 1 // 0, note)
             with trio.fail_after(5):
                 await answered.wait()
         assert sorted(map(str, done)) == ["False", "None"]
@@ -491,7 +493,7 @@ def test_threaded_quota_work_runs_one_at_a_time() -> None:
             return number
 
         for number in range(5):
-            scene.keeper.compute(partial(work, number), done.append)
+            scene.quota_manager.compute(partial(work, number), done.append)
         await trio.testing.wait_all_tasks_blocked()
         while not begun:
             await trio.lowlevel.checkpoint()
@@ -508,20 +510,20 @@ def test_threaded_quota_work_runs_one_at_a_time() -> None:
 def test_users_who_are_no_admins_are_denied_with_a_reason() -> None:
     scene = Scene()
     with capture_logs() as logged:
-        assert scene.keeper.denial("admin", PEER) is None
-        assert scene.keeper.denial("Admin", PEER) == "User:Admin is none of Weir's admins."
-        assert scene.keeper.denial("ANONYMOUS", PEER) == "User:ANONYMOUS is none of Weir's admins."
+        assert scene.quota_manager.denial("admin", PEER) is None
+        assert scene.quota_manager.denial("Admin", PEER) == "User:Admin is none of Weir's admins."
+        assert scene.quota_manager.denial("ANONYMOUS", PEER) == "User:ANONYMOUS is none of Weir's admins."
     assert [(line["event"], line["principal"], line["client"]) for line in logged] == [
         ("client quotas denied", "User:Admin", PEER)
     ]
     scene.now_s += 1
     with capture_logs() as logged:
-        scene.keeper.denial("mallory", PEER)
+        scene.quota_manager.denial("mallory", PEER)
     assert [line["denied"] for line in logged] == [3]
 
 
 def test_the_denial_without_admins_names_the_setting() -> None:
     scene = Scene(frozenset())
-    answer = scene.keeper.denial("admin", PEER)
+    answer = scene.quota_manager.denial("admin", PEER)
     assert answer is not None
     assert "without admins" in answer

@@ -11,7 +11,7 @@ RESULTS: Final[tuple[Result, ...]] = ("stored", "unchanged", "failed")
 """What becomes of an alteration: unchanged means that all of it was so already."""
 
 
-class StoreState:
+class StoreHealth:
     """The outcome of the latest attempt to read the store, the time of the latest good one, and changes."""
 
     def __init__(self, wall_clock_s: Callable[[], float], name: str = "file") -> None:
