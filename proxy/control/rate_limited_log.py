@@ -16,7 +16,7 @@ Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
 """(how many times it happened, details of the latest): writes one line."""
 
 Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
-"""`Repeats.note`."""
+"""`RateLimitedLog.note`."""
 
 
 class _Pending:
@@ -37,7 +37,7 @@ class _Pending:
             self.write(count, self.details)
 
 
-class Repeats:
+class RateLimitedLog:
     """Writes or counts; one per process. Kinds must be few, whatever peers do."""
 
     def __init__(self, reactor: Reactor) -> None:

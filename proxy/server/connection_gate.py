@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Denial(NamedTuple):
+class Rejection(NamedTuple):
     """Why a connection is not let in, and for how long its socket is to be kept."""
 
     reason: CloseReason
@@ -26,7 +26,7 @@ class Denial(NamedTuple):
     """None: as any refused client's."""
 
 
-class ConnectionGate:
+class ConnectionLimiter:
     """Every connection passes here twice: `delay_s` before it is taken up, `enter` when it is.
 
     One whose `enter` returned None must `leave` once.
@@ -48,15 +48,15 @@ class ConnectionGate:
         """A connection is there: how late it, and those behind it, are to be accepted."""
         return self.quotas.arrive(node_id, self._now_ms()) / 1000
 
-    def enter(self, node_id: int | None, host: str) -> Denial | None:
+    def enter(self, node_id: int | None, host: str) -> Rejection | None:
         """Let a connection of this address in, or say why not. The rate comes first, as in Kafka."""
         ip = plain_ip(host)
         wait_ms = self.quotas.admit(node_id, ip, self._now_ms())
         if wait_ms:
             detail = f"connection_creation_rate of {ip}"
-            return Denial(CloseReason.CONNECTION_RATE, detail, wait_ms / 1000)
+            return Rejection(CloseReason.CONNECTION_RATE, detail, wait_ms / 1000)
         if not self._counts.open(ip):
-            return Denial(
+            return Rejection(
                 CloseReason.CONNECTIONS_PER_IP, f"{ip} has as many as max_connections_per_ip allows"
             )
         return None

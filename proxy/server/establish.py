@@ -23,14 +23,14 @@ from proxy.addresses import Address, AddressBook
 from proxy.close_reasons import BY_PEERS, CloseReason
 from proxy.config.config import Config
 from proxy.connection.connection import ANONYMOUS
-from proxy.control.rate_limited_log import Repeats
+from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.counters import Counters
 from proxy.net import sockets
 from proxy.net.side import Socket
-from proxy.net.tls.entrance import Entrance, RefusedError
+from proxy.net.tls.entrance import RefusedError, TlsAcceptor
 from proxy.net.tls.handshakes import BrokerTlsError
 from proxy.net.tls.upstream import Upstream
-from proxy.server.connection_gate import ConnectionGate
+from proxy.server.connection_gate import ConnectionLimiter
 from proxy.server.listeners import OVERLOAD
 
 log = structlog.get_logger("weir")
@@ -75,16 +75,16 @@ class RefusalError(Exception):
         self.hold_s = HOLD_S if hold_s is None else hold_s
 
 
-class Establisher:
+class Connector:
     """Takes accepted clients to their brokers."""
 
     def __init__(
         self,
         config: Config,
         book: AddressBook,
-        gate: ConnectionGate,
+        gate: ConnectionLimiter,
         counters: Counters,
-        repeats: Repeats,
+        rate_limited_log: RateLimitedLog,
         start_relay: StartRelay,
         refuse_until: RefuseUntil,
     ) -> None:
@@ -93,18 +93,18 @@ class Establisher:
         self._book = book
         self._gate = gate
         self._counters = counters
-        self._repeats = repeats
+        self._rate_limited_log = rate_limited_log
         self._start_relay = start_relay
         self._refuse_until = refuse_until
         self._refusing: set[int | None] = set()
         """Node ids of the listeners that refuse connections; None is the bootstrap listener."""
         self._held = 0
-        self._entrance = Entrance(config.tls.listener) if config.tls.listener is not None else None
+        self._entrance = TlsAcceptor(config.tls.listener) if config.tls.listener is not None else None
         self._upstream = Upstream(config.tls.upstream)
 
     async def establish(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
         """Connect to the broker and start a relay, or refuse the client."""
-        arrival = _Arrival(sock, node_id, peer)
+        arrival = _PendingConnection(sock, node_id, peer)
         try:
             await self._relay(arrival)
         except RefusalError as refusal:
@@ -122,7 +122,7 @@ class Establisher:
             self._counters.closed[CloseReason.STOPPED] += 1
             raise
 
-    async def _relay(self, arrival: _Arrival) -> None:
+    async def _relay(self, arrival: _PendingConnection) -> None:
         """Raises RefusalError; the client's socket is open then."""
         counters, node_id, peer = self._counters, arrival.node_id, arrival.peer
         if counters.sessions_open >= self._config.settings.connections_max:
@@ -142,7 +142,7 @@ class Establisher:
                 counters.sessions_open -= 1
                 self._gate.leave(peer.host)
 
-    async def _client(self, arrival: _Arrival) -> Client:
+    async def _client(self, arrival: _PendingConnection) -> Client:
         """Set its socket up; at a TLS listener, shake hands, and see who it is. Raises RefusalError."""
         plain = arrival.plain
         host = _set_up(plain)
@@ -192,9 +192,9 @@ class Establisher:
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)
         else:
-            self._repeats.note(("refused", known, refusal.reason), _refused, details)
+            self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
-    async def _refuse_others(self, arrival: _Arrival) -> None:
+    async def _refuse_others(self, arrival: _PendingConnection) -> None:
         """Have the listener refuse connections until its broker is back, then close this client."""
         node_id = arrival.node_id
         if node_id in self._refusing:
@@ -206,7 +206,7 @@ class Establisher:
         finally:
             self._refusing.remove(node_id)
 
-    async def _until_back(self, arrival: _Arrival) -> None:
+    async def _until_back(self, arrival: _PendingConnection) -> None:
         """Close this client; return once its broker can be reached, or fails for another reason."""
         arrival.sock.close()
         while True:
@@ -228,7 +228,7 @@ class Establisher:
         broker.close()
         return False
 
-    async def _close_later(self, arrival: _Arrival, hold_s: float) -> None:
+    async def _close_later(self, arrival: _PendingConnection, hold_s: float) -> None:
         try:
             if self._held < HELD_MAX:
                 self._held += 1
@@ -240,7 +240,7 @@ class Establisher:
             arrival.sock.close()
 
 
-class _Arrival:
+class _PendingConnection:
     """A client on its way to its broker; its socket, and whom it wants, may change with its handshake."""
 
     __slots__ = ("node_id", "peer", "plain", "sock")

@@ -14,10 +14,10 @@ import structlog
 import trio
 
 from proxy.addresses import Address
-from proxy.control.rate_limited_log import Repeats
+from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.control.supervisor import Supervisor, Task, Work, Works
 from proxy.net import sockets
-from proxy.server.connection_gate import ConnectionGate
+from proxy.server.connection_gate import ConnectionLimiter
 
 log = structlog.get_logger("weir")
 
@@ -38,12 +38,16 @@ class Listeners:
     """All listening sockets of one server."""
 
     def __init__(
-        self, gate: ConnectionGate, supervisor: Supervisor, repeats: Repeats, run_soon: RunSoon
+        self,
+        gate: ConnectionLimiter,
+        supervisor: Supervisor,
+        rate_limited_log: RateLimitedLog,
+        run_soon: RunSoon,
     ) -> None:
         """`run_soon` has Trio make a call; it is called in the reactor's turns too."""
         self._gate = gate
         self._supervisor = supervisor
-        self._repeats = repeats
+        self._rate_limited_log = rate_limited_log
         self._run_soon = run_soon
         self._sockets: dict[int | None, list[socket.socket]] = {}
         """By node id; None is the bootstrap listener."""
@@ -91,7 +95,7 @@ class Listeners:
             try:
                 self._sockets[node_id] = make(*self._places[node_id])
             except OSError as error:
-                self._repeats.note(
+                self._rate_limited_log.note(
                     ("listen", node_id), _cannot_listen, {"node_id": node_id, "error": str(error)}
                 )
                 await trio.sleep(RETRY_S)
@@ -141,7 +145,7 @@ class Listeners:
         if error.errno not in OVERLOAD:  # the client gave up before we came: nobody to serve
             await trio.lowlevel.checkpoint()
             return
-        self._repeats.note("accept", _cannot_accept, {"error": str(error)})
+        self._rate_limited_log.note("accept", _cannot_accept, {"error": str(error)})
         await trio.sleep(OVERLOAD_PAUSE_S)
 
 

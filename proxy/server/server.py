@@ -18,7 +18,7 @@ from proxy.close_reasons import BY_PEERS, CloseReason
 from proxy.config.config import Config, ConfigError
 from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.rate_limited_log import Repeats
+from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.control.shadow_log import PERIOD_S, ShadowLog, log_shadow
 from proxy.control.supervisor import Supervisor, Task, every
 from proxy.counters import Counters
@@ -31,8 +31,8 @@ from proxy.net.reactor import BUFFER_BYTES, Reactor
 from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
-from proxy.server.connection_gate import ConnectionGate
-from proxy.server.establish import Client, Establisher
+from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.establish import Client, Connector
 from proxy.server.housekeeping import EXPIRY_S, expire, first_brokers, refresh
 from proxy.server.listeners import Listeners
 from quotas.throttle import INT32_MAX
@@ -69,18 +69,18 @@ class Server:
             throttle_ms_max=config.settings.throttle_ms_max or INT32_MAX,
             stream_above_bytes=BUFFER_BYTES,
         )
-        self._repeats = Repeats(reactor)
-        self.supervisor = Supervisor(self.counters, self._repeats.note)
+        self._rate_limited_log = RateLimitedLog(reactor)
+        self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Keeps the tasks of the process running."""
-        self.gate = ConnectionGate(config.connections, quotas.in_force, lambda: reactor.now_ms)
+        self.gate = ConnectionLimiter(config.connections, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.gate.quotas.update)
-        self._listeners = Listeners(self.gate, self.supervisor, self._repeats, self._run_soon)
-        self._establisher = Establisher(
+        self._listeners = Listeners(self.gate, self.supervisor, self._rate_limited_log, self._run_soon)
+        self._establisher = Connector(
             config,
             self.book,
             self.gate,
             self.counters,
-            self._repeats,
+            self._rate_limited_log,
             self._relay,
             self._listeners.refuse,
         )
@@ -115,7 +115,7 @@ class Server:
             self._listeners.close()
             for relay in list(self._relays):
                 relay.close(CloseReason.STOPPED)
-            self._repeats.close()
+            self._rate_limited_log.close()
 
     def _start_housekeeping(self, nursery: trio.Nursery) -> None:
         """Start all that is to be done now and then; a failure of one task stops no other."""
@@ -232,7 +232,7 @@ class Server:
         if reason in BY_PEERS:
             log.debug("session ended", **details)
         else:
-            self._repeats.note(("ended", node_id, reason), _ended_badly, details)
+            self._rate_limited_log.note(("ended", node_id, reason), _ended_badly, details)
 
     async def _drain(self) -> None:
         """Wait, for a bounded time, until every request under way is answered."""

@@ -13,9 +13,9 @@ from proxy.close_reasons import CloseReason
 from proxy.config import config
 from proxy.config.config import ConfigError
 from proxy.config.connection_rules import connection_rules, plain_ip
-from proxy.control.rate_limited_log import Repeats
+from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.net.reactor import Reactor
-from proxy.server.connection_gate import ConnectionGate
+from proxy.server.connection_gate import ConnectionLimiter
 from proxy.server.listeners import Listeners
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.kafka.ports import free_range
@@ -33,9 +33,9 @@ def ip_table(rate: float, ip: str | None = None) -> QuotaTable:
     return QuotaTable({(Entity(ip=ip or DEFAULT), RATE): rate})
 
 
-def gate(table: QuotaTable | None = None, **settings: object) -> ConnectionGate:
+def gate(table: QuotaTable | None = None, **settings: object) -> ConnectionLimiter:
     rules = connection_rules(config.load(None, {"upstream": "broker:9092", **settings}).settings)
-    return ConnectionGate(rules, table or QuotaTable(), lambda: 0)
+    return ConnectionLimiter(rules, table or QuotaTable(), lambda: 0)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_listener_above_its_rate_accepts_every_connection_late(play: Play) -> 
     play(script, listener_max_connection_creation_rate=1)
 
 
-class SlowGate(ConnectionGate):
+class SlowGate(ConnectionLimiter):
     """The second connection is five seconds too early."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ async def test_delayed_connections_are_accepted_in_order_after_the_delay(autojum
 
     token = trio.lowlevel.current_trio_token()
     reactor = Reactor(lambda: 0)
-    listeners = Listeners(SlowGate(), supervisor(), Repeats(reactor), token.run_sync_soon)
+    listeners = Listeners(SlowGate(), supervisor(), RateLimitedLog(reactor), token.run_sync_soon)
     address = Address(HOST, free_range(1))
     started = trio.current_time()
     async with trio.open_nursery() as nursery:

@@ -20,7 +20,7 @@ from proxy.file_watch import LOOK_S
 from proxy.net.drivers import trio_us
 from proxy.net.reactor import Reactor
 from proxy.net.tls.files import ContextOfFiles
-from proxy.server.connection_gate import ConnectionGate
+from proxy.server.connection_gate import ConnectionLimiter
 from proxy.server.housekeeping import EXPIRY_S, expire
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.fake_broker import HOST
@@ -230,8 +230,8 @@ def test_a_failure_while_a_connection_is_accepted_closes_that_connection_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[float] = []
-    delay = failing_once(ConnectionGate.delay_s, calls, at=2)
-    monkeypatch.setattr(ConnectionGate, "delay_s", delay)
+    delay = failing_once(ConnectionLimiter.delay_s, calls, at=2)
+    monkeypatch.setattr(ConnectionLimiter, "delay_s", delay)
 
     async def script(stage: Stage) -> None:
         before = await stage.connect()

@@ -23,7 +23,7 @@ def show(console: Console, outcomes: Sequence[Outcome], left_out: Iterable[str],
     for outcome in outcomes:
         for line in _skipped(outcome):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
-    for line in (*_repeats(outcomes), *left_out):
+    for line in (*_rate_limited_log(outcomes), *left_out):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print(plain_counts(outcomes), highlight=False)
 
@@ -62,7 +62,7 @@ def _skipped(outcome: Outcome) -> Iterable[str]:
             yield f"Skipped in {outcome.name}: {case.node_id}: {case.detail}"
 
 
-def _repeats(outcomes: Sequence[Outcome]) -> Iterable[str]:
+def _rate_limited_log(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """How to run each failed test again."""
     for outcome in outcomes:
         for case in _failed(outcome):

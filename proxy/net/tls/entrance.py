@@ -23,7 +23,7 @@ class RefusedError(Exception):
         self.sock = sock
 
 
-class Entered(NamedTuple):
+class AcceptedClient(NamedTuple):
     """A client whose handshake is done."""
 
     sock: TlsSocket
@@ -32,7 +32,7 @@ class Entered(NamedTuple):
     """The broker that it has named; None for bootstrap."""
 
 
-class Entrance:
+class TlsAcceptor:
     """Of all listeners of one server."""
 
     def __init__(self, rules: ListenerRules) -> None:
@@ -40,7 +40,7 @@ class Entrance:
         self._rules = rules
         self._handshakes = Handshakes()
 
-    async def enter(self, sock: socket.socket, node_id: int | None) -> Entered:
+    async def enter(self, sock: socket.socket, node_id: int | None) -> AcceptedClient:
         """Take a client over that has come to the listener of this broker (None: bootstrap). Raises
         RefusedError.
         """
@@ -54,7 +54,7 @@ class Entrance:
             user = self._user(secured.certificate)
         except (UnmappedError, ValueError) as error:
             raise RefusedError(CloseReason.PRINCIPAL_UNMAPPED, str(error), secured.sock) from None
-        return Entered(secured.sock, user, node_id if named is None else named)
+        return AcceptedClient(secured.sock, user, node_id if named is None else named)
 
     def _user(self, certificate: bytes | None) -> str:
         """Return the principal's name. Raises UnmappedError, and ValueError if it cannot be read."""
