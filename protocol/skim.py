@@ -1,7 +1,7 @@
 """Messages that are larger than the buffer: finding their tag section, and changing it, as they stream by.
 
 A fetch response of 50 MB is never in memory as a whole. `Skimmer` follows its fields chunk by chunk to
-where the root's tagged fields begin; records are stepped over by their length. `Neutraliser` goes on from
+where the root's tagged fields begin; records are stepped over by their length. `EndpointMask` goes on from
 there and makes clients overlook the addresses of brokers (NodeEndpoints of KIP-951), which would lead them
 past Weir: nothing can be taken out of a frame whose head, and so its length, has been sent.
 """
@@ -53,7 +53,7 @@ class Skimmer:
             self.tag_section = self._chunks.feed(data, start, stop)
 
 
-class Neutraliser:
+class EndpointMask:
     """Changes a response as it streams by, in place, so that clients find no addresses of brokers in it.
 
     The addresses stay in the frame, under a tag that no client knows.

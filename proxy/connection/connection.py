@@ -31,7 +31,7 @@ from proxy.connection.in_flight import CHARGED, DEFERRED, LOCAL, RequestInFlight
 from proxy.connection.state import ANSWERED, DRAINING, NEXT, OPEN, RELEASE, THROTTLE, THROTTLED, WHY, Event
 from proxy.connection.usage import ConnectionUsage
 from proxy.connection.usage_counters import MUTATION
-from proxy.handlers.plan import Meter, Plan
+from proxy.handlers.plan import ByteCounter, Plan
 from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
 from proxy.handlers.topics.fetch_sessions import FetchSession
@@ -83,6 +83,7 @@ class Connection:
 
     __slots__ = (
         "addresses",
+        "authorized_again",
         "broker_end",
         "client",
         "client_end",
@@ -113,7 +114,6 @@ class Connection:
         "state",
         "throttled_until_ms",
         "violation",
-        "vouched",
     )
 
     def __init__(
@@ -168,7 +168,7 @@ class Connection:
         """Number of bytes to come of a request that has gone on; they are taken whatever the state."""
         self.response_rest_bytes = 0
         """Number of bytes to come of a response whose head was judged."""
-        self.meter: Meter | None = None
+        self.meter: ByteCounter | None = None
         """Measures that response, if anything does."""
         self.client = Client(
             quotas,
@@ -181,7 +181,7 @@ class Connection:
             in_flight_max=limits.in_flight_max,
         )
         # What handlers keep
-        self.vouched = False
+        self.authorized_again = False
         """True if the broker has just answered this client, for a reply of Weir's own that depends on that.
         """
         self.newest = False

@@ -25,7 +25,7 @@ from proxy.connection.tokens import from_client
 from proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
 from proxy.handlers.broker_query import RunningQuery
 from proxy.handlers.decisions import PASS, Decision, Defer, Forward, Hold, Query, Reply, Wait
-from proxy.handlers.plan import Meter, Plan
+from proxy.handlers.plan import ByteCounter, Plan
 from proxy.handlers.sasl.authentication import SASL_APIS
 from proxy.handlers.unread import count_unread
 from quotas import ClientLedger
@@ -296,7 +296,7 @@ class Inbound:
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return taken
 
-    def _measure(self, plan: Plan, meter: Meter, data: bytearray, stop: int) -> bool:
+    def _measure(self, plan: Plan, meter: ByteCounter, data: bytearray, stop: int) -> bool:
         """Feed the meter; False if it cannot read the request: that goes on, for the broker to refuse."""
         try:
             meter.feed(data, 0, stop)

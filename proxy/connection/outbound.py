@@ -24,7 +24,7 @@ from proxy.connection.tokens import from_broker
 from proxy.connection.usage_counters import CONSUMER, TOPIC
 from proxy.handlers.api_versions.api_versions import refused
 from proxy.handlers.decisions import WAIT, Wait
-from proxy.handlers.plan import Meter, Plan, Splice, StreamRewrite
+from proxy.handlers.plan import ByteCounter, Plan, ResponseEdit, StreamRewrite
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
@@ -78,7 +78,7 @@ class Outbound:
             if record.kind != PLAIN or record.plan.rewrite is not None:
                 complete = stop <= end
                 here = stop if complete else end
-                splice: Splice | Wait | None
+                splice: ResponseEdit | Wait | None
                 if record.kind == QUERY:
                     splice = self._go_on(record, data, position, here, complete)
                 else:
@@ -206,7 +206,7 @@ class Outbound:
             replies.send_local(connection)
         return taken
 
-    def _measure_more(self, meter: Meter, data: bytearray, stop: int) -> None:
+    def _measure_more(self, meter: ByteCounter, data: bytearray, stop: int) -> None:
         """Measure more of a response that goes on in parts, and charge it at its end.
 
         Its head has gone on, so it tells no throttle time: the next fetch of the topic does. In hold mode, in
@@ -230,7 +230,7 @@ class Outbound:
 
     def _treat(  # noqa: C901  # a call per branch costs each charged response
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, length: int, complete: bool
-    ) -> Splice | Wait | None:
+    ) -> ResponseEdit | Wait | None:
         """Charge, report and rewrite the response at hand, each once, however often its bytes are presented.
 
         It is `data[frame:end]`, all of it if complete, has this frame length, and answers the oldest request
@@ -246,7 +246,7 @@ class Outbound:
                 if ledger is not None and plan.over is not None and plan.over(connection, ledger) > now_ms:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
-                meter: Meter | None = None
+                meter: ByteCounter | None = None
                 if connection.quotas.topics is not None and plan.meter is not None and ledger is not None:
                     meter = plan.meter(connection)
                 if meter is not None and not complete and not self._is_streamed(length):
@@ -264,7 +264,7 @@ class Outbound:
                     return self._wait(complete)
                 if connection.held_until_ms > now_ms:
                     return WAIT
-            splice: Splice | Wait | None = None
+            splice: ResponseEdit | Wait | None = None
             if plan.rewrite is not None:
                 if complete or plan.rewrite_stream is None or not self._is_streamed(length):
                     connection.report_ms = max(self._report_ms, 0)
@@ -284,7 +284,7 @@ class Outbound:
 
     def _go_on(
         self, record: RequestInFlight, data: bytearray, frame: int, end: int, complete: bool
-    ) -> Splice | Wait:
+    ) -> ResponseEdit | Wait:
         """Give a query its answer, once that is here as a whole; the client gets the query's reply, if it is
         over.
         """
@@ -295,7 +295,7 @@ class Outbound:
         except ProtocolError as error:
             self._connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
-        return Splice(frame, end, reply)
+        return ResponseEdit(frame, end, reply)
 
     def _wait(self, complete: bool) -> Wait:
         if complete:
@@ -322,7 +322,7 @@ class Outbound:
         """Return whether a response of this frame length goes on before its end is here."""
         return LENGTH_BYTES + length > self._connection.limits.stream_above_bytes
 
-    def _measure(self, meter: Meter, data: bytearray, body: int, end: int, complete: bool) -> None:
+    def _measure(self, meter: ByteCounter, data: bytearray, body: int, end: int, complete: bool) -> None:
         """Measure the response at hand: now, if all of it is here at once, else as it goes by."""
         connection = self._connection
         if complete:
@@ -333,7 +333,9 @@ class Outbound:
             if connection.client.usage is not None:
                 connection.client.usage.measured(under_way=True)
 
-    def _measure_first(self, meter: Meter, data: bytearray, body: int, end: int, complete: bool) -> None:
+    def _measure_first(
+        self, meter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
+    ) -> None:
         """Begin to measure a response that goes on in parts, once its first part does: not each time that is
         presented. Raises ProtocolError.
         """
@@ -342,7 +344,7 @@ class Outbound:
             self._connection.meter = None
             self._charge_measured(meter)
 
-    def _charge_measured(self, meter: Meter) -> int:
+    def _charge_measured(self, meter: ByteCounter) -> int:
         """Charge what was measured; return until when (ms) the throttle lasts, 0 if there is none."""
         connection = self._connection
         throttle_ms = meter.charge(connection.now_ms)
@@ -378,7 +380,7 @@ class Outbound:
             plan.throttle.write(data, position, self._report_ms)
         return True
 
-    def _growth(self, record: RequestInFlight, splice: Splice) -> int:
+    def _growth(self, record: RequestInFlight, splice: ResponseEdit) -> int:
         """Return by how much the response at hand becomes longer."""
         growth = len(splice.replacement) - (splice.stop - splice.start)
         usage = self._connection.client.usage

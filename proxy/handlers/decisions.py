@@ -12,7 +12,7 @@ from proxy.handlers.broker_query import BrokerQuery
 from proxy.handlers.deferred import Deferred
 
 if TYPE_CHECKING:
-    from proxy.handlers.plan import Meter
+    from proxy.handlers.plan import ByteCounter
 
 
 class Forward:
@@ -29,7 +29,7 @@ class Forward:
         exempt: bool = False,
         unread: bool = False,
         sasl: bool = False,
-        meter: Meter | None = None,
+        meter: ByteCounter | None = None,
     ) -> None:
         """Forward it, and do no more, unless told otherwise."""
         self.charged = charged
@@ -50,7 +50,7 @@ class Forward:
         """To be fed the rest of the request, and charged when all of it is here."""
 
     def but(
-        self, *, charged: bool | None = None, unread: bool | None = None, meter: Meter | None = None
+        self, *, charged: bool | None = None, unread: bool | None = None, meter: ByteCounter | None = None
     ) -> Forward:
         """Return the same decision with these changes; the meter is replaced in any case."""
         return Forward(

@@ -153,7 +153,7 @@ class Context(Protocol):
     def counters(self) -> Counters:
         """What the process has done."""
 
-    vouched: bool
+    authorized_again: bool
     """The broker has just answered this client; set by a query for the request that is judged again."""
 
     @property
@@ -212,7 +212,7 @@ class Context(Protocol):
         """Have the session closed."""
 
 
-class Splice(NamedTuple):
+class ResponseEdit(NamedTuple):
     """Replace `data[start:stop]`, a stretch within a frame, by `replacement`."""
 
     start: int
@@ -220,7 +220,7 @@ class Splice(NamedTuple):
     replacement: bytes
 
 
-class Meter(Protocol):
+class ByteCounter(Protocol):
     """Measures one frame as it streams by; what it has found is charged at the end."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
@@ -258,7 +258,7 @@ Extra: TypeAlias = "Callable[[Context, bytearray, int, int], float]"
 """(caller, data, frame, end) -> µs: what the request `data[frame:end]`, perhaps cut, costs beyond what its
 length tells. What it cannot read costs nothing extra: it refuses nothing, and raises nothing.
 """
-Rewrite: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Splice | Wait | None]"
+Rewrite: TypeAlias = "Callable[[Context, bytearray, int, int, bool], ResponseEdit | Wait | None]"
 """(caller, data, body, end, complete): the body is `data[body:end]`, all of it if complete. None leaves the
 frame as it is. Raises ProtocolError.
 """
@@ -294,7 +294,7 @@ class Plan:
     """
     tell: Tell | None = None
     """Counts a response without records. Goes with `over`."""
-    meter: Callable[[Context], Meter | None] | None = None
+    meter: Callable[[Context], ByteCounter | None] | None = None
     """What measures a charged response, if anything is to; asked while topics have rates."""
     cost: Cost | None = None
     """None: nobody is charged with its request time."""

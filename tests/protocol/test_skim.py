@@ -27,7 +27,7 @@ from protocol.messages import (
 )
 from protocol.places import tag_section
 from protocol.schema import header
-from protocol.skim import UNKNOWN_TAG, Neutraliser, Skimmer, endpoints_tag
+from protocol.skim import UNKNOWN_TAG, EndpointMask, Skimmer, endpoints_tag
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples
@@ -84,7 +84,7 @@ def skimmed(message: type[Message], version: int, chunks: list[bytes]) -> int | 
 
 def neutralised(message: type[Message], version: int, chunks: list[bytes]) -> tuple[bytes, int]:
     """What passes a neutraliser on, and how many fields it has changed."""
-    neutraliser = Neutraliser(message, version)
+    neutraliser = EndpointMask(message, version)
     passed = bytearray()
     for index, chunk in enumerate(chunks):
         start = index % 3
@@ -177,7 +177,7 @@ def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> N
     value.responses[0].partitions[0].records = records
     body = codec(FetchResponse, 17).encode(value)
     expected = tags_at(FetchResponse, 17, body)
-    neutraliser = Neutraliser(FetchResponse, 17)
+    neutraliser = EndpointMask(FetchResponse, 17)
     skimmer = Skimmer(FetchResponse, 17)
     buffer = bytearray(256 * 1024)
     for start in range(0, len(body), len(buffer)):
@@ -199,7 +199,7 @@ def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     before = bytes(body)
-    neutraliser = Neutraliser(message, version)
+    neutraliser = EndpointMask(message, version)
     cut = data.draw(st.integers(0, len(body)))
     try:
         neutraliser.feed(body, 0, cut)
@@ -265,7 +265,7 @@ def test_no_known_tag_follows_the_endpoints_or_equals_the_masking_tag(
 def test_responses_without_endpoint_tags_have_no_endpoint_mask(message: type[Message], version: int) -> None:
     assert endpoints_tag(message, version) is None
     with pytest.raises(ValueError, match="no addresses among its tags"):
-        Neutraliser(message, version)
+        EndpointMask(message, version)
 
 
 # Neutralising
@@ -365,7 +365,7 @@ def test_the_endpoint_mask_refuses_a_malformed_tag_section(tags: bytes, reason: 
 
 def test_the_endpoint_mask_passes_nothing_after_a_malformed_tag_section() -> None:
     body = bytearray(codec(FetchResponse, 16).encode(FetchResponse())[:-1] + b"\x02\x80\x00\x01\x01")
-    neutraliser = Neutraliser(FetchResponse, 16)
+    neutraliser = EndpointMask(FetchResponse, 16)
     for _ in range(2):
         with pytest.raises(ProtocolError):
             neutraliser.feed(body, 0, len(body))

@@ -218,7 +218,7 @@ def managed(management: Managed) -> Connection:
     return session
 
 
-def vouched(play: Playbook) -> None:
+def authorized_again(play: Playbook) -> None:
     """The broker is asked for no topic's metadata, and answers."""
     play.to_broker(request(MetadataRequest(topics=[]), 1))
     play.broker(response(MetadataResponse(), 1))

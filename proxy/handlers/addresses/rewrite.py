@@ -26,10 +26,10 @@ from protocol.messages import (
     ShareFetchResponse,
 )
 from protocol.places import Place, place, tag_section
-from protocol.skim import Neutraliser
+from protocol.skim import EndpointMask
 from proxy.addresses import Address, AdvertisedAddresses
 from proxy.handlers.decisions import WAIT, Wait
-from proxy.handlers.plan import Context, Plan, Rewrite, Splice
+from proxy.handlers.plan import Context, Plan, ResponseEdit, Rewrite
 
 M = TypeVar("M", bound=Message)
 Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
@@ -68,7 +68,7 @@ def plan_fetch_endpoints(plan: Plan) -> None:
     tags = tag_section(FetchResponse, plan.version)
     if plan.version >= 16 and tags is not None:
         plan.rewrite = _tail(codec(FetchResponse, plan.version), tags, b"\x00", _edit_endpoints)
-        plan.rewrite_stream = lambda: Neutraliser(FetchResponse, plan.version)
+        plan.rewrite_stream = lambda: EndpointMask(FetchResponse, plan.version)
 
 
 def plan_share_fetch_endpoints(plan: Plan) -> None:
@@ -107,7 +107,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
-    ) -> Splice | Wait | None:
+    ) -> ResponseEdit | Wait | None:
         start = body + skip
         addresses = context.addresses
         version, seen, answer = remembered.get(addresses.host, _NOTHING)
@@ -136,7 +136,7 @@ def _tail(codec_: Codec[M], endpoints: Place, nothing: bytes, edit: Edit[M]) -> 
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
-    ) -> Splice | Wait | None:
+    ) -> ResponseEdit | Wait | None:
         if not complete:
             return WAIT
         position = endpoints.locate(data, body, end, complete)
@@ -149,10 +149,10 @@ def _tail(codec_: Codec[M], endpoints: Place, nothing: bytes, edit: Edit[M]) -> 
     return rewrite
 
 
-def _replace(data: bytearray, start: int, stop: int, replacement: bytes) -> Splice | None:
+def _replace(data: bytearray, start: int, stop: int, replacement: bytes) -> ResponseEdit | None:
     """Write the replacement over the original where both are equally long, else ask for a splice."""
     if len(replacement) != stop - start:
-        return Splice(start, stop, replacement)
+        return ResponseEdit(start, stop, replacement)
     data[start:stop] = replacement
     return None
 

@@ -19,7 +19,7 @@ from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.handlers.decisions import WAIT, Decision, Reply, Wait
-from proxy.handlers.plan import Context, Plan, Splice
+from proxy.handlers.plan import Context, Plan, ResponseEdit
 from proxy.handlers.topics.topic_rates import capped
 
 _ERROR_CODE = Struct(">h")
@@ -37,7 +37,7 @@ def plan_api_versions(plan: Plan) -> None:
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
-    ) -> Splice | Wait | None:
+    ) -> ResponseEdit | Wait | None:
         nonlocal remembered
         if not complete:
             return WAIT
@@ -54,7 +54,7 @@ def plan_api_versions(plan: Plan) -> None:
             remembered = (bytes(data[body:end]), codec_.encode(message), broker, kind)
         else:
             context.meet_broker(remembered[2])
-        return Splice(body, end, remembered[1])
+        return ResponseEdit(body, end, remembered[1])
 
     plan.rewrite = rewrite
 

@@ -27,7 +27,7 @@ from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import BrokerQuery, ask, response_frame, whole_request
 from proxy.handlers.decisions import WAIT, Decision, Defer, Query, Reply, Wait
 from proxy.handlers.deferred import Deferred
-from proxy.handlers.plan import Context, Plan, Splice
+from proxy.handlers.plan import Context, Plan, ResponseEdit
 from proxy.handlers.quota_api.alterations import read_alterations, refused_all
 from proxy.handlers.quota_api.entities import Refused
 from proxy.handlers.quota_api.filters import Filter, described, read_filter
@@ -111,7 +111,9 @@ def plan_alter(plan: Plan) -> None:
 def plan_pass_alter(plan: Plan) -> None:
     """The broker answers it; then its quotas are looked at again."""
 
-    def rewrite(context: Context, _data: bytearray, _body: int, _end: int, _complete: bool) -> Splice | None:
+    def rewrite(
+        context: Context, _data: bytearray, _body: int, _end: int, _complete: bool
+    ) -> ResponseEdit | None:
         context.management.altered_at_broker()
         return None
 
@@ -146,14 +148,14 @@ def _be_vouched_for(context: Context) -> BrokerQuery:
     answers by itself must not be a way around that.
     """
     yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)
-    context.vouched = True
+    context.authorized_again = True
     return None
 
 
 def _vouched(context: Context) -> bool:
     """Whether the broker has answered for this very request."""
-    vouched, context.vouched = context.vouched, False
-    return vouched
+    authorized_again, context.authorized_again = context.authorized_again, False
+    return authorized_again
 
 
 def _check_allowed(denial: str | None) -> None:

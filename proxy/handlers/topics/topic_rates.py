@@ -30,7 +30,7 @@ from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
 from proxy.handlers.bandwidth.bandwidth import asked_least
 from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
-from proxy.handlers.plan import Context, Meter, Plan, Tell
+from proxy.handlers.plan import ByteCounter, Context, Plan, Tell
 from proxy.handlers.topics.fetch_sessions import About, FetchSession, about
 from proxy.handlers.unread import passed_unread
 from quotas import ClientLedger
@@ -42,8 +42,8 @@ METERED_FETCH: Final = Forward(charged=True, serial=True)
 METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
 
 
-class TopicMeter:
-    """A `Meter`: counts one frame's bytes by topic, and charges them."""
+class TopicByteCounter:
+    """A `ByteCounter`: counts one frame's bytes by topic, and charges them."""
 
     __slots__ = ("_bytes", "_rates")
 
@@ -68,7 +68,7 @@ class TopicMeter:
         """Charge nothing: a broker does not take a request that is cut."""
 
 
-class FetchMeter(TopicMeter):
+class FetchByteCounter(TopicByteCounter):
     """What a fetch has brought; its session, if that is followed, learns its id and topics."""
 
     __slots__ = ("_session",)
@@ -128,11 +128,11 @@ def plan_produce(plan: Plan) -> None:
         plan.first_holds += (first_hold_ms,)
 
 
-def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int) -> TopicMeter | None:
+def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int) -> TopicByteCounter | None:
     """Return a meter that was fed the body of the produce request `data[frame:end]`; None if that cannot be
     read.
     """
-    meter = TopicMeter(rates, ProduceRequest, plan.version)
+    meter = TopicByteCounter(rates, ProduceRequest, plan.version)
     try:
         meter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
     except ProtocolError:
@@ -170,9 +170,9 @@ def plan_fetch(plan: Plan) -> None:
         until_ms = 0 if over is None else over(context, ledger)
         return until_ms if context.quotas.topics is None else max(until_ms, _over(context))
 
-    def meter(context: Context) -> Meter | None:
+    def meter(context: Context) -> ByteCounter | None:
         rates = _rates_of(context)
-        return None if rates is None else FetchMeter(rates, version, context.fetch_session)
+        return None if rates is None else FetchByteCounter(rates, version, context.fetch_session)
 
     plan.admit, plan.whole = admit, True
     if named:

@@ -36,7 +36,7 @@ from protocol.steps import Position
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.broker_query import BrokerQuery, Question, ask, whole_request
 from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
-from proxy.handlers.plan import Admit, Context, Plan, Rewrite, Splice
+from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
 from proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
 
 R = TypeVar("R", bound=Message)
@@ -108,7 +108,7 @@ def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
-    ) -> Splice | Wait | None:
+    ) -> ResponseEdit | Wait | None:
         if last and not complete:
             return WAIT
         found = None if inner is None else inner(context, data, body, end, complete)
@@ -117,8 +117,8 @@ def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
         field = _THROTTLE.pack(context.report_ms)
         start, stop, replacement = found or ((end, end, b"") if last else (body, body, b""))
         if last:
-            return Splice(start, end, replacement + data[stop:end] + field)
-        return Splice(body, stop, field + data[body:start] + replacement)
+            return ResponseEdit(start, end, replacement + data[stop:end] + field)
+        return ResponseEdit(body, stop, field + data[body:start] + replacement)
 
     return rewrite
 
@@ -128,7 +128,7 @@ def _overwritten(inner: Rewrite | None, throttle: Place) -> Rewrite:
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
-    ) -> Splice | Wait | None:
+    ) -> ResponseEdit | Wait | None:
         position = throttle.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
