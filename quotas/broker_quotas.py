@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from quotas.budgets import Account, Budget
 from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
+from quotas.ledger import ClientLedger
 from quotas.mutations import MutationBudget, MutationLedger
 from quotas.request_time import US_PER_PERCENT, RequestBudget
 from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
@@ -18,19 +19,6 @@ if TYPE_CHECKING:
     from quotas.table import QuotaTable
 
 A = TypeVar("A", bound=Account)
-
-
-class ClientLedger(NamedTuple):
-    """The budgets that one client draws on at one broker, one per quota key; None where nothing limits it."""
-
-    produce: Budget | None
-    fetch: Budget | None
-    shadow: ClientLedger | None = None
-    """Those of shadow entries, to be charged as well; they make nobody wait."""
-    request: RequestBudget | None = None
-
-
-_NOBODY = ClientLedger(None, None)
 
 
 class BrokerQuotas:
@@ -124,6 +112,7 @@ class BrokerQuotas:
             self.fetch.budget(user, name, now_ms),
             self._shadow_ledger(user, name, now_ms) if self._in_shadow else None,
             self.request.budget(user, name, now_ms) if self.timed else None,
+            self.percent_per_us,
         )
         self._note_generation()  # to make room for one, others may have been forgotten
         return ledger
@@ -133,17 +122,7 @@ class BrokerQuotas:
         fetch = _in_shadow(self.fetch, user, client_id, now_ms)
         request = _in_shadow(self.request, user, client_id, now_ms)
         ledger = ClientLedger(produce, fetch, request=request)
-        return None if ledger == _NOBODY else ledger
-
-    def charge_request(self, ledger: ClientLedger, api_key: int, us: float, now_ms: int) -> int:
-        """Charge a client with the request time that one of its requests is estimated to have cost, in
-        microseconds of one thread; return how many ms it must wait (KIP-124).
-        """
-        percent = us * self.percent_per_us
-        _produce, _fetch, shadow, budget = ledger
-        if shadow is not None and shadow.request is not None:
-            shadow.request.charge_api(api_key, percent, now_ms)
-        return 0 if budget is None else budget.charge_api(api_key, percent, now_ms)
+        return None if ledger.is_empty else ledger
 
     def request_budgets(self, user: str, client_id: str) -> tuple[RequestBudget | None, RequestBudget | None]:
         """The request time that a client draws on, enforced and in shadow, as far as any was charged yet:

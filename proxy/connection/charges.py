@@ -67,7 +67,7 @@ def charge_request_time(
     """
     if plan.cost is not None:
         us += plan.cost.us_per_response_byte * length
-    throttle_ms = connection.quotas.charge_request(ledger, plan.api_key, us, connection.now_ms)
+    throttle_ms = ledger.charge_request(plan.api_key, us, connection.now_ms)
     until_ms = connection.mute(throttle_ms) if throttle_ms > 0 else 0
     if usage_counters is not None:
         count_time(connection, usage_counters, us, max(until_ms - connection.now_ms, 0))

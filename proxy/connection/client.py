@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proxy.handlers.sasl.identity import Identities
     from quotas import Budget
 
-NO_LIMITS: Final = ClientLedger(None, None)
+NO_LIMITS: Final = ClientLedger()
 
 UNDER_WAY_MAX: Final = 32
 """Requests that a client with a limit on its time may have under way on a connection, however far from the
@@ -145,11 +145,7 @@ class Client:
     def _look_up(self, client_id: str, now_ms: int) -> None:
         self.parse_cache.clear()
         ledger = self.ledger = self._quotas.ledger(self.user, client_id, now_ms)
-        timed = (
-            self.usage is not None
-            or ledger.request is not None
-            or (ledger.shadow is not None and ledger.shadow.request is not None)
-        )
+        timed = self.usage is not None or ledger.charges_request
         if self.usage is not None:
             self.usage.become(self.user, client_id)
         # Before SASL succeeds a broker's network layer answers ApiVersions, which has no quota, and nothing

@@ -131,9 +131,7 @@ class RequestInFlight:
         """
         ledger, usage_counters = self.time_ledger, self.usage_counters
         if ledger is not None:
-            throttle_ms = connection.quotas.charge_request(
-                ledger, self.plan.api_key, self.cost_us, connection.now_ms
-            )
+            throttle_ms = ledger.charge_request(self.plan.api_key, self.cost_us, connection.now_ms)
             if usage_counters is not None:
                 count_time(connection, usage_counters, self.cost_us, throttle_ms)
         if usage_counters is not None:

@@ -76,7 +76,7 @@ def charge(
     book: QuotaRegistry, client_id: str, api_key: int, us: float, now_ms: int, node_id: int | None = 1
 ) -> None:
     quotas = book.of(node_id)
-    quotas.charge_request(quotas.ledger("alice", client_id, now_ms), api_key, us, now_ms)
+    quotas.ledger("alice", client_id, now_ms).charge_request(api_key, us, now_ms)
 
 
 def asked(app: Starlette, ask: Callable[[str], T]) -> T:
@@ -187,7 +187,7 @@ def test_explain_maps_an_empty_client_id_as_the_running_weir_does(server: Server
         parse('[[quota]]\nclient_id = "<default>"\nrequest_percentage = 5\n'), unnamed="<empty>"
     )
     quotas = book.of(1)
-    quotas.charge_request(quotas.ledger("ANONYMOUS", "", 0), ApiKey.FETCH, 1e6, 0)
+    quotas.ledger("ANONYMOUS", "", 0).charge_request(ApiKey.FETCH, 1e6, 0)
     answer = asked(
         weir(server, book), lambda address: admin_endpoint.ask(_parsed(address), "/request-time", {}, dict)
     )
@@ -205,7 +205,7 @@ def test_explain_quotes_client_names_in_the_url(server: Server) -> None:
         parse('[[quota]]\nuser = "<default>"\nclient_id = "<default>"\nrequest_percentage = 5\n')
     )
     quotas = book.of(1)
-    quotas.charge_request(quotas.ledger(name, name, 0), ApiKey.FETCH, 1e6, 0)
+    quotas.ledger(name, name, 0).charge_request(ApiKey.FETCH, 1e6, 0)
     query = {"user": name, "client_id": name}
     answer = asked(
         weir(server, book), lambda address: admin_endpoint.ask(_parsed(address), "/request-time", query, dict)

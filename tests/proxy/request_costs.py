@@ -92,7 +92,7 @@ def spend(
 ) -> None:
     """Have somebody use so much time now: by default all that there is."""
     quotas, now_ms = session.quotas, session.now_ms
-    quotas.charge_request(quotas.ledger(user, client_id, now_ms), 3, us, now_ms)
+    quotas.ledger(user, client_id, now_ms).charge_request(3, us, now_ms)
 
 
 def ping(number: int = 1, client_id: bytes | None = b"app", group_id: str = "") -> bytes:

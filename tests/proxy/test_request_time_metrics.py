@@ -36,7 +36,7 @@ def charge(
 ) -> int:
     """What a request of this API costs; the throttle time."""
     quotas = book.of(node_id)
-    return quotas.charge_request(quotas.ledger("ANONYMOUS", client_id, now_ms), api_key, us, now_ms)
+    return quotas.ledger("ANONYMOUS", client_id, now_ms).charge_request(api_key, us, now_ms)
 
 
 @pytest.mark.parametrize("accept", PARSERS)

@@ -124,7 +124,7 @@ def test_the_shadow_log_shows_request_time_in_percent_of_a_thread() -> None:
     """1.23 s of one thread in the window of 10 s are 12.3 %; of them 2 % were allowed."""
     book = book_of(QuotaKey.REQUEST_PERCENTAGE, Entity("alice"), rate=2.0)
     quotas = book.of(0)
-    assert quotas.charge_request(quotas.ledger("alice", "app", 0), 3, 1_234_567.0, 0) == 0
+    assert quotas.ledger("alice", "app", 0).charge_request(3, 1_234_567.0, 0) == 0
     assert said(ShadowLog(book, ConnectionQuotas())) == [
         {
             "event": "would have throttled",

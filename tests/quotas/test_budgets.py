@@ -11,7 +11,6 @@ from quotas import (
     DEFAULT,
     BrokerQuotas,
     Budget,
-    ClientLedger,
     ClientQuotas,
     Entity,
     QuotaKey,
@@ -430,4 +429,4 @@ def test_the_ledger_of_a_client_has_its_budget_of_each_quota_key() -> None:
     ledger = quotas.ledger("ANONYMOUS", "app", 0)
     assert ledger.produce is quotas.produce.budget("ANONYMOUS", "app", 0)
     assert ledger.fetch is None
-    assert quotas.ledger("ANONYMOUS", "other", 0) == ClientLedger(None, None)
+    assert quotas.ledger("ANONYMOUS", "other", 0).is_empty

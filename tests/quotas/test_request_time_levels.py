@@ -36,7 +36,7 @@ def quotas_of(whom: str, mode: str = "enforce") -> BrokerQuotas:
 
 
 def charge(quotas: BrokerQuotas, client: tuple[str, str], us: float) -> int:
-    return quotas.charge_request(quotas.ledger(*client, 0), METADATA, us, 0)
+    return quotas.ledger(*client, 0).charge_request(METADATA, us, 0)
 
 
 @each_level

@@ -33,9 +33,10 @@ from protocol.places import Place, place
 from proxy.handlers.bandwidth.replica_fetches import Claims, claims
 from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
 from proxy.handlers.plan import Context, Plan
+from quotas import ClientLedger
 
 if TYPE_CHECKING:
-    from quotas import Budget, ClientLedger
+    from quotas import Budget
 
 CHARGED = Forward(charged=True)
 CHARGED_SERIAL = Forward(charged=True, serial=True)
@@ -71,7 +72,6 @@ def plan_produce(plan: Plan) -> None:
         position = acks.locate(data, body, end, complete)
         if position == INCOMPLETE:
             return WAIT
-        produce, _fetch, shadow, _request = ledger
         if not context.client.first_produce_seen:
             holds = [first_hold(context, data, frame, end, complete) for first_hold in plan.first_holds]
             if INCOMPLETE in holds:
@@ -80,14 +80,13 @@ def plan_produce(plan: Plan) -> None:
             hold_ms = max(holds)
             if hold_ms > 0:
                 return Hold(hold_ms)
-        charged = produce is not None or (shadow is not None and shadow.produce is not None)
-        forward = _PRODUCE[charged, acks.read(data, position) != 0]
+        forward = _PRODUCE[ledger.charges_produce, acks.read(data, position) != 0]
         context.client.cache_parse(plan, data, frame, position + acks.size, forward)
         return forward
 
     plan.admit = admit
     plan.first_holds += (_first_hold_ms,)
-    plan.on_arrival += (_charge_produce,)
+    plan.on_arrival += (ClientLedger.charge_produce,)
 
 
 def plan_fetch(plan: Plan) -> None:
@@ -113,7 +112,7 @@ def plan_fetch(plan: Plan) -> None:
         return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
 
     plan.admit, plan.over, plan.tell = admit, _over, _tell
-    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else ClientLedger.charge_fetch,)
 
 
 def plan_share_fetch(plan: Plan) -> None:
@@ -135,14 +134,14 @@ def plan_share_fetch(plan: Plan) -> None:
         return _capped(context, plan, max_bytes, budget, data, frame, end, complete)
 
     plan.admit = admit
-    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else _charge_fetch,)
+    plan.on_response += (_charge_fetch_flexible if plan.flexible_response else ClientLedger.charge_fetch,)
 
 
 def _unlimited(
     context: Context, plan: Plan, ledger: ClientLedger, data: bytearray, frame: int, end: int
 ) -> Forward:
     """Forward a fetch of a client without a limit; a shadow quota is charged."""
-    forward = PASS if ledger.shadow is None or ledger.shadow.fetch is None else CHARGED
+    forward = CHARGED if ledger.charges_fetch else PASS
     context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
     return forward
 
@@ -221,22 +220,6 @@ def _first_hold_ms(context: Context, data: bytearray, frame: int, end: int, comp
     return 0 if budget is None else context.first_hold_ms(budget.throttled_until_ms)
 
 
-def _charge_produce(ledger: ClientLedger, length: int, now_ms: int) -> int:
-    """A produce request costs its frame length."""
-    budget, _fetch, shadow, _request = ledger
-    if shadow is not None and shadow.produce is not None:
-        shadow.produce.charge(length, now_ms)
-    return 0 if budget is None else budget.charge(length, now_ms)
-
-
-def _charge_fetch(ledger: ClientLedger, length: int, now_ms: int) -> int:
-    """A fetch response costs its body plus 4, which is its frame length."""
-    _produce, budget, shadow, _request = ledger
-    if shadow is not None and shadow.fetch is not None:
-        shadow.fetch.charge(length, now_ms)
-    return 0 if budget is None else budget.charge(length, now_ms)
-
-
 def _charge_fetch_flexible(ledger: ClientLedger, length: int, now_ms: int) -> int:
-    """A flexible header is one byte longer than that 4."""
-    return _charge_fetch(ledger, length - 1, now_ms)
+    """A flexible header is one byte longer than the 4 that a broker counts beside the body."""
+    return ledger.charge_fetch(length - 1, now_ms)
