@@ -257,8 +257,11 @@ class Outbound:
                 if meter is not None:
                     self._measure(meter, data, body, end, complete)
                 until_ms = record.until_ms
-            if self._report_ms == INCOMPLETE and (until_ms or ledger is not None):
-                self._report_ms = self._settle(record, length)
+            if self._report_ms == INCOMPLETE:
+                if until_ms or ledger is not None:
+                    self._report_ms = self._settle(record, length)
+            elif until_ms - now_ms > self._report_ms:  # another request has exceeded a quota since
+                self._report_ms = until_ms - now_ms
             if self._report_ms > 0:
                 if not self._report(plan, data, body, end, complete):
                     return self._wait(complete)

@@ -26,7 +26,7 @@ from proxy.connection.state import State
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.bandwidth_frames import length_of, ping, produce, produced
-from tests.proxy.frames import padded, request, response
+from tests.proxy.frames import body_of, padded, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import LIMIT_US, spend, timed
 from tests.proxy.sasl import authenticate, authenticated, handshake, plain, shaken
@@ -346,6 +346,25 @@ def test_a_request_time_throttle_is_told_in_the_next_response_if_its_own_lacks_t
         play.muted_until(500)
         play.at(100).broker(pong(2))
         play.to_client(response(HeartbeatResponse(throttle_time_ms=400), 4, 2))
+
+
+def test_a_throttle_is_told_by_a_response_under_way_though_its_first_part_was_judged_before() -> None:
+    """A response that must be whole to be rewritten: its first part was charged, to a shadow quota."""
+    table = QuotaTable({(APP, PRODUCE): RATE}, {(APP, FETCH): RATE})
+    endpoint = FetchResponse.NodeEndpoint(node_id=1, host="kafka", port=9092)
+    asked, unanswered = request(FetchRequest(max_bytes=100), 16, 1), produce(2, 12_106, acks=0)
+    answer = response(FetchResponse(node_endpoints=[endpoint]), 16, 1)
+    with Playbook(table) as play:
+        play.client(asked)
+        play.to_broker(asked)
+        play.broker(answer[:30])
+        play.client(unanswered)
+        play.to_broker(unanswered)
+        play.muted_until(2106)
+        play.broker(answer[30:])
+        told = body_of(bytes(play.wire.to_client), FetchResponse, 16)
+        assert told.throttle_time_ms == 2106
+        play.wire.to_client.clear()
 
 
 def test_a_throttle_that_is_measured_in_parts_makes_no_other_request_wait() -> None:
