@@ -44,6 +44,7 @@ class Client:
         "brokers",
         "exchange",
         "first_fetch_seen",
+        "first_hold_end_ms",
         "first_produce_seen",
         "first_request_seen",
         "following",
@@ -104,6 +105,8 @@ class Client:
         """
         self.first_produce_seen = False
         """The same of produce requests and byte rates."""
+        self.first_hold_end_ms: int | None = None
+        """Time (ms) at which holds of first requests end; None while none was held."""
         self.first_fetch_seen = False
         """The same of share fetches: all other fetches are answered without records instead."""
         self.parse_cache = ParseCache()
@@ -172,6 +175,7 @@ class Client:
         """
         if user != self.user or not self.authenticated:
             self.first_request_seen = self.first_produce_seen = self.first_fetch_seen = False
+            self.first_hold_end_ms = None
         self.user = user
         self.authenticated = True
         self.is_broker = user in self.brokers

@@ -279,9 +279,18 @@ class Connection:
 
     def first_hold_ms(self, until_ms: int) -> int:
         """Return for how long (ms) the first request of a kind is held for a throttle that other connections
-        of its client have caused and that lasts until `until_ms`.
+        of its client have caused and that lasts until `until_ms`. All such holds end by the same time.
         """
-        return max(min(until_ms - self.now_ms, self.limits.first_hold_ms_max), 0)
+        end_ms = self.client.first_hold_end_ms
+        if end_ms is None:
+            end_ms = self.now_ms + self.limits.first_hold_ms_max
+        return max(min(until_ms, end_ms) - self.now_ms, 0)
+
+    def hold_first(self, hold_ms: int) -> None:
+        """Hold the first request of a kind."""
+        if self.client.first_hold_end_ms is None:
+            self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
+        self.mute(hold_ms)
 
     def tell_next(self, until_ms: int) -> None:
         """Have the next response that can do so tell a throttle that its own response cannot tell: there is

@@ -230,7 +230,7 @@ class Inbound:
         if hold_ms == INCOMPLETE:
             self._check_cut(plan, data, frame, end, complete)
         elif hold_ms > 0:
-            connection.mute(hold_ms)
+            connection.hold_first(hold_ms)
         return hold_ms == 0
 
     def _first_hold_ms(self, plan: Plan, data: bytearray, frame: int, end: int) -> int:
@@ -268,7 +268,7 @@ class Inbound:
             self._check_cut(plan, data, frame, end, complete)
             return None
         if isinstance(decision, Hold):
-            connection.mute(decision.hold_ms)
+            connection.hold_first(decision.hold_ms)
             return None
         if isinstance(decision, Forward) and decision.unread:
             self._count_unread(plan)

@@ -218,13 +218,18 @@ class Outbound:
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
         if not connection.response_rest_bytes:
-            connection.meter = None
-            if connection.hold:
-                self._charge_measured(meter)
-            else:
-                meter.charge(connection.now_ms, told=False)
-                if connection.client.usage is not None:
-                    connection.client.usage.measured(under_way=False)
+            self._end_measuring(meter)
+
+    def _end_measuring(self, meter: ByteCounter) -> None:
+        """Charge a response that has gone on in parts."""
+        connection = self._connection
+        connection.meter = None
+        if connection.hold:
+            self._charge_measured(meter)
+        else:
+            meter.charge(connection.now_ms, told=False)
+            if connection.client.usage is not None:
+                connection.client.usage.measured(under_way=False)
 
     # One response
 
@@ -344,8 +349,7 @@ class Outbound:
         """
         meter.feed(data, body, end)
         if complete:  # it was in parts before it waited
-            self._connection.meter = None
-            self._charge_measured(meter)
+            self._end_measuring(meter)
 
     def _charge_measured(self, meter: ByteCounter) -> int:
         """Charge what was measured; return until when (ms) the throttle lasts, 0 if there is none."""

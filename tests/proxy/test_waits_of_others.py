@@ -397,3 +397,22 @@ def test_a_throttle_that_is_measured_in_parts_makes_no_other_request_wait() -> N
         play.broker(response(FetchResponse(), 12, 3))
         play.to_client(response(FetchResponse(throttle_time_ms=1900), 12, 3))
         play.muted_until(2000)
+
+
+def test_holds_of_a_new_connection_for_several_quotas_end_by_the_same_time() -> None:
+    """Its client owes request time for a second, and bytes for far longer."""
+    table = QuotaTable(
+        {(APP, QuotaKey.PRODUCER_BYTE_RATE): 100.0, (APP, QuotaKey.REQUEST_PERCENTAGE): 0.0005}
+    )
+    quotas = BrokerQuotas.create(table)
+    ledger = quotas.ledger("ANONYMOUS", "app", 0)
+    assert ledger.charge_produce(100_000, 0) > FIRST_HOLD_MS
+    assert 0 < ledger.charge_request(0, 5000.0, 0) < FIRST_HOLD_MS
+    with Playbook(session=timed(table, quotas=quotas)) as play:
+        play.client(produce(1, 100))
+        play.muted_until(1000)
+        play.at(1000)
+        play.muted_until(FIRST_HOLD_MS)
+        play.at(FIRST_HOLD_MS)
+        play.to_broker(produce(1, 100))
+        play.muted_until(play.session.throttled_until_ms)
