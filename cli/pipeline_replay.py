@@ -126,8 +126,8 @@ def replay(
         from pipeline.lake import Lake
         from pipeline.replay.job import Options, replay
         from pipeline.replay.run import Rules
+        from quotas.limiters.throttle import INT32_MAX
         from quotas.remembered import EMPTY
-        from quotas.throttle import INT32_MAX
 
         rules = Rules(
             quota_window_num,

@@ -9,11 +9,11 @@ their limits; a session asks these for its `Budget`, and charges it.
 """
 
 from quotas.broker_quotas import BrokerQuotas
-from quotas.budgets import Budget
 from quotas.client_quotas import ClientQuotas
 from quotas.entities import DEFAULT, Entity, Prefix, Tags
 from quotas.explain import Explanation, explain
 from quotas.ledger import ClientLedger
+from quotas.limiters.budgets import Budget
 from quotas.limits import Limit, Limits
 from quotas.mutations import NO_LEDGER, LateCharge, MutationBudget, MutationCharge, MutationLedger
 from quotas.quota_edit import edited

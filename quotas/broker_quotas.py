@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from quotas.budgets import Account, Budget
 from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
 from quotas.ledger import ClientLedger
+from quotas.limiters.budgets import Budget
+from quotas.limiters.limiter import Limiter
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.mutations import MutationBudget, MutationLedger
 from quotas.request_time import US_PER_PERCENT, RequestBudget
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey
 from quotas.topics import TopicQuotas
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from quotas.table import QuotaTable
 
-A = TypeVar("A", bound=Account)
+A = TypeVar("A", bound=Limiter)
 
 
 class BrokerQuotas:
@@ -70,7 +71,7 @@ class BrokerQuotas:
         self._topics = TopicQuotas() if topics is None else topics
         self.topics: TopicQuotas | None = None
         """The rates of topics; None while none has one."""
-        self._all: tuple[ClientQuotas[Account], ...] = (produce, fetch, mutations, request)
+        self._all: tuple[ClientQuotas[Limiter], ...] = (produce, fetch, mutations, request)
         self._topic_changes = 0
         """How often the table got its first rate of a topic, or lost its last."""
         self._in_shadow = False

@@ -6,8 +6,8 @@ broker records the time of each (KIP-124). Once the sum, spread over the window 
     throttle = (rate - P) / P · W,    rate = sum / W,    so    sum = P · (W + throttle)
 
 percent-seconds, of which one is 10 ms of a thread. By N requests that is the cost of one. W is not what was
-waited: Kafka's `Rate` takes the N-1 windows before the first record for silent ones (see `quotas.rate`), so
-that W is 10 s plus what has passed since the last full second.
+waited: Kafka's `Rate` takes the N-1 windows before the first record for silent ones (`quotas.limiters.rate`),
+so that W is 10 s plus what has passed since the last full second.
 
 >>> spent = spent_us(percent=0.1, throttle_ms=40, elapsed_s=0.2, windows=Windows())
 >>> round(spent, 3), round(spent / 512, 2)  # 0.1 % of 10.24 s, by 512 requests
@@ -22,8 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.request_time import US_PER_PERCENT
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,16 +28,18 @@ controller enforces their quota. Sessions look them up request by request.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from quotas.budgets import UNLIMITED, Account, Budget, Totals
 from quotas.entities import Tags
+from quotas.limiters.budgets import UNLIMITED, Budget
+from quotas.limiters.limiter import Limiter
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limits import NONE, Limit
 from quotas.mutations import MutationBudget, ShadowMutationBudget
 from quotas.remembered import OTHERS, is_long, names_kept, names_of_crowd
 from quotas.request_time import RequestBudget
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
@@ -56,7 +58,27 @@ ROOM_MAX = BUDGETS_MAX // 10
 SLICE = 250
 """Budgets to look at, or to forget, in one step of an expiry: at most a millisecond's work."""
 
-A_co = TypeVar("A_co", bound=Account, covariant=True)
+
+@dataclass(slots=True)
+class Totals:
+    """What several budgets have counted, summed."""
+
+    charged: float = 0
+    throttled: int = 0
+    throttle_ms: int = 0
+    refused: int = 0
+    """Topics of mutation budgets; nothing else is refused."""
+
+    def add(self, budget: Limiter) -> None:
+        """Count one more budget."""
+        self.charged += budget.charged
+        self.throttled += budget.throttled
+        self.throttle_ms += budget.throttle_ms_total
+        if isinstance(budget, MutationBudget):
+            self.refused += budget.refused
+
+
+A_co = TypeVar("A_co", bound=Limiter, covariant=True)
 B = TypeVar("B", bound=Budget)
 
 
@@ -256,7 +278,7 @@ class ClientQuotas(Generic[A_co]):
             yield budgets[: -SLICE - 1 : -1]
             del budgets[-SLICE:]  # what is forgotten is freed step by step, too
 
-    def _has(self, budget: Account) -> bool:
+    def _has(self, budget: Limiter) -> bool:
         """Whether it was not forgotten meanwhile."""
         return self._budgets.get(budget.tags) is budget
 
@@ -312,7 +334,7 @@ def mutation_rates(
     return _joined(ClientQuotas(key, maker(MutationBudget)), shadow, MutationBudget.take_over)
 
 
-A = TypeVar("A", bound=Account)
+A = TypeVar("A", bound=Limiter)
 
 
 def _joined(

@@ -26,21 +26,22 @@ from typing import Final
 
 from quotas.client_quotas import ClientQuotas
 from quotas.entities import Tags
-from quotas.rate import Rate
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.rate import Rate
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.throttle import throttle_ms
 from quotas.table import QuotaKey, QuotaTable
-from quotas.throttle import throttle_ms
 
 KEY: Final = QuotaKey.CONNECTION_CREATION_RATE
 NOBODY: Final = Tags("", "")
 
 
 class ConnectionBudget:
-    """Connections per second of those who share `tags`, against their limit: an `Account`."""
+    """Connections per second of those who share `tags`, against their limit: a `Limiter`."""
 
     __slots__ = (
         "_lifetime_ms",
         "_rate",
+        "_reported",
         "_throttle_ms_max",
         "charged",
         "charged_ms",
@@ -60,6 +61,8 @@ class ConnectionBudget:
         self.throttled = 0
         """How many came above the limit."""
         self.throttle_ms_total = 0
+        self._reported: float = 0.0
+        """What of `charged` `delta` has told."""
         self._rate = Rate(num_samples, 1000 * window_s)
         self._throttle_ms_max = 1000 * window_s
         self._lifetime_ms = 1000 * num_samples * window_s
@@ -68,11 +71,11 @@ class ConnectionBudget:
         """Replace the limit; the connections that were made count against the new one."""
         self.limit = limit
 
-    def charge(self, now_ms: int) -> int:
-        """Count one connection; return how many ms it must wait, 0 if within the limit."""
-        self.charged += 1
+    def charge(self, units: float, now_ms: int) -> int:
+        """Count so many connections; return how many ms they must wait, 0 if within the limit."""
+        self.charged += units
         self.charged_ms = now_ms
-        rate = self._rate.add(1, now_ms)
+        rate = self._rate.add(units, now_ms)
         wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
         if wait_ms:
             self.throttled += 1
@@ -83,6 +86,16 @@ class ConnectionBudget:
         """A connection that was counted was not admitted."""
         self.charged -= 1
         self._rate.add(-1, now_ms)
+
+    def delta(self) -> float:
+        """Return the connections that were counted here since this was last asked."""
+        charged, self._reported = self.charged - self._reported, self.charged
+        return charged
+
+    def absorb(self, units: float, now_ms: int) -> None:
+        """Record connections that were counted elsewhere."""
+        self.charged_ms = now_ms
+        self._rate.add(units, now_ms)
 
     def at_rest(self, now_ms: int) -> bool:
         """Whether no connection counts any more."""
@@ -122,9 +135,9 @@ class ConnectionQuotas:
 
     def arrive(self, listener: int | None, now_ms: int) -> int:
         """A connection is there: count it; return how many ms it is to be accepted late."""
-        wait_ms = self._total.charge(now_ms) if self._total is not None else 0
+        wait_ms = self._total.charge(1, now_ms) if self._total is not None else 0
         budget = self._listener(listener, now_ms)
-        return max(wait_ms, budget.charge(now_ms)) if budget is not None else wait_ms
+        return max(wait_ms, budget.charge(1, now_ms)) if budget is not None else wait_ms
 
     def admit(self, listener: int | None, ip: str, now_ms: int) -> int:
         """An address wants a connection: 0 if it may, else for how many ms its socket is to be kept unread,
@@ -134,7 +147,7 @@ class ConnectionQuotas:
         if quotas.shadow is not None:
             _charge(quotas.shadow.of_address(ip, now_ms), now_ms)
         budget = quotas.of_address(ip, now_ms)
-        wait_ms = budget.charge(now_ms) if budget is not None else 0
+        wait_ms = budget.charge(1, now_ms) if budget is not None else 0
         if budget is None or not wait_ms:
             return 0
         for counted in (budget, self._total, self._listener(listener, now_ms)):
@@ -219,5 +232,5 @@ class ConnectionCounts:
 
 def _charge(budget: ConnectionBudget | None, now_ms: int) -> None:
     """Count a connection that is let in, whatever the budget says; above the limit as if it were not."""
-    if budget is not None and budget.charge(now_ms):
+    if budget is not None and budget.charge(1, now_ms):
         budget.take_back(now_ms)

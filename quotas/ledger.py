@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quotas.budgets import Budget  # fields' types: mypyc wants them at run time
+from quotas.limiters.budgets import Budget  # fields' types: mypyc wants them at run time
 from quotas.request_time import US_PER_PERCENT, RequestBudget
 
 if TYPE_CHECKING:

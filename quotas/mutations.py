@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quotas.bucket import TokenBucket
 from quotas.entities import Tags
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.throttle import token_throttle_ms
+from quotas.limiters.bucket import TokenBucket
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.throttle import token_throttle_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,7 @@ class MutationBudget:
 
     __slots__ = (
         "_bucket",
+        "_reported",
         "charged",
         "charged_ms",
         "limit",
@@ -74,6 +75,8 @@ class MutationBudget:
         """When the last of them to end will have ended."""
         self.charged_ms = now_ms
         """When the last charge was made, or the budget."""
+        self._reported: float = 0.0
+        """What of `charged` `delta` has told."""
         self._bucket = TokenBucket(_quota(limit), num_samples, 1000 * window_s, now_ms, tokens)
 
     def set_limit(self, limit: float) -> None:
@@ -90,6 +93,24 @@ class MutationBudget:
     def begin(self, *, strict: bool) -> MutationCharge:
         """Start charging one request. `strict` refuses topics while the balance is negative."""
         return MutationCharge(self, self._bucket, strict=strict)
+
+    def charge(self, units: float, now_ms: int) -> int:
+        """Charge one request of so many partitions, whatever the balance; return how many ms whoever sent it
+        must wait.
+        """
+        request = self.begin(strict=False)
+        request.admit(units, now_ms)
+        return request.finish(now_ms)
+
+    def delta(self) -> float:
+        """Return the partitions that requests finished here were charged since this was last asked."""
+        charged, self._reported = self.charged - self._reported, self.charged
+        return charged
+
+    def absorb(self, units: float, now_ms: int) -> None:
+        """Take the tokens of partitions that were charged elsewhere."""
+        self.charged_ms = now_ms
+        self._bucket.take(units, now_ms)
 
     def note_throttle(self, wait_ms: int, now_ms: int) -> None:
         """Count one request's throttle time."""
@@ -111,6 +132,12 @@ class MutationBudget:
     def tokens(self, now_ms: int) -> float:
         """The balance in partitions, infinite without a limit. Changes nothing: for metrics."""
         return math.inf if self.limit == math.inf else self._bucket.peek(now_ms)
+
+    def rate(self, now_ms: int) -> float:
+        """Partitions per second that the missing tokens are worth, over the time in which an empty bucket
+        fills: above the limit if the balance is negative. Changes nothing.
+        """
+        return self._bucket.peek_rate(now_ms)
 
     def at_rest(self, now_ms: int) -> bool:
         """Whether nothing that was charged counts any more, and nobody was told to wait longer than until

@@ -39,14 +39,14 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Final, Protocol, TypeAlias
 
-from quotas.budgets import Budget
 from quotas.entities import Tags
+from quotas.limiters.budgets import Budget
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.throttle import INT32_MAX
 from quotas.mutations import MutationBudget
 from quotas.replay_hours import Hour, Hours
 from quotas.request_time import RequestBudget
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey
-from quotas.throttle import INT32_MAX
 
 PATIENCE_MS: Final = 120_000
 """`delivery.timeout.ms` of Java's producer."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from quotas.budgets import Budget
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.budgets import Budget
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 if TYPE_CHECKING:
     from quotas.entities import Tags
@@ -137,6 +137,12 @@ class RequestBudget(Budget):
         self._record_pending()
         self._room = -1.0
         return super().charge(value, now_ms)
+
+    def absorb(self, units: float, now_ms: int) -> None:
+        """Record request time that was charged elsewhere, as `Budget.absorb`."""
+        self._record_pending()
+        self._room = -1.0
+        super().absorb(units, now_ms)
 
     def set_limit(self, limit: float) -> None:
         """Replace the limit, as `Budget.set_limit`."""

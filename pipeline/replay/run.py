@@ -17,10 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pipeline.tables import REPLAY
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.throttle import INT32_MAX
 from quotas.replay import PATIENCE_MS, Replay
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.table import QuotaKey
-from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,8 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import BrokerQuotas, Budget, ClientQuotas, Tags
-from quotas.budgets import Account, Totals
+from quotas.client_quotas import Totals
+from quotas.limiters.limiter import Limiter
 from quotas.request_time import RequestBudget
 
 ENTITIES_MAX: Final = 1000
@@ -26,7 +27,7 @@ NAME_CHARS_MAX: Final = 200
 SLICE: Final = 1000
 """Budgets to look at in one go: about a millisecond."""
 
-A = TypeVar("A", bound=Account)
+A = TypeVar("A", bound=Limiter)
 B = TypeVar("B", bound=Budget)
 
 Kinds: TypeAlias = Callable[[BrokerQuotas], tuple[ClientQuotas[B], ...]]

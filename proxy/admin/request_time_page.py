@@ -18,7 +18,7 @@ from proxy.admin.request_time_report import (
 from proxy.admin.request_times import api_name, seconds
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.handlers.sasl.identity import ANONYMOUS
-from quotas.budgets import UNLIMITED
+from quotas.limiters.budgets import UNLIMITED
 from quotas.request_time import RequestBudget
 
 

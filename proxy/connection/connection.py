@@ -35,7 +35,7 @@ from proxy.handlers.plan import ByteCounter, Plan
 from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import ANONYMOUS as ANONYMOUS
 from proxy.handlers.topics.fetch_sessions import FetchSession
-from quotas.throttle import INT32_MAX
+from quotas.limiters.throttle import INT32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

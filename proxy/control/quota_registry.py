@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from quotas import BrokerQuotas, QuotaTable
 from quotas.client_quotas import mutation_rates
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 
 class QuotaRegistry:

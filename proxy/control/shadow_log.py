@@ -16,8 +16,8 @@ import trio
 
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget, MutationBudget, QuotaKey, Tags
-from quotas.budgets import UNLIMITED
 from quotas.connections import ConnectionBudget, ConnectionQuotas
+from quotas.limiters.budgets import UNLIMITED
 
 log = structlog.get_logger("weir.shadow")
 

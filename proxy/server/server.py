@@ -35,7 +35,7 @@ from proxy.server.connection_gate import ConnectionLimiter
 from proxy.server.establish import Client, Connector
 from proxy.server.housekeeping import EXPIRY_S, expire, first_brokers, refresh
 from proxy.server.listeners import Listeners
-from quotas.throttle import INT32_MAX
+from quotas.limiters.throttle import INT32_MAX
 
 log = structlog.get_logger("weir")
 

@@ -26,7 +26,7 @@ from proxy.connection.usage_registries import UsageRegistries
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
-from quotas.throttle import INT32_MAX
+from quotas.limiters.throttle import INT32_MAX
 from tests.proxy.frames import padded, request, response, split
 from tests.proxy.request_costs import costs
 from tests.proxy.wire import Wire, new_connection

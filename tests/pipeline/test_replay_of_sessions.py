@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
+from quotas.limiters.throttle import INT32_MAX
 from quotas.replay import Replay, rank
 from quotas.replay_hours import Hour
-from quotas.throttle import INT32_MAX
 from tests.pipeline.session_cases import CASES, FETCH, PRODUCE, TIME
 from tests.pipeline.sessions import Habits, World
 from usage.records import TraceRecord

@@ -66,7 +66,7 @@ def test_metrics_of_an_entity_equal_its_budget(server: Server, accept: str) -> N
 
 
 def test_a_scrape_does_not_change_throttle_times(server: Server) -> None:
-    """Kafka's own metrics reporter does (docs of `quotas.samples`)."""
+    """Kafka's own metrics reporter does (docs of `quotas.limiters.samples`)."""
     looked_at, alone = book_of(), book_of()
     for now_ms in range(0, 30_000, 700):
         assert charge(looked_at, "app", 1_100_000, now_ms) == charge(alone, "app", 1_100_000, now_ms)

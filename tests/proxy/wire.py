@@ -19,7 +19,7 @@ from proxy.connection.state import State
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.throttle import INT32_MAX
+from quotas.limiters.throttle import INT32_MAX
 
 Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
 

@@ -18,10 +18,10 @@ from quotas import (
     RequestBudget,
     Tags,
 )
-from quotas.budgets import UNLIMITED
 from quotas.client_quotas import IDLE_MS_MAX, SLICE, byte_rates, mutation_rates, request_times
-from quotas.rate import Rate
-from quotas.throttle import INT32_MAX, throttle_ms
+from quotas.limiters.budgets import UNLIMITED
+from quotas.limiters.rate import Rate
+from quotas.limiters.throttle import INT32_MAX, throttle_ms
 from tests.quotas.vectors import THROTTLE, Flow, FlowStep, entity, table
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -311,7 +311,7 @@ def test_budgets_of_one_off_client_ids_do_not_accumulate() -> None:
 
 
 class Seen:
-    """An account that counts how often anybody looks whether it is idle."""
+    """A limiter that counts how often anybody looks whether it is idle."""
 
     looks = 0
 
@@ -334,6 +334,18 @@ class Seen:
 
     def set_limit(self, limit: float) -> None:
         self.limit = limit
+
+    def charge(self, units: float, now_ms: int) -> int:
+        return 0
+
+    def delta(self) -> float:
+        return 0.0
+
+    def absorb(self, units: float, now_ms: int) -> None:
+        pass
+
+    def rate(self, now_ms: int) -> float:
+        return 0.0
 
     def at_rest(self, now_ms: int) -> bool:
         return self.charged_ms < now_ms

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.budgets import Budget
 from quotas.calibration import (
     Reading,
     Windows,
@@ -18,6 +17,7 @@ from quotas.calibration import (
     wanted_us,
 )
 from quotas.entities import Tags
+from quotas.limiters.budgets import Budget
 
 TAGS = Tags("", "calibrator")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.rate import Rate
-from quotas.simple_rate import SimpleRate
-from quotas.throttle import INT64_MAX, throttle_ms
+from quotas.limiters.rate import Rate
+from quotas.limiters.simple_rate import SimpleRate
+from quotas.limiters.throttle import INT64_MAX, throttle_ms
 from tests.quotas.vectors import RATE, RateCase, RateStep
 
 AnyRate: TypeAlias = Rate | SimpleRate

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.budgets import Budget
 from quotas.entities import Tags
+from quotas.limiters.budgets import Budget
 from quotas.replay import SHARE_FETCH, Asked, Replay, _Time, rank
 from quotas.replay_hours import HOUR_MS, Hour, Hours
 from quotas.table import QuotaKey

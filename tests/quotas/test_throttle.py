@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.throttle import (
+from quotas.limiters.throttle import (
     INT32_MAX,
     INT64_MAX,
     fetch_cap,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import Entity, QuotaKey, QuotaTable, Tags
-from quotas.budgets import Budget
+from quotas.limiters.budgets import Budget
 from quotas.topics import TopicQuotas
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

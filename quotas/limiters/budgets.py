@@ -1,24 +1,22 @@
-"""Budgets: what those who share a quota have used lately, against what they may use.
+"""Budget: Kafka's limiter of bytes and request time: a rate over samples, and the wait that it is worth.
 
-A charge says how long whoever caused it must wait. `client_quotas` says whose budget it goes to; mutations
-have budgets of their own kind (`mutations`), and connections too (`connections`).
+`client_quotas` says whose budget a charge goes to. Mutations have limiters of their own kind (`mutations`),
+and connections too (`connections`).
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from quotas.mutations import MutationBudget
-from quotas.rate import Rate
-from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.throttle import INT32_MAX, fetch_cap, throttle_ms
+from quotas.limiters.limiter import UNLIMITED
+from quotas.limiters.rate import Rate
+from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.throttle import INT32_MAX, fetch_cap, throttle_ms
 
 if TYPE_CHECKING:
     from quotas.entities import Tags
 
-UNLIMITED = math.inf
+__all__ = ["UNLIMITED", "Budget"]
 
 
 class Budget:
@@ -33,6 +31,7 @@ class Budget:
         "_is_shadow",
         "_num_samples",
         "_rate",
+        "_reported",
         "_throttle_ms_max",
         "_window_s",
         "charged",
@@ -69,6 +68,8 @@ class Budget:
         """When the last of them to end will have ended: at the earliest then the rate is within the limit."""
         self.charged_ms = now_ms
         """When the last charge was made, or the budget."""
+        self._reported: float = 0.0
+        """What of `charged` `delta` has told."""
         self._rate = Rate(num_samples, 1000 * window_s)
         self._num_samples = num_samples
         self._window_s = window_s
@@ -96,13 +97,29 @@ class Budget:
     def _exceeded(self, rate: float, now_ms: int) -> int:
         """The rate is above the limit: return how many ms whoever caused that must wait."""
         wait_ms = throttle_ms(rate, self.limit, self._rate.window_ms(now_ms), self._throttle_ms_max)
-        if wait_ms:
-            until_ms = now_ms + wait_ms
-            waited_from_ms = max(self.throttled_until_ms, now_ms) if self._is_shadow else now_ms
-            self.throttled += 1
-            self.throttle_ms_total += max(until_ms - waited_from_ms, 0)
-            self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
+        return self._told(wait_ms, now_ms) if wait_ms else 0
+
+    def _told(self, wait_ms: int, now_ms: int) -> int:
+        """Count a throttle time that a charge has caused, and return it."""
+        until_ms, last_ms = now_ms + wait_ms, self.throttled_until_ms
+        self.throttled += 1
+        if not self._is_shadow or last_ms <= now_ms:
+            self.throttle_ms_total += wait_ms
+        elif until_ms > last_ms:
+            self.throttle_ms_total += until_ms - last_ms
+        if until_ms > last_ms:
+            self.throttled_until_ms = until_ms
         return wait_ms
+
+    def delta(self) -> float:
+        """Return what was charged here since this was last asked."""
+        charged, self._reported = self.charged - self._reported, self.charged
+        return charged
+
+    def absorb(self, units: float, now_ms: int) -> None:
+        """Record what was charged elsewhere, in the current sample; the next charge counts it."""
+        self.charged_ms = now_ms
+        self._rate.add(units, now_ms)
 
     def tell_rest(self, now_ms: int) -> int:
         """Count a request that is told the rest of the throttle time and is not charged; return that rest
@@ -128,35 +145,3 @@ class Budget:
     def rate(self, now_ms: int) -> float:
         """Units per second now. Changes nothing: for metrics."""
         return self._rate.peek(now_ms)
-
-
-class Account(Protocol):
-    """What `ClientQuotas` needs of a budget, whatever it counts: see `Budget`."""
-
-    tags: Tags
-    charged: float
-    charged_ms: int
-    throttled: int
-    throttle_ms_total: int
-
-    def set_limit(self, limit: float) -> None: ...
-    def at_rest(self, now_ms: int) -> bool: ...
-
-
-@dataclass(slots=True)
-class Totals:
-    """What several budgets have counted, summed."""
-
-    charged: float = 0
-    throttled: int = 0
-    throttle_ms: int = 0
-    refused: int = 0
-    """Topics of mutation budgets; nothing else is refused."""
-
-    def add(self, budget: Account) -> None:
-        """Count one more budget."""
-        self.charged += budget.charged
-        self.throttled += budget.throttled
-        self.throttle_ms += budget.throttle_ms_total
-        if isinstance(budget, MutationBudget):
-            self.refused += budget.refused

@@ -17,7 +17,7 @@ at the end of the announced wait. A request is then refused with a throttle time
 
 from __future__ import annotations
 
-from quotas.throttle import INT64_MAX
+from quotas.limiters.throttle import INT64_MAX
 
 
 class TokenBucket:
@@ -61,6 +61,10 @@ class TokenBucket:
     def peek(self, now_ms: int) -> float:
         """What `tokens` would return, but without its effect on later rounding: for metrics."""
         return float(INT64_MAX) if self.quota is None else self._balance(self.quota, now_ms)
+
+    def peek_rate(self, now_ms: int) -> float:
+        """The tokens that are missing, by the seconds in which an empty bucket fills; 0 without a quota."""
+        return 0.0 if self.quota is None else self.quota - self._balance(self.quota, now_ms) / self._span_s
 
     def is_full(self, now_ms: int) -> bool:
         """Whether nothing that was taken is missing any more; changes nothing."""

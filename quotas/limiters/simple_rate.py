@@ -11,7 +11,7 @@ within its first second: 10 MB at once against 1 MB/s is too much for 10 s.
 
 from __future__ import annotations
 
-from quotas.samples import Samples
+from quotas.limiters.samples import Samples
 
 
 class SimpleRate(Samples):
