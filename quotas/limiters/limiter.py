@@ -44,7 +44,7 @@ class Limiter(Protocol):
         """
 
     def rate(self, now_ms: int) -> float:
-        """Return what is compared with the limit now, in units per second. Changes nothing: for metrics."""
+        """Return the rate now, in units per second. Changes nothing: for metrics."""
 
     def set_limit(self, limit: float) -> None:
         """Replace the limit; used units stay used."""

@@ -336,15 +336,17 @@ class Seen:
         self.limit = limit
 
     def charge(self, units: float, now_ms: int) -> int:
+        del units, now_ms
         return 0
 
     def delta(self) -> float:
         return 0.0
 
     def absorb(self, units: float, now_ms: int) -> None:
-        pass
+        del units, now_ms
 
     def rate(self, now_ms: int) -> float:
+        del now_ms
         return 0.0
 
     def at_rest(self, now_ms: int) -> bool:
