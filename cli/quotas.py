@@ -74,7 +74,7 @@ def describe(source: Source, entity: Entity, as_json: bool) -> None:
     whole = source.load()
     enforced = {quota: value for quota, value in whole.values.items() if quota[0] == entity}
     shadow = {quota: value for quota, value in whole.shadow.items() if quota[0] == entity}
-    table = QuotaTable(enforced, shadow)
+    table = QuotaTable(enforced, shadow, whole.options(), whole.options(shadow=True))
     if not len(table) and not as_json:
         raise NothingThereError(
             f"{clean(entity)} has no quota in {source.name}; what applies to a client: weir quotas explain"

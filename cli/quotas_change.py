@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 import msgspec
@@ -23,23 +23,38 @@ from cli.quotas_show import (
 )
 from cli.quotas_source import Source, json_option, source_options
 from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
+from quotas.options import Options, Pacing, Scope
 from quotas.table import Quota
 
+DEFAULT_PACING: Final = "default"
 shadow_option = click.option(
     "--shadow", is_flag=True, help="Shadow entries: computed and counted, nothing is delayed."
+)
+pacing_option = click.option(
+    "--pacing",
+    type=click.Choice([DEFAULT_PACING, *(pacing.value for pacing in Pacing)]),
+    help="How the entry's byte rates are held; default: as quota_pacing says. [default: as it is]",
+)
+scope_option = click.option(
+    "--scope",
+    type=click.Choice([scope.value for scope in Scope]),
+    help="One budget for each broker, or one for all of them. [default: as it is]",
 )
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Show what would change, for a file also as a diff; change nothing."
 )
 
 
-class Changed(msgspec.Struct):
+class Changed(msgspec.Struct, omit_defaults=True):
     """What `--json` prints."""
 
     source: str
     dry_run: bool
     changes: list[ChangeEntry]
     """All that were asked for, also where before equals after."""
+    pacing: str | None = None
+    scope: str | None = None
+    """What the entry has from now on; left out if neither changes."""
 
 
 @click.command(
@@ -49,6 +64,7 @@ Examples:
   weir quotas set --quotas quotas.toml --user alice producer_byte_rate=1048576 consumer_byte_rate=2MiB
   weir quotas set --config weir.toml --default-user --default-client-id producer_byte_rate=500K
   weir quotas set --config weir.toml --client-id-prefix etl- --shadow consumer_byte_rate=10M --dry-run
+  weir quotas set --quotas quotas.toml --user alice --pacing smooth --scope cluster producer_byte_rate=10M
 
 {RATES_HELP}
 """,
@@ -57,21 +73,43 @@ Examples:
 @source_options
 @entity_options
 @shadow_option
+@pacing_option
+@scope_option
 @dry_run_option
 @json_option
 def set_(
-    source: Source, entity: Entity, values: tuple[str, ...], shadow: bool, dry_run: bool, as_json: bool
+    source: Source,
+    entity: Entity,
+    values: tuple[str, ...],
+    shadow: bool,
+    pacing: str | None,
+    scope: str | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Set quotas of an entity; its other quotas stay."""
     check_user(entity.user)
+    if entity.ip is not None and (pacing is not None or scope is not None):
+        raise click.UsageError("rates of connections have no pacing and no scope")
     rates = parse_assignments(values)
     wanted = {(entity, key): rate for key, rate in rates.items()}
     try:
         render(QuotaTable(None, wanted) if shadow else QuotaTable(wanted))
     except (QuotaFileError, ValueError) as error:
         raise click.UsageError(clean(error)) from None
-    outcome = change(source, source.load(), wanted, shadow=shadow, dry_run=dry_run)
+    table = source.load()
+    options = _options(table.options_of(entity, shadow=shadow), pacing, scope)
+    outcome = change(source, table, wanted, shadow=shadow, dry_run=dry_run, options=options)
     _tell(source, outcome, as_json=as_json)
+
+
+def _options(before: Options, pacing: str | None, scope: str | None) -> Options | None:
+    """What an entry has then; None if nothing was said of it. Raises click.UsageError."""
+    if pacing is None and scope is None:
+        return None
+    if pacing is not None:
+        before = before._replace(pacing=None if pacing == DEFAULT_PACING else Pacing(pacing))
+    return before if scope is None else before._replace(scope=Scope(scope))
 
 
 @click.command(
@@ -114,11 +152,13 @@ class Outcome(NamedTuple):
     diff: str
     """Of the file, without changing it; "" if it was changed, or is no file."""
     dry_run: bool
+    options: Options | None = None
+    """What the entries have from now on; None: they keep what they had."""
 
     @property
     def is_change(self) -> bool:
         """Whether anything is not as it was."""
-        return any(one.before != one.after for one in self.changes)
+        return self.options is not None or any(one.before != one.after for one in self.changes)
 
 
 def change(
@@ -128,22 +168,32 @@ def change(
     *,
     shadow: bool,
     dry_run: bool,
+    options: Options | None = None,
 ) -> Outcome:
-    """Make a store that holds `table` hold these values. Raises CommandError."""
+    """Make a store that holds `table` hold these values; their entries get `options`, None: they keep theirs.
+    Raises CommandError.
+    """
     there = table.shadow if shadow else table.values
     changes = compare(there, wanted, SHADOW if shadow else ENFORCED)
-    differing = {(one.entity, one.key): one.after for one in changes if one.before != one.after}
+    if all(table.options_of(entity, shadow=shadow) == options for entity, _key in wanted):
+        options = None
+    differing = {
+        (one.entity, one.key): one.after for one in changes if one.before != one.after or options is not None
+    }
     if not differing:
         return Outcome(changes, "", dry_run)
     if dry_run:
-        return Outcome(changes, source.diff(differing, shadow=shadow), dry_run)
-    source.alter(differing, shadow=shadow)
-    return Outcome(changes, "", dry_run)
+        return Outcome(changes, source.diff(differing, shadow=shadow, options=options), dry_run, options)
+    source.alter(differing, shadow=shadow, options=options)
+    return Outcome(changes, "", dry_run, options)
 
 
 def show(source: Source, outcome: Outcome) -> None:
     """Print an outcome for people: the changes; on stderr, what that means."""
     show_changes(outcome.changes)
+    if outcome.options is not None:
+        pacing, scope = outcome.options
+        click.echo(f"pacing {DEFAULT_PACING if pacing is None else pacing.value}, scope {scope.value}")
     if outcome.diff:
         click.echo(f"\n{outcome.diff}", nl=False)
     if not outcome.is_change:
@@ -157,6 +207,11 @@ def show(source: Source, outcome: Outcome) -> None:
 def _tell(source: Source, outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         changes = [change_entry(one) for one in outcome.changes]
-        echo_json(Changed(source.name, outcome.dry_run, changes))
+        changed = Changed(source.name, outcome.dry_run, changes)
+        if outcome.options is not None:
+            pacing, scope = outcome.options
+            changed.pacing = DEFAULT_PACING if pacing is None else pacing.value
+            changed.scope = scope.value
+        echo_json(changed)
     else:
         show(source, outcome)

@@ -23,6 +23,8 @@ from cli.quotas_show import (
 from cli.quotas_source import Source, json_option, source_options
 from quotas.explain import Charge, Explanation, Step, Verdict
 from quotas.explain import explain as explained
+from quotas.limits import Limit
+from quotas.options import Pacing
 from quotas.remembered import EMPTY
 from quotas.table import QuotaKey
 
@@ -48,7 +50,7 @@ class StepJson(msgspec.Struct):
     reason: str
 
 
-class ChargeJson(msgspec.Struct):
+class ChargeJson(msgspec.Struct, omit_defaults=True):
     """One quota."""
 
     key: str
@@ -59,6 +61,12 @@ class ChargeJson(msgspec.Struct):
     shadow: int | float | None
     shadow_shared_by: str
     steps: list[StepJson]
+    pacing: str | None = None
+    """Of `limit`: kafka or smooth, as in the quota file; only of byte rates."""
+    scope: str | None = None
+    """Of `limit`: broker or cluster, as in the quota file; only of byte rates and request time."""
+    shadow_pacing: str | None = None
+    shadow_scope: str | None = None
 
 
 class Report(msgspec.Struct):
@@ -101,11 +109,11 @@ def explain(
     """Tell for each quota which entry applies to a client, why the others do not, and who shares the budget.
 
     A running Weir also tells which APIs the client's request time went to. The settings quota_mode,
-    empty_client_id and admin count, if --config is given.
+    quota_pacing, empty_client_id and admin count, if --config is given.
     """
     check_user(user)
     settings = source.settings
-    table = source.load()
+    table = source.load().paced(Pacing(settings.quota_pacing))
     try:
         found = explained(
             table.in_shadow() if settings.quota_mode == "shadow" else table,
@@ -145,9 +153,11 @@ def _lines(charge: Charge) -> list[str]:
     lines = [click.style(f"{what}: {limit}", bold=True)]
     if charge.limit is not None:
         lines.append(f"  shared by {clean(charge.shared_by)}")
+        lines += _pacing(charge, charge.limit)
     if charge.shadow is not None:
         lines.append(f"  in shadow: {told(charge.key, charge.shadow.value)}")
         lines.append(f"  shared by {clean(charge.shadow_shared_by)}")
+        lines += _pacing(charge, charge.shadow)
     if all(step.entity is None for step in charge.steps):
         return [*lines, click.style("    no entry at any level", dim=True)]
     rows = [(clean(step.who), _value(step), clean(step.reason)) for step in charge.steps]
@@ -155,6 +165,10 @@ def _lines(charge: Charge) -> list[str]:
         f"    {click.style(line, fg=COLOURS.get(step.verdict), dim=True if step.entity is None else None)}"
         for step, line in zip(charge.steps, columns(rows), strict=True)
     ]
+
+
+def _pacing(charge: Charge, limit: Limit) -> list[str]:
+    return ["  pacing: smooth"] if charge.is_paced and limit.pacing is Pacing.SMOOTH else []
 
 
 def _value(step: Step) -> str:
@@ -178,11 +192,21 @@ def _report(source: Source, found: Explanation, time: Spent) -> Report:
                 number(charge.shadow.value) if charge.shadow is not None else None,
                 charge.shadow_shared_by,
                 [_step(step) for step in charge.steps],
+                *_options(charge, charge.limit),
+                *_options(charge, charge.shadow),
             )
             for charge in found.charges
         ],
         time.found,
     )
+
+
+def _options(charge: Charge, limit: Limit | None) -> tuple[str | None, str | None]:
+    """How a limit is held, and how far it reaches, where that can be said."""
+    if limit is None:
+        return None, None
+    pacing = limit.pacing.value if charge.is_paced else None
+    return pacing, limit.scope.value if charge.is_scoped else None
 
 
 def _step(step: Step) -> StepJson:

@@ -15,6 +15,7 @@ import msgspec
 
 from quotas import Entity, Prefix, QuotaKey, QuotaTable
 from quotas.entities import Default, Name
+from quotas.options import Scope
 
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
@@ -26,13 +27,17 @@ _BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-class Entry(msgspec.Struct):
+class Entry(msgspec.Struct, omit_defaults=True):
     """An entity's quotas of one mode, in JSON."""
 
     entity: EntityJson
     mode: str
     """enforce or shadow, as in the quota file."""
     quotas: dict[str, int | float]
+    pacing: str | None = None
+    """kafka or smooth, as in the quota file; left out where that says nothing."""
+    scope: str = Scope.BROKER.value
+    """broker or cluster, as in the quota file; left out for a broker."""
 
 
 class Change(NamedTuple):
@@ -90,7 +95,8 @@ def entries(table: QuotaTable) -> Iterator[Entry]:
     for mode, grouped in ((ENFORCED, table.entities()), (SHADOW, table.shadow_entities())):
         for entity, rates in grouped:
             values = {key.value: number(rate) for key, rate in rates.items()}
-            yield Entry(entity_json(entity), mode, values)
+            pacing, scope = table.options_of(entity, shadow=mode == SHADOW)
+            yield Entry(entity_json(entity), mode, values, pacing and pacing.value, scope.value)
 
 
 def change_entry(change: Change) -> ChangeEntry:
@@ -109,7 +115,7 @@ def show_table(table: QuotaTable) -> None:
     """Print a line per value."""
     headings = ("entity", "quota", "value", "mode")
     rows = [
-        (clean(entity), key.value, str(number(value)), mode, _readable(key, value))
+        (clean(entity), key.value, str(number(value)), _mode(table, entity, mode), _readable(key, value))
         for mode, values in ((ENFORCED, table.values), (SHADOW, table.shadow))
         for (entity, key), value in values.items()
     ]
@@ -117,6 +123,12 @@ def show_table(table: QuotaTable) -> None:
         _draw((*headings[:3], "", "mode"), [(*row[:3], row[4], row[3]) for row in rows])
     else:
         click.echo("\n".join(columns([headings, *(row[:4] for row in rows)])))
+
+
+def _mode(table: QuotaTable, entity: Entity, mode: str) -> str:
+    """The mode of an entry, and its options."""
+    options = str(table.options_of(entity, shadow=mode == SHADOW))
+    return f"{mode}, {options}" if options else mode
 
 
 def show_changes(changes: Iterable[Change]) -> None:
@@ -173,4 +185,4 @@ def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     lines = columns([(*row[:2], row[2].rjust(width), *row[3:]) for row in [headings, *rows]])
     click.secho(lines[0], bold=True)
     for row, line in zip(rows, lines[1:], strict=True):
-        click.secho(line, dim=True if row[-1] == SHADOW else None)
+        click.secho(line, dim=True if row[-1].startswith(SHADOW) else None)

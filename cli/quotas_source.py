@@ -21,6 +21,7 @@ from proxy.control.stores.file import read_quota_file, rewrite
 from proxy.control.stores.store import StoreError
 from proxy.control.stores.topic import TopicStore, topic_store
 from quotas import QuotaFileError, QuotaTable
+from quotas.options import PLAIN, Options
 from quotas.quota_edit import edited
 from quotas.table import Quota
 
@@ -60,12 +61,16 @@ class Source(Protocol):
     def load(self) -> QuotaTable:
         """Return all quotas. Raises CommandError."""
 
-    def alter(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> None:
-        """Set these values, None to remove one; of the shadow entries or of the enforced ones. Raises
-        CommandError.
+    def alter(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> None:
+        """Set these values, None to remove one; of the shadow entries or of the enforced ones. These entries
+        get `options`; None: they keep theirs. Raises CommandError.
         """
 
-    def diff(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> str:
+    def diff(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> str:
         """Return what `alter` would change in a text; "" where there is none. Raises CommandError."""
 
 
@@ -129,16 +134,20 @@ class FileSource(_Configured):
         with _one_line(), Progress(f"reading {self.name}"):
             return read_quota_file(self._path)
 
-    def alter(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> None:
+    def alter(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> None:
         """Rewrite it in one step; what the operator wrote stays where it can."""
         with _one_line(), Progress(f"writing {self.name}"):
-            rewrite(self._path, changes, shadow=shadow)
+            rewrite(self._path, changes, shadow=shadow, options=options)
 
-    def diff(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> str:
+    def diff(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> str:
         """What a rewrite would change."""
         with _one_line():
             before = self._path.read_text("utf-8")
-            after = edited(before, changes, shadow=shadow)
+            after = edited(before, changes, shadow=shadow, options=options)
         was, becomes = (text.splitlines(keepends=True) for text in (before, after))
         return "".join(unified_diff(was, becomes, self.name, self.name))
 
@@ -168,20 +177,29 @@ class ClusterSource(_Configured):
         with _one_line(), Progress(f"reading {self.name}"):
             return trio.run(self._store.load)
 
-    def alter(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> None:
+    def alter(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> None:
         """Send the changes."""
         with _one_line(), Progress(f"changing {self.name}"):
-            if not shadow:
-                trio.run(self._store.alter, changes)
-            elif isinstance(self._store, TopicStore):
-                trio.run(partial(self._store.alter, changes, shadow=True))
-            else:
+            if isinstance(self._store, TopicStore):
+                trio.run(partial(self._store.alter, changes, shadow=shadow, options=options))
+            elif shadow:
                 raise CommandError(
                     "brokers store no shadow entries: set quota_mode = shadow, or quota_store = file or topic"
                 )
+            elif options not in (None, PLAIN):
+                raise CommandError(
+                    "brokers store no pacing and no scope: set quota_pacing, or quota_store = file or topic"
+                )
+            else:
+                trio.run(self._store.alter, changes)
 
-    def diff(self, changes: Mapping[Quota, float | None], *, shadow: bool) -> str:  # noqa: ARG002  # no text
+    def diff(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
+    ) -> str:
         """There is no text."""
+        del changes, shadow, options
         return ""
 
 

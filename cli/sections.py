@@ -25,6 +25,7 @@ SECTIONS: Final = {
         "quota_snapshot",
         "admins",
         "quota_mode",
+        "quota_pacing",
         "empty_client_id",
         "throttle_mode",
         "quota_window_num",

@@ -22,6 +22,7 @@ from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import QuotaTable
+from quotas.options import Pacing
 from quotas.remembered import EMPTY
 
 log = structlog.get_logger("weir")
@@ -61,6 +62,7 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
         settings.controller_quota_samples,
         settings.controller_quota_window_seconds,
         in_shadow=settings.quota_mode == "shadow",
+        pacing=Pacing(settings.quota_pacing),
         unnamed=EMPTY if settings.empty_client_id == "default" else "",
         request_time_scale=config.request_time.scale_of,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
 from quotas.ledger import ClientLedger
+from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.budgets import Budget
 from quotas.limiters.limiter import Limiter
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
@@ -27,6 +28,7 @@ class BrokerQuotas:
 
     __slots__ = (
         "_all",
+        "_cluster",
         "_in_shadow",
         "_topic_changes",
         "_topics",
@@ -51,8 +53,10 @@ class BrokerQuotas:
         unnamed: str = "",
         topics: TopicQuotas | None = None,
         request_time_scale: float = 1.0,
+        cluster: ClusterQuotas | None = None,
     ) -> None:
-        """Bundle the managers of this broker's quotas; brokers of one cluster have the same `mutations`.
+        """Bundle the managers of this broker's quotas; brokers of one cluster have the same `mutations`, and
+        the same `cluster`. Without a cluster, entries with cluster scope hold at this broker.
 
         A client without a client-id is treated as if it were called `unnamed`. Requests cost this broker
         `request_time_scale` times what the model says.
@@ -72,6 +76,12 @@ class BrokerQuotas:
         self.topics: TopicQuotas | None = None
         """The rates of topics; None while none has one."""
         self._all: tuple[ClientQuotas[Limiter], ...] = (produce, fetch, mutations, request)
+        self._cluster = cluster
+        if cluster is not None:
+            produce.share(cluster.produce)
+            fetch.share(cluster.fetch)
+            request.share(cluster.request)
+            cluster.on_change.append(self._note_generation)
         self._topic_changes = 0
         """How often the table got its first rate of a topic, or lost its last."""
         self._in_shadow = False
@@ -88,19 +98,22 @@ class BrokerQuotas:
         mutations: ClientQuotas[MutationBudget] | None = None,
         unnamed: str = "",
         request_time_scale: float = 1.0,
+        cluster: ClusterQuotas | None = None,
     ) -> BrokerQuotas:
         """The quotas of a broker with nothing used yet, under the limits of `table`.
 
-        `mutations` are the cluster's; by default those of a cluster of this one broker.
+        `mutations` and `cluster` are the cluster's; by default those of a cluster of this one broker.
         """
+        cluster = ClusterQuotas(num_samples, window_s) if cluster is None else cluster
         quotas = cls(
             byte_rates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s),
             byte_rates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s),
             mutation_rates() if mutations is None else mutations,
             request_times(num_samples, window_s),
             unnamed,
-            TopicQuotas(num_samples, window_s),
+            TopicQuotas(num_samples, window_s, cluster=cluster.topics),
             request_time_scale,
+            cluster,
         )
         quotas.update(table)
         return quotas
@@ -116,6 +129,8 @@ class BrokerQuotas:
             self.percent_per_us,
         )
         self._note_generation()  # to make room for one, others may have been forgotten
+        if self._cluster is not None:
+            self._cluster.note()
         return ledger
 
     def _shadow_ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger | None:
@@ -144,7 +159,9 @@ class BrokerQuotas:
         """Use the limits of `table` from now on."""
         self._in_shadow = bool(table.shadow)
         self.timed = table.has(QuotaKey.REQUEST_PERCENTAGE)
-        for quotas in self._all:  # what brokers share does it for the first of them
+        if self._cluster is not None:  # what brokers share does it for the first of them
+            self._cluster.update(table)
+        for quotas in self._all:
             quotas.update(table)
         self._topics.update(table)
         had_topics, self.topics = self.topics is not None, self._topics or None
@@ -164,6 +181,8 @@ class BrokerQuotas:
             quotas.generation + (quotas.shadow.generation if quotas.shadow is not None else 0)
             for quotas in self._all
         )
+        if self._cluster is not None:
+            self.generation += self._cluster.generation
 
 
 def _in_shadow(quotas: ClientQuotas[A], user: str, client_id: str, now_ms: int) -> A | None:

@@ -19,6 +19,10 @@ as if they were enforced, and make nobody wait. Where one side makes a budget an
 same `tags`, it begins with what that has used: so an entry that is changed from shadow to enforced counts at
 once what was used in the shadow, though waits that nobody was told are not waited out.
 
+Entries with `scope = "cluster"` have budgets that all brokers share (`ClientQuotas.cluster`): those of one
+more `ClientQuotas`, which each broker asks for them. With another scope a client begins with nothing used, as
+at another level.
+
 To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `ClientLedger`.
 
 Mutations have budgets of their own kind (`mutations`), and one `ClientQuotas` for all brokers of a cluster: a
@@ -36,8 +40,10 @@ from quotas.entities import Tags
 from quotas.limiters.budgets import UNLIMITED, Budget
 from quotas.limiters.limiter import Limiter
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
-from quotas.limits import NONE, Limit
+from quotas.limiters.smooth import paced
+from quotas.limits import NONE, Limit, Limits
 from quotas.mutations import MutationBudget, ShadowMutationBudget
+from quotas.options import Pacing, Scope
 from quotas.remembered import OTHERS, is_long, names_kept, names_of_crowd
 from quotas.request_time import RequestBudget
 from quotas.table import QuotaKey, QuotaTable
@@ -93,10 +99,13 @@ class ClientQuotas(Generic[A_co]):
         "_make",
         "_next_expiry_ms",
         "_next_room_ms",
+        "_scope",
+        "cluster",
         "forgotten",
         "generation",
         "key",
         "on_made",
+        "paced",
         "shadow",
     )
 
@@ -111,6 +120,12 @@ class ClientQuotas(Generic[A_co]):
         """The budgets of shadow entries, if those are counted; they change and expire with these."""
         self.on_made: Callable[[A_co], None] | None = None
         """Called with each new budget."""
+        self.cluster: ClientQuotas[A_co] | None = None
+        """The budgets of entries with cluster scope, shared with other brokers; see `share`."""
+        self.paced: Callable[[A_co, Pacing], A_co] | None = None
+        """Makes a budget one that is held as an entry says; None: there is one way only."""
+        self._scope: Scope | None = None
+        """The scope of the entries whose budgets these are; None: of any."""
         self._is_shadow = is_shadow
         self.generation = 0
         """Grows whenever a budget (or None) that was looked up earlier may no longer be the right one, or has
@@ -127,6 +142,12 @@ class ClientQuotas(Generic[A_co]):
         self.forgotten = Totals()
         """What the budgets that were forgotten had counted."""
 
+    def share(self, cluster: ClientQuotas[A_co]) -> None:
+        """Have clients under entries with cluster scope draw on the budgets of `cluster`, on both sides."""
+        self.cluster, self._scope, cluster._scope = cluster, Scope.BROKER, Scope.CLUSTER
+        if self.shadow is not None and cluster.shadow is not None:
+            self.shadow.share(cluster.shadow)
+
     def budget(self, user: str, client_id: str, now_ms: int) -> A_co | None:
         """The budget that a client draws on; None if nothing limits it.
 
@@ -136,17 +157,21 @@ class ClientQuotas(Generic[A_co]):
         limit = self._limit(user, client_id)
         if limit is None:
             return None
+        if self.cluster is not None and limit.scope is Scope.CLUSTER:
+            return self.cluster.budget(user, client_id, now_ms)
         budget = self._budgets.get(limit.tags)
         if budget is None and self._is_full(now_ms):
             crowd = names_of_crowd(limit.tags, self._limits.named(user, client_id))
-            return self._of_crowd(limit.tags, crowd, limit.value, now_ms)
-        return budget or self._new(limit.tags, limit.value, now_ms)
+            return self._of_crowd(limit, crowd, now_ms)
+        return budget or self._new(limit, now_ms)
 
     def drawn_on(self, user: str, client_id: str) -> A_co | None:
         """The budget that a client draws on, if there is one already: to look at, for `budget` makes one."""
         limit = self._limit(user, client_id)
         if limit is None:
             return None
+        if self.cluster is not None and limit.scope is Scope.CLUSTER:
+            return self.cluster.drawn_on(user, client_id)
         budget = self._budgets.get(limit.tags)
         if budget is None and self._crowded:
             return self._budgets.get(names_of_crowd(limit.tags, self._limits.named(user, client_id)))
@@ -170,19 +195,22 @@ class ClientQuotas(Generic[A_co]):
         budget = self._budgets.get(tags)
         if budget is None and self._is_full(now_ms):
             crowd = tags if self._limits.names_ip(ip) else Tags("", "", ip=OTHERS)
-            return self._of_crowd(tags, crowd, limit.value, now_ms)
-        return budget or self._new(tags, limit.value, now_ms)
+            return self._of_crowd(limit, crowd, now_ms)
+        return budget or self._new(limit, now_ms)
 
     def _is_full(self, now_ms: int) -> bool:
         return len(self._budgets) >= BUDGETS_MAX and not self._make_room(now_ms)
 
-    def _of_crowd(self, tags: Tags, crowd: Tags, limit: float, now_ms: int) -> A_co:
+    def _of_crowd(self, limit: Limit, crowd: Tags, now_ms: int) -> A_co:
         """The budget that those without one of their own share."""
-        self._crowded = self._crowded or crowd != tags
-        return self._budgets.get(crowd) or self._new(crowd, limit, now_ms)
+        self._crowded = self._crowded or crowd != limit.tags
+        return self._budgets.get(crowd) or self._new(limit._replace(tags=crowd), now_ms)
 
-    def _new(self, tags: Tags, limit: float, now_ms: int) -> A_co:
-        budget = self._budgets[tags] = self._make(tags, limit, now_ms)
+    def _new(self, limit: Limit, now_ms: int) -> A_co:
+        budget = self._make(limit.tags, limit.value, now_ms)
+        if self.paced is not None:
+            budget = self.paced(budget, limit.pacing)
+        self._budgets[limit.tags] = budget
         if self.on_made is not None:
             self.on_made(budget)
         return budget
@@ -230,10 +258,21 @@ class ClientQuotas(Generic[A_co]):
             return
         if table.is_prepared or not limits.same_as(self._limits):
             self.generation += 1
-        self._limits = limits
+        had_options, self._limits = self._limits.has_options, limits
         for tags, budget in self._budgets.items():
             value = limits.of(tags)
             budget.set_limit(UNLIMITED if value is None else value)
+        if limits.has_options or had_options:
+            self._follow_options(limits)
+
+    def _follow_options(self, limits: Limits) -> None:
+        """Have budgets held as their entries say; those of another scope are no limit."""
+        for tags, budget in list(self._budgets.items()):
+            pacing, scope = limits.options_of(tags)
+            if self._scope is not None and scope is not self._scope:
+                budget.set_limit(UNLIMITED)
+            if self.paced is not None:
+                self._budgets[tags] = self.paced(budget, pacing)
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Forget the budgets that were not charged for an hour; yield after each step how many it has
@@ -295,7 +334,11 @@ def byte_rates(
     key: QuotaKey, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT
 ) -> ClientQuotas[Budget]:
     """The budgets of a rate in bytes. The numbers are `quota.window.num` and `quota.window.size.seconds`."""
-    return _rates(key, Budget, num_samples, window_s)
+    quotas = _rates(key, Budget, num_samples, window_s)
+    for side in (quotas, quotas.shadow):
+        if side is not None:
+            side.paced = paced
+    return quotas
 
 
 def request_times(

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.entities import DEFAULT, LEVELS, Entity, Name, Part, Prefix, Tags
+from quotas.options import Scope
 from quotas.table import QuotaKey, QuotaTable, keys_of
 
 if TYPE_CHECKING:
@@ -71,6 +72,16 @@ class Charge:
     """What is only counted; None: nothing."""
     shadow_shared_by: str
 
+    @property
+    def is_paced(self) -> bool:
+        """Whether a pacing means anything to this quota."""
+        return self.key in _VERBS
+
+    @property
+    def is_scoped(self) -> bool:
+        """Whether a scope means anything to this quota."""
+        return self.key in _VERBS or self.key is QuotaKey.REQUEST_PERCENTAGE
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -120,6 +131,12 @@ _SCOPES: Final = {
     QuotaKey.CONTROLLER_MUTATION_RATE: "in the whole cluster",
     QuotaKey.CONNECTION_CREATION_RATE: "at each listener",
 }
+
+
+def _reach(key: QuotaKey, limit: Limit) -> str:
+    return _SCOPES.get(key) or (
+        "at all brokers together" if limit.scope is Scope.CLUSTER else "at each broker"
+    )
 
 
 class _Candidate(NamedTuple):
@@ -176,7 +193,7 @@ def _charge(
         shadow = None
 
     def shared_by(limit: Limit | None) -> str:
-        return "" if limit is None else f"{words(limit.tags)}, {_SCOPES.get(key, 'at each broker')}"
+        return "" if limit is None else f"{words(limit.tags)}, {_reach(key, limit)}"
 
     steps = tuple(_steps(table, key, candidates))
     return Charge(key, subject, steps, limit, shared_by(limit), shadow, shared_by(shadow))

@@ -27,7 +27,16 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Array
 
 from quotas.entities import Entity
-from quotas.quota_entry import ENTRY, Entry, QuotaFileError, entry_lines, number
+from quotas.options import Options, Scope
+from quotas.quota_entry import (
+    ENTRY,
+    PACING_KEY,
+    SCOPE_KEY,
+    Entry,
+    QuotaFileError,
+    entry_lines,
+    number,
+)
 from quotas.quota_file import header_lines, read, render_entries
 from quotas.table import QuotaKey
 
@@ -42,15 +51,22 @@ _TOKEN = re.compile(
 """A comment or a string of TOML."""
 
 
-def edited(text: str, changes: Mapping[Quota, float | None], *, shadow: bool = False) -> str:
-    """The text with these values, None for none; of its enforced entries, or of its shadow entries.
+def edited(
+    text: str,
+    changes: Mapping[Quota, float | None],
+    *,
+    shadow: bool = False,
+    options: Options | None = None,
+) -> str:
+    """The text with these values, None for none; of its enforced entries, or of its shadow entries. The
+    entries that it names get `options`; None: they keep theirs.
 
     `parse` reads it as it reads `text`, `altered` by the changes. Raises QuotaFileError if the text is no
     quota file, if a file cannot say what is to change (as `render`), or if it is spelled in a way that only
     a person can change.
     """
     entries = read(text)
-    edits, added = _plan(entries, changes, shadow=shadow)
+    edits, added = _plan(entries, changes, shadow=shadow, options=options)
     if edits or added:
         text = _ended(text)
     if edits:
@@ -77,7 +93,7 @@ class _Edit(NamedTuple):
 
 
 def _plan(
-    entries: list[Entry], changes: Mapping[Quota, float | None], *, shadow: bool
+    entries: list[Entry], changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None
 ) -> tuple[list[_Edit], list[Entry]]:
     """Which entries change, in their order, and which are new."""
     wanted: dict[Entity, dict[QuotaKey, float | None]] = {}
@@ -86,16 +102,16 @@ def _plan(
     edits = []
     for index, entry in enumerate(entries):
         if entry.is_shadow == shadow and entry.entity in wanted:
-            after = _merged(entry, wanted.pop(entry.entity))
+            after = _merged(entry, wanted.pop(entry.entity), options)
             if after != entry:
                 edits.append(_Edit(index, entry, after))
-    added = (_merged(Entry(entity, shadow, {}), changed) for entity, changed in wanted.items())
+    added = (_merged(Entry(entity, shadow, {}), changed, options) for entity, changed in wanted.items())
     return edits, [entry for entry in added if entry.rates]
 
 
-def _merged(entry: Entry, changed: Mapping[QuotaKey, float | None]) -> Entry:
+def _merged(entry: Entry, changed: Mapping[QuotaKey, float | None], options: Options | None) -> Entry:
     rates = {key: rate for key, rate in {**entry.rates, **changed}.items() if rate is not None}
-    return entry._replace(rates=rates)
+    return entry._replace(rates=rates, options=entry.options if options is None else options)
 
 
 def _by_lines(text: str, edits: list[_Edit], entries: int) -> str | None:
@@ -186,6 +202,7 @@ def _by_document(text: str, edits: list[_Edit]) -> str:
             for edit in reversed(edits):
                 if edit.after.rates:
                     _set_rates(tables[edit.at], edit)
+                    _set_options(tables[edit.at], edit)
                 else:
                     del tables[edit.at]
         changed = tomlkit.dumps(document)
@@ -207,6 +224,16 @@ def _set_rates(table: MutableMapping[str, object], edit: _Edit) -> None:
     for key, rate in after.items():
         if rate != before.get(key):
             table[key.value] = tomlkit.value(number(entity, key, rate))
+
+
+def _set_options(table: MutableMapping[str, object], edit: _Edit) -> None:
+    before, after = edit.before.options, edit.after.options
+    for key, was, now in ((PACING_KEY, before.pacing, after.pacing), (SCOPE_KEY, before.scope, after.scope)):
+        if now is None or now is Scope.BROKER:
+            if was is not now:
+                del table[key]
+        elif was is not now:
+            table[key] = now.value
 
 
 def _appended(text: str, added: list[Entry]) -> str:

@@ -1,7 +1,8 @@
 """One `[[quota]]` entry of a quota file: its keys and values, in both directions.
 
-What an entry may say: whom it is for (`NAME_KEYS`), whether it is enforced (`MODE_KEY`), and the quotas that
-fit whom it is for (`keys_of`), each a number of its unit within its bounds (`UNITS`, `least`, `most`).
+What an entry may say: whom it is for (`NAME_KEYS`), whether it is enforced (`MODE_KEY`), its options
+(`PACING_KEY`, `SCOPE_KEY`), and the quotas that fit whom it is for (`keys_of`), each a number of its unit
+within its bounds (`UNITS`, `least`, `most`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.entities import DEFAULT, Default, Entity, Name, Prefix
 from quotas.names import canonical_ip
+from quotas.options import PLAIN, Options, Pacing, Scope
 from quotas.table import QuotaKey, keys_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ NAME_KEYS: Final = ("user", "client_id", "client_id_prefix", "ip", "topic")
 MODE_KEY: Final = "mode"
 MODES: Final = {"enforce": False, "shadow": True}
 """What `mode` may be, and whether the entry is then a shadow entry."""
+PACING_KEY: Final = "pacing"
+SCOPE_KEY: Final = "scope"
 UNITS: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: "a whole number of bytes/s",
     QuotaKey.CONSUMER_BYTE_RATE: "a whole number of bytes/s",
@@ -49,7 +53,9 @@ _LEAST: Final = {
 }
 """The smallest values of quotas that are doubles in Kafka; the others are whole numbers."""
 _QUOTA_KEYS: Final = {key.value: key for key in UNITS}
-_KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, *_QUOTA_KEYS)
+_PACINGS: Final = {pacing.value: pacing for pacing in Pacing}
+_SCOPES: Final = {scope.value: scope for scope in Scope}
+_KNOWN_KEYS: Final = (*NAME_KEYS, MODE_KEY, PACING_KEY, SCOPE_KEY, *_QUOTA_KEYS)
 _DEFAULT_CAPABLE: Final = frozenset({"user", "client_id", "ip"})
 
 _INSTEAD_OF_DEFAULT: Final = {
@@ -77,6 +83,7 @@ class Entry(NamedTuple):
     entity: Entity
     is_shadow: bool
     rates: dict[QuotaKey, float]
+    options: Options = PLAIN
 
     def __str__(self) -> str:
         """Whom it is for, such as `user alice, in shadow`."""
@@ -97,7 +104,7 @@ def read_entry(values: Mapping[str, object]) -> Entry:
             )
     if not rates:
         raise EntryError(f"sets no quota; add {_fitting(entity)}")
-    return Entry(entity, _is_shadow(values), rates)
+    return Entry(entity, _is_shadow(values), rates, _options(values, entity))
 
 
 def entry_lines(
@@ -107,7 +114,7 @@ def entry_lines(
 
     Raises QuotaFileError if it cannot be said.
     """
-    entity, is_shadow, rates = entry
+    entity, is_shadow, rates, (pacing, scope) = entry
     yield f"[[{ENTRY}]]"
     is_prefix = isinstance(entity.client_id, Prefix)
     for key, name in (
@@ -120,6 +127,10 @@ def entry_lines(
             yield f"{key} = {_quoted(_written(key, name))}"
     if is_shadow:
         yield f'{MODE_KEY} = "shadow"'
+    if pacing is not None:
+        yield f"{PACING_KEY} = {_quoted(pacing.value)}"
+    if scope is not Scope.BROKER:
+        yield f"{SCOPE_KEY} = {_quoted(scope.value)}"
     for quota_key, rate in rates.items():
         yield from map(comment, comments.get(quota_key, ()))
         yield f"{quota_key.value} = {number(entity, quota_key, rate)}"
@@ -237,13 +248,28 @@ def _rate(name: str, rate: object) -> float:
 
 
 def _is_shadow(values: Mapping[str, object]) -> bool:
-    mode = values.get(MODE_KEY, "enforce")
-    if not isinstance(mode, str) or mode not in MODES:
-        raise EntryError(
-            f"{MODE_KEY} must be {_either(map(_quoted, MODES))}, not {shown(mode)}; leave it out to enforce",
-            MODE_KEY,
-        )
-    return MODES[mode]
+    return MODES[_one_of(MODES, values.get(MODE_KEY, "enforce"), MODE_KEY, "leave it out to enforce")]
+
+
+def _options(values: Mapping[str, object], entity: Entity) -> Options:
+    pacing, scope = None, Scope.BROKER
+    for key in (PACING_KEY, SCOPE_KEY):
+        if key in values and entity.ip is not None:
+            raise EntryError(f"{key} cannot be set for {_kind(entity)}; remove it", key)
+    if PACING_KEY in values:
+        remedy = "leave it out for the configured one"
+        pacing = _PACINGS[_one_of(_PACINGS, values[PACING_KEY], PACING_KEY, remedy)]
+    if SCOPE_KEY in values:
+        remedy = "leave it out for a budget at each broker"
+        scope = _SCOPES[_one_of(_SCOPES, values[SCOPE_KEY], SCOPE_KEY, remedy)]
+    return Options(pacing, scope)
+
+
+def _one_of(known: Iterable[str], value: object, key: str, remedy: str) -> str:
+    """The value, if it is known. Raises EntryError."""
+    if not isinstance(value, str) or value not in known:
+        raise EntryError(f"{key} must be {_either(map(_quoted, known))}, not {shown(value)}; {remedy}", key)
+    return value
 
 
 def _kind(entity: Entity) -> str:

@@ -7,6 +7,8 @@
     consumer_byte_rate = 2_097_152
     controller_mutation_rate = 0.5   # partitions per second, created, added or deleted
     request_percentage = 12.5        # percent of one thread's time
+    pacing = "smooth"                # byte rates are held evenly
+    scope = "cluster"                # one budget for all brokers
 
 TOML. What an entry may say: `quota_entry`. One entity, one entry, and one with `mode = "shadow"`. A mistake
 raises `QuotaFileError`, whose message is one line: where, what, and what to do about it. TOML readers do not
@@ -26,21 +28,24 @@ import re
 import tomllib
 
 from quotas.entities import Entity
+from quotas.options import PLAIN, Options
 from quotas.quota_entry import ENTRY, Entry, EntryError, QuotaFileError, entry_lines, read_entry, shown
 from quotas.table import Quota, QuotaTable
 
-__all__ = ["QuotaFileError", "header_lines", "parse", "read", "render", "render_entries"]
+__all__ = ["QuotaFileError", "entries_of", "header_lines", "parse", "read", "render", "render_entries"]
 
 _HEADER = re.compile(rf"\s*\[\[\s*(?:{ENTRY}|\"{ENTRY}\"|'{ENTRY}')\s*\]\]")
 
 
 def parse(text: str) -> QuotaTable:
     """Read a quota file. Raises QuotaFileError."""
-    values: dict[Quota, float] = {}
-    shadow: dict[Quota, float] = {}
-    for entity, is_shadow, rates in read(text):
-        (shadow if is_shadow else values).update({(entity, key): rate for key, rate in rates.items()})
-    return QuotaTable(values, shadow)
+    values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
+    options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
+    for entity, is_shadow, rates, its_options in read(text):
+        values[is_shadow].update({(entity, key): rate for key, rate in rates.items()})
+        if its_options != PLAIN:
+            options[is_shadow].update({(entity, key): its_options for key in rates})
+    return QuotaTable(*values, *options)
 
 
 def read(text: str) -> list[Entry]:
@@ -74,10 +79,17 @@ def render(table: QuotaTable) -> str:
     Raises QuotaFileError for what the format cannot say: a name that is literally `<default>`, a lone
     surrogate in a name, a byte rate with a fraction.
     """
-    enforced = [Entry(entity, False, rates) for entity, rates in table.entities()]
-    return render_entries(
-        [*enforced, *(Entry(entity, True, rates) for entity, rates in table.shadow_entities())]
+    return render_entries(entries_of(table))
+
+
+def entries_of(table: QuotaTable) -> list[Entry]:
+    """The entries that say what a table says, the shadow entries last."""
+    enforced = [Entry(entity, False, rates, table.options_of(entity)) for entity, rates in table.entities()]
+    shadow = (
+        Entry(entity, True, rates, table.options_of(entity, shadow=True))
+        for entity, rates in table.shadow_entities()
     )
+    return [*enforced, *shadow]
 
 
 def render_entries(entries: list[Entry]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from quotas.entities import Entity
 from quotas.limits import NONE, Limits
+from quotas.options import PLAIN, Options, Pacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,27 +64,43 @@ class QuotaTable:
         "_all_in_shadow",
         "_keys",
         "_limits",
+        "_options",
+        "_paced",
         "_shadow",
         "_shadow_limits",
+        "_shadow_options",
         "_topics",
         "_values",
         "is_prepared",
+        "pacing",
     )
 
     def __init__(
-        self, values: Mapping[Quota, float] | None = None, shadow: Mapping[Quota, float] | None = None
+        self,
+        values: Mapping[Quota, float] | None = None,
+        shadow: Mapping[Quota, float] | None = None,
+        options: Mapping[Quota, Options] | None = None,
+        shadow_options: Mapping[Quota, Options] | None = None,
+        pacing: Pacing = Pacing.KAFKA,
     ) -> None:
-        """Take a value for each (entity, key). Raises ValueError if one is not a finite number above 0."""
+        """Take a value for each (entity, key), and the options of those that have some; `pacing` is that of
+        entries that say none. Raises ValueError if a value is not a finite number above 0.
+        """
         self._values = dict(values or {})
         self._shadow = dict(shadow or {})
         for (entity, key), value in chain(self._values.items(), self._shadow.items()):
             if not 0 < value < math.inf:
                 raise ValueError(f"{key.value} of {entity} must be a finite number above 0, not {value}")
+        self._options = _kept(options, self._values)
+        self._shadow_options = _kept(shadow_options, self._shadow)
+        self.pacing = pacing
+        """How byte rates are held whose entry does not say."""
         self._keys = frozenset(key for _entity, key in chain(self._values, self._shadow))
         self._limits: dict[QuotaKey, Limits] = {}
         self._shadow_limits: dict[QuotaKey, Limits] = {}
         self._topics: dict[tuple[QuotaKey, bool], Mapping[str, float]] = {}
         self._all_in_shadow: QuotaTable | None = None
+        self._paced: QuotaTable | None = None
         self.is_prepared = False
         """True once `prepared` has run: limits that did not change are then the same objects as before."""
 
@@ -97,6 +114,17 @@ class QuotaTable:
         """What is only counted; as `values`."""
         return MappingProxyType(self._shadow)
 
+    def options(self, *, shadow: bool = False) -> Mapping[Quota, Options]:
+        """Options of the enforced values, or of the shadow values, that have some. Read only."""
+        return MappingProxyType(self._shadow_options if shadow else self._options)
+
+    def options_of(self, entity: Entity, *, shadow: bool = False) -> Options:
+        """Options of an entity's entry."""
+        options = self._shadow_options if shadow else self._options
+        if not options:
+            return PLAIN
+        return next((options[entity, key] for key in keys_of(entity) if (entity, key) in options), PLAIN)
+
     def entities(self) -> Iterator[tuple[Entity, dict[QuotaKey, float]]]:
         """Each entity with enforced values once, with these."""
         return _grouped(self._values)
@@ -109,7 +137,8 @@ class QuotaTable:
         """The limits of one key that are enforced, made ready for lookup (once)."""
         limits = self._limits.get(key)
         if limits is None:
-            limits = self._limits[key] = Limits(_chosen(self._values, key))
+            options = _by_entity(self._options, key, is_shadow=False)
+            limits = self._limits[key] = Limits(_chosen(self._values, key), (), options, self.pacing)
         return limits
 
     def shadow_limits(self, key: QuotaKey) -> Limits:
@@ -120,7 +149,11 @@ class QuotaTable:
         limits = self._shadow_limits.get(key)
         if limits is None:
             shadow = list(_chosen(self._shadow, key))
-            limits = Limits(_chosen(self._values, key), shadow) if shadow else NONE
+            options = {
+                **_by_entity(self._options, key, is_shadow=False),
+                **_by_entity(self._shadow_options, key, is_shadow=True),
+            }
+            limits = Limits(_chosen(self._values, key), shadow, options, self.pacing) if shadow else NONE
             self._shadow_limits[key] = limits
         return limits
 
@@ -149,21 +182,44 @@ class QuotaTable:
             self.is_prepared = True
         return self
 
-    def altered(self, changes: Mapping[Quota, float | None], *, shadow: bool = False) -> QuotaTable:
+    def altered(
+        self, changes: Mapping[Quota, float | None], *, shadow: bool = False, options: Options | None = None
+    ) -> QuotaTable:
         """A table with these values instead, None to remove one; of the enforced entries, or of the shadow
-        entries. Raises ValueError for a bad value.
+        entries. These entries get `options`; None: they keep theirs. Raises ValueError for a bad value.
         """
         merged = {**(self._shadow if shadow else self._values), **changes}
         kept = {quota: value for quota, value in merged.items() if value is not None}
-        return QuotaTable(self._values, kept) if shadow else QuotaTable(kept, self._shadow)
+        said = dict(self._shadow_options if shadow else self._options)
+        for entity in {entity for entity, _key in changes}:
+            its = self.options_of(entity, shadow=shadow) if options is None else options
+            said.update({(entity, key): its for key in keys_of(entity)})
+        if shadow:
+            return QuotaTable(self._values, kept, self._options, said, self.pacing)
+        return QuotaTable(kept, self._shadow, said, self._shadow_options, self.pacing)
 
     def in_shadow(self) -> QuotaTable:
         """A table in which every entry is a shadow entry, made once. Where there are both, the shadow entry
         stays.
         """
         if self._all_in_shadow is None:
-            self._all_in_shadow = QuotaTable(None, {**self._values, **self._shadow})
+            enforced = {quota: its for quota, its in self._options.items() if quota not in self._shadow}
+            self._all_in_shadow = QuotaTable(
+                None,
+                {**self._values, **self._shadow},
+                None,
+                {**enforced, **self._shadow_options},
+                self.pacing,
+            )
         return self._all_in_shadow
+
+    def paced(self, pacing: Pacing) -> QuotaTable:
+        """A table in which entries that say no pacing have this one, made once."""
+        if self.pacing is pacing:
+            return self
+        if self._paced is None:
+            self._paced = QuotaTable(self._values, self._shadow, self._options, self._shadow_options, pacing)
+        return self._paced
 
     def has(self, key: QuotaKey) -> bool:
         """Whether a value of this key is configured, enforced or not."""
@@ -179,7 +235,13 @@ class QuotaTable:
             return True
         if not isinstance(other, QuotaTable):
             return NotImplemented
-        return self._values == other._values and self._shadow == other._shadow
+        return (
+            self._values == other._values
+            and self._shadow == other._shadow
+            and self._options == other._options
+            and self._shadow_options == other._shadow_options
+            and self.pacing is other.pacing
+        )
 
     def __hash__(self) -> int:
         """Equal tables hash equally."""
@@ -187,11 +249,25 @@ class QuotaTable:
 
     def __repr__(self) -> str:
         """Name the values."""
-        return f"QuotaTable({self._values!r}, shadow={self._shadow!r})"
+        said = f"QuotaTable({self._values!r}, shadow={self._shadow!r}"
+        if self._options or self._shadow_options:
+            said += f", options={self._options!r}, shadow_options={self._shadow_options!r}"
+        return f"{said})" if self.pacing is Pacing.KAFKA else f"{said}, pacing={self.pacing!r})"
 
 
 def _old_if_same(new: Limits, old: Limits) -> Limits:
     return old if new.same_as(old) else new
+
+
+def _kept(options: Mapping[Quota, Options] | None, values: Mapping[Quota, float]) -> dict[Quota, Options]:
+    """The options that say something, of values that there are."""
+    return {quota: its for quota, its in (options or {}).items() if quota in values and its != PLAIN}
+
+
+def _by_entity(
+    options: Mapping[Quota, Options], key: QuotaKey, *, is_shadow: bool
+) -> dict[tuple[Entity, bool], Options]:
+    return {(entity, is_shadow): its for (entity, its_key), its in options.items() if its_key is key}
 
 
 def _chosen(values: Mapping[Quota, float], key: QuotaKey) -> Iterator[tuple[Entity, float]]:

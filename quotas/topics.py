@@ -16,20 +16,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from quotas.entities import Tags
+from quotas.entities import Entity, Tags
 from quotas.limiters.budgets import Budget
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.smooth import paced
+from quotas.options import Scope
 from quotas.table import QuotaKey, QuotaTable
 
 
 class TopicRates:
     """The budgets of one byte rate, by topic; enforced ones, and those that only count (shadow entries)."""
 
-    __slots__ = ("_enforced", "_num_samples", "_shadow", "_window_s", "key", "names")
+    __slots__ = ("_cluster", "_enforced", "_num_samples", "_scope", "_shadow", "_window_s", "key", "names")
 
-    def __init__(self, key: QuotaKey, num_samples: int, window_s: int) -> None:
-        """The numbers are `quota.window.num` and `quota.window.size.seconds`."""
+    def __init__(
+        self,
+        key: QuotaKey,
+        num_samples: int,
+        window_s: int,
+        scope: Scope | None = None,
+        cluster: TopicRates | None = None,
+    ) -> None:
+        """The numbers are `quota.window.num` and `quota.window.size.seconds`. `scope`: of the entries that
+        count here; None: any. `cluster` has the budgets of those with cluster scope; None: this one has.
+        """
         self.key = key
+        self._scope = scope
+        self._cluster = cluster
         self.names: frozenset[bytes] = frozenset()
         """The topics that have a rate, in UTF-8."""
         self._num_samples = num_samples
@@ -39,10 +52,13 @@ class TopicRates:
 
     def update(self, table: QuotaTable, now_ms: int = 0) -> None:
         """Use the rates of `table` from now on; what was used stays, also when an entry changes its mode."""
-        was = {**self._shadow, **self._enforced}
-        self._enforced = self._made(table.topics(self.key), self._enforced, was, now_ms, is_shadow=False)
-        in_shadow = table.topics(self.key, shadow=True)
-        self._shadow = self._made(in_shadow, self._shadow, was, now_ms, is_shadow=True)
+        enforced, shadow = (
+            {name: budget for name, budget in budgets.items() if not self._is_shared(name, budget)}
+            for budgets in (self._enforced, self._shadow)
+        )
+        was = {**shadow, **enforced}
+        self._enforced = self._made(table, enforced, was, now_ms, is_shadow=False)
+        self._shadow = self._made(table, shadow, was, now_ms, is_shadow=True)
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
     def charge(self, counted: Mapping[bytes, int], now_ms: int, *, told: bool = True) -> int:
@@ -82,12 +98,22 @@ class TopicRates:
         return bool(self._enforced)
 
     def budgets(self, *, shadow: bool = False) -> Iterator[Budget]:
-        """The enforced budgets, or those of shadow entries; each has the topic in its `tags`."""
-        return iter((self._shadow if shadow else self._enforced).values())
+        """The enforced budgets, or those of shadow entries, without those of the cluster; each has the topic
+        in its `tags`.
+        """
+        budgets = self._shadow if shadow else self._enforced
+        return (budget for name, budget in budgets.items() if not self._is_shared(name, budget))
+
+    def _is_shared(self, name: bytes, budget: Budget) -> bool:
+        """Whether this budget is the cluster's."""
+        cluster = self._cluster
+        return cluster is not None and (
+            cluster._enforced.get(name) is budget or cluster._shadow.get(name) is budget
+        )
 
     def _made(
         self,
-        limits: Mapping[str, float],
+        table: QuotaTable,
         same: Mapping[bytes, Budget],
         was: Mapping[bytes, Budget],
         now_ms: int,
@@ -95,15 +121,22 @@ class TopicRates:
         is_shadow: bool,
     ) -> dict[bytes, Budget]:
         made: dict[bytes, Budget] = {}
-        for topic, limit in limits.items():
+        cluster = self._cluster
+        for topic, limit in table.topics(self.key, shadow=is_shadow).items():
             name = topic.encode()
+            options = table.options_of(Entity(topic=topic), shadow=is_shadow)
+            if cluster is not None and options.scope is Scope.CLUSTER:
+                made[name] = (cluster._shadow if is_shadow else cluster._enforced)[name]
+                continue
+            if self._scope is not None and options.scope is not self._scope:
+                continue
             budget = same.get(name)
             if budget is None:
                 budget = self._new(topic, limit, now_ms, is_shadow=is_shadow)
                 if name in was:
                     budget.take_over(was[name])
             budget.set_limit(limit)
-            made[name] = budget
+            made[name] = paced(budget, options.pacing or table.pacing)
         return made
 
     def _new(self, topic: str, limit: float, now_ms: int, *, is_shadow: bool) -> Budget:
@@ -123,10 +156,24 @@ class TopicQuotas:
 
     __slots__ = ("fetch", "produce")
 
-    def __init__(self, num_samples: int = NUM_SAMPLES_DEFAULT, window_s: int = WINDOW_S_DEFAULT) -> None:
-        """Begin without any."""
-        self.produce = TopicRates(QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s)
-        self.fetch = TopicRates(QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s)
+    def __init__(
+        self,
+        num_samples: int = NUM_SAMPLES_DEFAULT,
+        window_s: int = WINDOW_S_DEFAULT,
+        *,
+        scope: Scope | None = None,
+        cluster: TopicQuotas | None = None,
+    ) -> None:
+        """Begin without any; as `TopicRates`."""
+        shared: tuple[TopicRates | None, TopicRates | None] = (None, None)
+        if cluster is not None:
+            shared = cluster.produce, cluster.fetch
+        self.produce: TopicRates = TopicRates(
+            QuotaKey.PRODUCER_BYTE_RATE, num_samples, window_s, scope, shared[0]
+        )
+        self.fetch: TopicRates = TopicRates(
+            QuotaKey.CONSUMER_BYTE_RATE, num_samples, window_s, scope, shared[1]
+        )
 
     def update(self, table: QuotaTable) -> None:
         """Use the rates of `table` from now on."""

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import BrokerQuotas, Budget, ClientQuotas, Tags
 from quotas.client_quotas import Totals
+from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.limiter import Limiter
 from quotas.request_time import RequestBudget
 
@@ -30,14 +31,17 @@ SLICE: Final = 1000
 A = TypeVar("A", bound=Limiter)
 B = TypeVar("B", bound=Budget)
 
-Kinds: TypeAlias = Callable[[BrokerQuotas], tuple[ClientQuotas[B], ...]]
+CLUSTER: Final = "cluster"
+Where: TypeAlias = int | Literal["cluster"] | None
+"""The broker at which a budget holds, None for one whose id is not known yet; or all of them."""
+Kinds: TypeAlias = Callable[[BrokerQuotas | ClusterQuotas], tuple[ClientQuotas[B], ...]]
 """The quotas of one broker that are counted in one unit: only of these the largest can be told."""
 
 
 class Pot(NamedTuple):
-    """What totals are kept for: one kind of quota at one broker."""
+    """What totals are kept for: one kind of quota at one broker, or of the whole cluster."""
 
-    node_id: int | None
+    node_id: Where
     quota: str
 
 
@@ -70,12 +74,12 @@ class Reading(Generic[B]):
     """How many are not among `shown`."""
 
 
-def byte_rates(quotas: BrokerQuotas) -> tuple[ClientQuotas[Budget], ...]:
+def byte_rates(quotas: BrokerQuotas | ClusterQuotas) -> tuple[ClientQuotas[Budget], ...]:
     """Those that are counted in bytes."""
     return quotas.produce, quotas.fetch
 
 
-def request_times(quotas: BrokerQuotas) -> tuple[ClientQuotas[RequestBudget], ...]:
+def request_times(quotas: BrokerQuotas | ClusterQuotas) -> tuple[ClientQuotas[RequestBudget], ...]:
     """Those that are counted in percent of a thread, each for a second."""
     return (quotas.request,)
 
@@ -119,13 +123,21 @@ def counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
 
 
 def _pots(book: QuotaRegistry, kinds: Kinds[B], *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[B]]]:
-    """Every kind of quota of this unit, at every broker; of the shadow's, those in use."""
+    """Every kind of quota of this unit, at every broker; of the shadow's and the cluster's, those in use."""
     for node_id, quotas in book.brokers.items():
         for kind in kinds(quotas):
             if not shadow:
                 yield Pot(node_id, kind.key.value), kind
-            elif kind.shadow is not None and (len(kind.shadow) or kind.shadow.forgotten.charged):
+            elif kind.shadow is not None and _is_used(kind.shadow):
                 yield Pot(node_id, kind.key.value), kind.shadow
+    for kind in kinds(book.cluster):
+        side = kind.shadow if shadow else kind
+        if side is not None and _is_used(side):
+            yield Pot(CLUSTER, kind.key.value), side
+
+
+def _is_used(quotas: ClientQuotas[A]) -> bool:
+    return bool(len(quotas) or quotas.forgotten.charged)
 
 
 def _charged(candidate: tuple[Pot, Budget]) -> float:
@@ -148,8 +160,8 @@ def sharers(tags: Tags) -> tuple[str, str, str]:
     return shortened(tags.user), shortened(tags.client_id), shortened(tags.client_id_prefix)
 
 
-def broker_label(node_id: int | None) -> str:
-    """Name a broker; the id of one that was reached before it was known is `unknown`."""
+def broker_label(node_id: Where) -> str:
+    """Name a broker, or `cluster`; the id of one that was reached before it was known is `unknown`."""
     return "unknown" if node_id is None else str(node_id)
 
 

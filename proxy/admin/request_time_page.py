@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
 
-from proxy.admin.entities import broker_label, sharers
+from proxy.admin.entities import CLUSTER, broker_label, sharers
 from proxy.admin.request_time_report import (
     CLIENT_ID,
     ENFORCED,
@@ -29,11 +29,16 @@ def report(book: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report
 
 
 def _budgets(book: QuotaRegistry, user: str, client_id: str, now_ms: int) -> Iterator[BudgetTime]:
+    shared: dict[str, RequestBudget] = {}
     for node_id, quotas in sorted(book.brokers.items(), key=_unknown_last):
         both = zip((ENFORCED, SHADOW), quotas.request_budgets(user, client_id), strict=True)
         for mode, budget in both:
-            if budget is not None:
+            if budget is not None and budget in book.cluster.request_budgets(budget.tags):
+                shared[mode] = budget
+            elif budget is not None:
                 yield _budget(broker_label(node_id), mode, budget, now_ms)
+    for mode, budget in shared.items():
+        yield _budget(CLUSTER, mode, budget, now_ms)
 
 
 def _unknown_last(item: tuple[int | None, object]) -> tuple[bool, int]:

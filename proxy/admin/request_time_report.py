@@ -29,7 +29,7 @@ class BudgetTime(msgspec.Struct, frozen=True):
     """A budget that the client draws on, at one broker. Others may share it."""
 
     broker: str
-    """Its node id, or `unknown`."""
+    """Its node id, `unknown`, or `cluster` for a budget of all brokers."""
     mode: str
     """enforce or shadow, as in the quota file."""
     user: str

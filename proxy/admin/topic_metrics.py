@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 from typing import Final
 
 from prometheus_client.core import Metric
 
 from proxy.admin import family
-from proxy.admin.entities import ENTITIES_MAX, broker_label
+from proxy.admin.entities import CLUSTER, ENTITIES_MAX, Where, broker_label
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget
+from quotas.topics import TopicRates
 
 LABELS: Final = ("broker", "quota", "topic")
 
@@ -51,7 +52,10 @@ def families(book: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metr
 
 
 def _budgets(book: QuotaRegistry, *, shadow: bool) -> Iterator[tuple[tuple[str, str, str], Budget]]:
-    for node_id, quotas in book.brokers.items():
-        for rates in quotas.topics or ():
+    everywhere: list[tuple[Where, Iterable[TopicRates]]] = [
+        (node_id, quotas.topics or ()) for node_id, quotas in book.brokers.items()
+    ]
+    for where, topics in [*everywhere, (CLUSTER, book.cluster.topics)]:
+        for rates in topics:
             for budget in rates.budgets(shadow=shadow):
-                yield (broker_label(node_id), rates.key.value, budget.tags.topic), budget
+                yield (broker_label(where), rates.key.value, budget.tags.topic), budget

@@ -99,6 +99,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         Literal["enforce", "shadow"],
         _key("shadow: compute, count and log what would be throttled, but delay and refuse nothing."),
     ] = "enforce"
+    quota_pacing: Annotated[
+        Literal["kafka", "smooth"],
+        _key("How byte rates are held whose quota entry has no pacing: as brokers do, or evenly."),
+    ] = "kafka"
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
         _key(

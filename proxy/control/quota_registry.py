@@ -1,6 +1,7 @@
 """The quotas in force: one table for all, and what each broker's clients have used of it.
 
-Byte rates are per broker, as in Kafka: a client has its whole budget at each broker that it talks to.
+Byte rates are per broker, as in Kafka: a client has its whole budget at each broker that it talks to, unless
+its entry has the scope `cluster`.
 Mutations are per cluster, for its controller limits them: one budget, whichever listener they come to.
 """
 
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterator
 
 from quotas import BrokerQuotas, QuotaTable
 from quotas.client_quotas import mutation_rates
+from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.options import Pacing
 
 
 class QuotaRegistry:
@@ -25,15 +28,18 @@ class QuotaRegistry:
         controller_window_s: int = WINDOW_S_DEFAULT,
         *,
         in_shadow: bool = False,
+        pacing: Pacing = Pacing.KAFKA,
         unnamed: str = "",
         request_time_scale: Callable[[int | None], float] = lambda _node_id: 1.0,
     ) -> None:
         """The numbers are `quota.window.num` and `quota.window.size.seconds`, and the same two of
         `controller.quota.window`. `in_shadow`: every entry is a shadow entry, whatever the table says.
-        `unnamed`: what clients without a client-id are taken to be called. `request_time_scale`: what the
-        estimates of a broker's request time are multiplied with.
+        `pacing`: how byte rates are held whose entry does not say. `unnamed`: what clients without a
+        client-id are taken to be called. `request_time_scale`: what the estimates of a broker's request time
+        are multiplied with.
         """
         self._is_in_shadow = in_shadow
+        self._pacing = pacing
         self._unnamed = unnamed
         self._request_time_scale = request_time_scale
         self._table = table
@@ -45,6 +51,9 @@ class QuotaRegistry:
         self.mutations = mutation_rates(controller_num_samples, controller_window_s)
         """The budgets of partition mutations, shared by all brokers."""
         self.mutations.update(self._in_force)
+        self.cluster = ClusterQuotas(num_samples, window_s)
+        """The budgets of entries with cluster scope, shared by all brokers."""
+        self.cluster.update(self._in_force)
         self.on_update: list[Callable[[QuotaTable], None]] = []
         """Called with each further table."""
         self.changes = 0
@@ -61,7 +70,7 @@ class QuotaRegistry:
         return self._in_force
 
     def _modes(self, table: QuotaTable) -> QuotaTable:
-        return table.in_shadow() if self._is_in_shadow else table
+        return (table.in_shadow() if self._is_in_shadow else table).paced(self._pacing)
 
     @property
     def brokers(self) -> dict[int | None, BrokerQuotas]:
@@ -79,6 +88,7 @@ class QuotaRegistry:
                 self.mutations,
                 self._unnamed,
                 self._request_time_scale(node_id),
+                self.cluster,
             )
         return quotas
 
@@ -93,6 +103,7 @@ class QuotaRegistry:
         self._in_force = self._modes(table)
         self.changes += 1
         self.mutations.update(self._in_force)
+        self.cluster.update(self._in_force)
         for quotas in self._brokers.values():
             quotas.update(self._in_force)
         for call in self.on_update:
@@ -100,5 +111,6 @@ class QuotaRegistry:
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Forget budgets that were not used for an hour, in steps: as `ClientQuotas.expire`."""
+        yield from self.cluster.expire(now_ms)
         for quotas in list(self._brokers.values()):
             yield from quotas.expire(now_ms)

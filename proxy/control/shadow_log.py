@@ -84,6 +84,11 @@ class ShadowLog:
                 yield from _look(clients.key, clients.shadow or (), found, now_ms)
             for topics in quotas.topics or ():
                 yield from _look(topics.key, topics.budgets(shadow=True), found, now_ms)
+        cluster = self._book.cluster
+        for clients in (cluster.produce, cluster.fetch, cluster.request):
+            yield from _look(clients.key, clients.shadow or (), found, now_ms)
+        for topics in cluster.topics:
+            yield from _look(topics.key, topics.budgets(shadow=True), found, now_ms)
         mutations = self._book.mutations
         yield from _look(mutations.key, mutations.shadow or (), found, now_ms)
         for addresses in self._connections.shadows():

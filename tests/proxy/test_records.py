@@ -22,6 +22,7 @@ from proxy.control.stores.records import (
 )
 from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Prefix
+from quotas.options import PLAIN, Options, Pacing, Scope
 from quotas.quota_entry import least, most
 from quotas.table import QuotaKey, keys_of
 from tests.properties import examples
@@ -55,6 +56,7 @@ def some_of(keys: Iterable[QuotaKey]) -> st.SearchStrategy[dict[QuotaKey, float]
 
 
 quotas = some_of(QuotaKey)
+options = st.builds(Options, st.none() | st.sampled_from(Pacing), st.sampled_from(Scope))
 tables = st.builds(
     lambda pairs: {(entity, key): rate for entity, keys in pairs for key, rate in keys.items()},
     st.lists(
@@ -80,7 +82,7 @@ def test_a_quota_record_holds_javas_largest_long(key: QuotaKey) -> None:
     """How somebody is exempted: kafka-configs sends it as the double next to it, 2^63."""
     written = write(Slot(ALICE, shadow=False), {key: 9223372036854775807.0}).value
     assert written is not None
-    assert read_value(written) == {key: 2.0**63}
+    assert read_value(written).quotas == {key: 2.0**63}
 
 
 def test_a_user_named_default_is_not_the_default_entity() -> None:
@@ -88,14 +90,40 @@ def test_a_user_named_default_is_not_the_default_entity() -> None:
     assert len(keys) == 3
 
 
-@given(entities, st.booleans(), quotas)
+@given(entities, st.booleans(), quotas, options)
 def test_a_quota_record_reads_back_as_written(
-    entity: Entity, shadow: bool, values: dict[QuotaKey, float]
+    entity: Entity, shadow: bool, values: dict[QuotaKey, float], said: Options
 ) -> None:
-    key, value = write(Slot(entity, shadow), values)
+    key, value = write(Slot(entity, shadow), values, said)
     assert value is not None
     assert read_key(key) == (entity, shadow)
-    assert read_value(value) == values
+    assert read_value(value) == (values, said)
+
+
+def test_the_options_of_an_entry_are_beside_its_quotas() -> None:
+    slot = Slot(ALICE, shadow=False)
+    assert write(slot, {PRODUCE: 1.0}, Options(Pacing.SMOOTH, Scope.CLUSTER)).value == (
+        b'{"pacing":"smooth","quotas":{"producer_byte_rate":1.0},"scope":"cluster","version":1}'
+    )
+
+
+@pytest.mark.parametrize("option", ['"pacing":"even"', '"scope":"world"', '"pacing":1'])
+def test_a_quota_record_with_an_unknown_option_is_refused(option: str) -> None:
+    value = f'{{{option},"quotas":{{"producer_byte_rate":1.0}},"version":1}}'.encode()
+    with pytest.raises(RecordError, match="none of Weir's"):
+        read_value(value)
+
+
+def test_an_altered_record_keeps_the_options_of_its_entry() -> None:
+    said = Options(Pacing.SMOOTH, Scope.CLUSTER)
+    table = QuotaTable({(ALICE, PRODUCE): 1.0}, None, {(ALICE, PRODUCE): said})
+    (record,) = alteration(table, {(ALICE, CONSUME): 2.0})
+    stored = Stored()
+    stored.apply(*record)
+    assert stored.table() == table.altered({(ALICE, CONSUME): 2.0})
+    assert stored.table().options_of(ALICE) == said
+    stored.apply(*write(Slot(ALICE, shadow=False), {PRODUCE: 1.0}))
+    assert stored.table().options_of(ALICE) == PLAIN
 
 
 def test_a_quota_record_refuses_a_name_that_is_no_unicode() -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
 from quotas.entities import Name
 from quotas.names import canonical_ip
+from quotas.options import PLAIN, Options, Pacing, Scope
 from quotas.table import Quota
 
 CLIENT_KEYS = [
@@ -51,4 +52,22 @@ quotas: st.SearchStrategy[Quota] = st.one_of(
 )
 configured = quotas.flatmap(lambda quota: st.tuples(st.just(quota), rates(quota[1])))
 values: st.SearchStrategy[dict[Quota, float]] = st.lists(configured, max_size=8).map(dict)
-tables = st.builds(QuotaTable, values, values)
+options = st.just(PLAIN) | st.builds(Options, st.none() | st.sampled_from(Pacing), st.sampled_from(Scope))
+
+
+def optioned(values: dict[Quota, float], said: list[Options]) -> dict[Quota, Options]:
+    """Options for the entries of these values."""
+    entities = dict.fromkeys(entity for entity, _key in values if entity.ip is None)
+    of = dict(zip(entities, said, strict=False))
+    return {quota: of[quota[0]] for quota in values if quota[0] in of}
+
+
+tables = st.builds(
+    lambda values, shadow, said, said_shadow: QuotaTable(
+        values, shadow, optioned(values, said), optioned(shadow, said_shadow)
+    ),
+    values,
+    values,
+    st.lists(options, max_size=8),
+    st.lists(options, max_size=8),
+)

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, Prefix, QuotaFileError, QuotaKey, QuotaTable, edited, parse, render
-from quotas.quota_entry import DEFAULT_MARKER, Entry, entry_lines
+from quotas.quota_entry import DEFAULT_MARKER, entry_lines
+from quotas.quota_file import entries_of
 from quotas.table import Quota
-from tests.quotas.strategies import quotas, rates, tables
+from tests.quotas.strategies import options, quotas, rates, tables
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
@@ -222,8 +223,7 @@ def spelled(draw: st.DrawFn, line: str) -> str:
 def files(draw: st.DrawFn) -> str:
     """The text of a quota file."""
     table = draw(tables)
-    entries = [Entry(entity, False, rates) for entity, rates in table.entities()]
-    entries += [Entry(entity, True, rates) for entity, rates in table.shadow_entities()]
+    entries = entries_of(table)
     lines = draw(fillers)
     for entry in draw(st.permutations(entries)):
         lines.append(draw(headers) + draw(comments))
@@ -244,9 +244,11 @@ def test_the_edited_quota_file_parses_to_the_altered_table(
     some = st.sampled_from(known) | quotas if known else quotas
     one = some.flatmap(lambda quota: st.tuples(st.just(quota), st.none() | rates(quota[1])))
     changes = data.draw(st.lists(one, max_size=6).map(dict))
-    after = edited(text, changes, shadow=shadow)
-    assert parse(after) == before.altered(changes, shadow=shadow)
-    assert edited(after, changes, shadow=shadow) == after
+    can_have_some = all(entity.ip is None for entity, _key in changes)
+    said = data.draw(st.none() | options) if can_have_some else None
+    after = edited(text, changes, shadow=shadow, options=said)
+    assert parse(after) == before.altered(changes, shadow=shadow, options=said)
+    assert edited(after, changes, shadow=shadow, options=said) == after
     if None not in changes.values():
         assert comment_lines(after) == comment_lines(text)
 

@@ -12,7 +12,7 @@ from tests.quotas.strategies import tables
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 MUTATIONS, REQUESTS = QuotaKey.CONTROLLER_MUTATION_RATE, QuotaKey.REQUEST_PERCENTAGE
 KNOWN = (
-    "user, client_id, client_id_prefix, ip, topic, mode, "
+    "user, client_id, client_id_prefix, ip, topic, mode, pacing, scope, "
     "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, "
     "connection_creation_rate"
 )
@@ -151,6 +151,27 @@ REFUSED = [
         "a key from nowhere",
         f"{A}zzz = 5\n",
         f'[[quota]] entry 1 (line 3): unknown key "zzz"; known: {KNOWN}',
+    ),
+    (
+        "a pacing from nowhere",
+        f'{A}producer_byte_rate = 5\npacing = "even"\n',
+        (
+            '[[quota]] entry 1 (line 4): pacing must be "kafka" or "smooth", not "even"; '
+            "leave it out for the configured one"
+        ),
+    ),
+    (
+        "a scope that is a number",
+        f"{A}producer_byte_rate = 5\nscope = 2\n",
+        (
+            '[[quota]] entry 1 (line 4): scope must be "broker" or "cluster", not 2; '
+            "leave it out for a budget at each broker"
+        ),
+    ),
+    (
+        "a pacing of connections",
+        '[[quota]]\nip = "10.0.0.1"\nconnection_creation_rate = 5\npacing = "smooth"\n',
+        "[[quota]] entry 1 (line 4): pacing cannot be set for an ip; remove it",
     ),
     (
         "a table with a slip",
@@ -502,7 +523,8 @@ def test_a_rendered_quota_table_parses_to_itself(table: QuotaTable) -> None:
     text = render(table)
     assert parse(text) == table
     assert parse(render(parse(text))) == table
-    assert not table.shadow or text.endswith(render(QuotaTable(None, table.shadow)))
+    in_shadow = QuotaTable(None, table.shadow, None, table.options(shadow=True))
+    assert not table.shadow or text.endswith(render(in_shadow))
 
 
 @pytest.mark.parametrize("key", [PRODUCE, MUTATIONS, REQUESTS])

@@ -23,6 +23,7 @@ from proxy.control.stores.store import Changed, StoreError
 from proxy.file_watch import FileWatch, Stamp, stamp
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaFileError, QuotaTable, parse
+from quotas.options import Options
 from quotas.quota_edit import edited
 
 TRIES: Final = 3
@@ -108,17 +109,18 @@ def read_quota_file(path: Path | None) -> QuotaTable:
     return QuotaTable() if path is None else _read(path).table
 
 
-def rewrite(path: Path, changes: Changes, *, shadow: bool = False) -> Found:
+def rewrite(path: Path, changes: Changes, *, shadow: bool = False, options: Options | None = None) -> Found:
     """Make the changes in the quota file, durably; return what is in it then. Blocks. Raises StoreError.
 
-    They are changes of its enforced entries, or of its shadow entries.
+    They are changes of its enforced entries, or of its shadow entries; these get `options`, None: they keep
+    theirs.
 
     Nothing is written if they are made already. A text that somebody else writes meanwhile is not lost: the
     changes are then made to that one.
     """
     with _held(path):
         for _try in range(TRIES):
-            found = _rewrite(path, changes, shadow=shadow)
+            found = _rewrite(path, changes, shadow=shadow, options=options)
             if found is not None:
                 return found
     raise StoreError(f"{path}: somebody else keeps writing the quota file: try again")
@@ -164,7 +166,7 @@ def _read(path: Path) -> Found:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _rewrite(path: Path, changes: Changes, *, shadow: bool) -> Found | None:
+def _rewrite(path: Path, changes: Changes, *, shadow: bool, options: Options | None) -> Found | None:
     """Try once; None if the file has changed meanwhile."""
     if path.is_symlink():
         raise StoreError(
@@ -174,13 +176,13 @@ def _rewrite(path: Path, changes: Changes, *, shadow: bool) -> Found | None:
     try:
         before = path.read_bytes()
         stored = parse(before.decode("utf-8"))
-        after = edited(before.decode("utf-8"), changes, shadow=shadow).encode("utf-8")
+        after = edited(before.decode("utf-8"), changes, shadow=shadow, options=options).encode("utf-8")
         table = parse(after.decode("utf-8"))
     except OSError as error:
         raise StoreError(f"{path}: cannot read the quota file: {error.strerror}") from None
     except (QuotaFileError, UnicodeError) as error:
         raise StoreError(f"{path}: not altered, correct it first: {error}") from None
-    if table != stored.altered(changes, shadow=shadow):
+    if table != stored.altered(changes, shadow=shadow, options=options):
         raise StoreError(f"{path}: cannot be altered without other changes: edit it by hand")
     if table == stored:
         return Found(stored, seen)

@@ -5,7 +5,8 @@
 
 JSON, sorted and without spaces, so that an entity has one key only. A name that is null is the default, as
 in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. The mode is `enforce` or
-`shadow`. A record without a value removes what the entity has.
+`shadow`. Options are beside the quotas, where an entry has some: `"pacing":"smooth"`, `"scope":"cluster"`. A
+record without a value removes what the entity has.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from protocol.sasl import NAME_BYTES_MAX
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import Entity, QuotaTable
 from quotas.entities import DEFAULT, Name, Prefix
+from quotas.options import PLAIN, Options, Pacing, Scope
 from quotas.quota_entry import least, most
 from quotas.table import Quota, QuotaKey, keys_of
 
@@ -59,9 +61,18 @@ class _Version(msgspec.Struct):
     version: int
 
 
-class _Value(msgspec.Struct, forbid_unknown_fields=True):
+class _Value(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: int
     quotas: dict[str, float]
+    pacing: Pacing | None = None
+    scope: Scope = Scope.BROKER
+
+
+class Said(NamedTuple):
+    """What the value of a record says."""
+
+    quotas: dict[QuotaKey, float]
+    options: Options = PLAIN
 
 
 _KEY_DECODER: Final = msgspec.json.Decoder(_Key)
@@ -69,12 +80,12 @@ _VERSION_DECODER: Final = msgspec.json.Decoder(_Version)
 _VALUE_DECODER: Final = msgspec.json.Decoder(_Value)
 
 
-def write(slot: Slot, quotas: Mapping[QuotaKey, float]) -> Record:
+def write(slot: Slot, quotas: Mapping[QuotaKey, float], options: Options = PLAIN) -> Record:
     """Return the record that says so; without quotas it has no value. Raises RecordError for a name that is
     not valid Unicode.
     """
     key = {"entity": _parts(slot.entity), "mode": SHADOW if slot.shadow else ENFORCE}
-    value = {"quotas": {quota.value: rate for quota, rate in quotas.items()}, "version": VERSION}
+    value = _Value(VERSION, {quota.value: rate for quota, rate in quotas.items()}, *options)
     try:
         return Record(_ENCODER.encode(key), _ENCODER.encode(value) if quotas else None)
     except UnicodeEncodeError:
@@ -121,21 +132,21 @@ def _entity(parts: dict[str, str | None]) -> Entity:
     return Entity(names.get("user"), client_id, names.get("ip"), topic)
 
 
-def read_value(value: bytes) -> dict[QuotaKey, float]:
+def read_value(value: bytes) -> Said:
     """Raises RecordError."""
     try:
         version = _VERSION_DECODER.decode(value).version
         if version != VERSION:
             raise RecordError(f"it is of version {version}, this Weir knows {VERSION}")
-        quotas = _VALUE_DECODER.decode(value).quotas
-        found = {_KEYS[key]: rate for key, rate in quotas.items()}
+        read = _VALUE_DECODER.decode(value)
+        found = {_KEYS[key]: rate for key, rate in read.quotas.items()}
     except KeyError as error:
         raise RecordError(f"it has the quota {str(error)[:60]}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"its value is none of Weir's: {error}") from None
     if not found or not all(least(key) <= rate <= float(most(key)) for key, rate in found.items()):
         raise RecordError("it has no rates, or one outside its bounds")
-    return found
+    return Said(found, Options(read.pacing, read.scope))
 
 
 class Stored:
@@ -146,31 +157,38 @@ class Stored:
         self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
         self._values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
         """What is enforced, and what is only counted; kept as a table wants it, for there may be many."""
+        self._options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Take one more record. Raises RecordError, and leaves everything as it was."""
         slot = read_key(key)
-        quotas = {} if value is None else read_value(value)
+        quotas, options = Said({}) if value is None else read_value(value)
         misplaced = quotas.keys() - set(keys_of(slot.entity))
         if misplaced:
             raise RecordError(f"it has {min(key.value for key in misplaced)} for {slot.entity}"[:200])
         if quotas and slot not in self._keys and len(self._keys) >= ENTITIES_MAX:
             raise RecordError(f"there are {ENTITIES_MAX} entities already")
-        values = self._values[slot.shadow]
+        values, all_options = self._values[slot.shadow], self._options[slot.shadow]
         for quota_key in self._keys.pop(slot, ()):
             del values[slot.entity, quota_key]
+            all_options.pop((slot.entity, quota_key), None)
         if quotas:
             self._keys[slot] = tuple(quotas)
         for quota_key, rate in quotas.items():
             values[slot.entity, quota_key] = rate
+            if options != PLAIN:
+                all_options[slot.entity, quota_key] = options
 
     def table(self) -> QuotaTable:
         """All of it."""
-        return QuotaTable(*self._values)
+        return QuotaTable(*self._values, *self._options)
 
 
-def alteration(table: QuotaTable, changes: Changes, *, shadow: bool = False) -> list[Record]:
+def alteration(
+    table: QuotaTable, changes: Changes, *, shadow: bool = False, options: Options | None = None
+) -> list[Record]:
     """Return the records that change a table so: one for each entity that is altered, with all it has then.
+    These entries get `options`; None: they keep theirs.
 
     Raises RecordError.
     """
@@ -183,4 +201,11 @@ def alteration(table: QuotaTable, changes: Changes, *, shadow: bool = False) -> 
             after[entity].pop(key, None)
         else:
             after[entity][key] = rate
-    return [write(Slot(entity, shadow), quotas) for entity, quotas in after.items()]
+    return [
+        write(
+            Slot(entity, shadow),
+            quotas,
+            table.options_of(entity, shadow=shadow) if options is None else options,
+        )
+        for entity, quotas in after.items()
+    ]

@@ -19,7 +19,7 @@ from proxy.control.stores.store import Changed, QuotaStore, StoreError, UnfitErr
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaFileError, QuotaTable, parse
 from quotas.quota_entry import Entry
-from quotas.quota_file import render_entries
+from quotas.quota_file import entries_of, render_entries
 
 log = structlog.get_logger("weir.quotas")
 
@@ -146,8 +146,7 @@ def read_snapshot(path: Path) -> QuotaTable:
 
 def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
     """Replace the file in one step; return what it cannot say. Raises OSError."""
-    entries = [Entry(entity, False, rates) for entity, rates in table.entities()]
-    entries += [Entry(entity, True, rates) for entity, rates in table.shadow_entities()]
+    entries = entries_of(table)
     try:
         text, left_out = render_entries(entries), list[str]()
     except QuotaFileError:
@@ -159,15 +158,15 @@ def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
 def _what_can_be_said(entries: list[Entry]) -> tuple[str, list[str]]:
     """Quota by quota."""
     said, left_out = [], []
-    for entity, is_shadow, rates in entries:
+    for entry in entries:
         kept = {}
-        for key, rate in rates.items():
+        for key, rate in entry.rates.items():
             try:
-                render_entries([Entry(entity, is_shadow, {key: rate})])
+                render_entries([entry._replace(rates={key: rate})])
             except QuotaFileError as error:
                 left_out.append(str(error))
             else:
                 kept[key] = rate
         if kept:
-            said.append(Entry(entity, is_shadow, kept))
+            said.append(entry._replace(rates=kept))
     return render_entries(said), left_out

@@ -27,6 +27,7 @@ from proxy.control.stores.records import Record, RecordError, Stored, alteration
 from proxy.control.stores.store import Changed, StoreError
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaTable
+from quotas.options import Options
 
 if TYPE_CHECKING:
     from proxy.config.config import Config
@@ -100,13 +101,15 @@ class TopicStore:
         finally:
             self._followed = False
 
-    async def alter(self, changes: Changes, *, shadow: bool = False) -> QuotaTable:
+    async def alter(
+        self, changes: Changes, *, shadow: bool = False, options: Options | None = None
+    ) -> QuotaTable:
         """Write the entities that change, and return once the change was read back. Raises StoreError."""
         async with self._altering:
             with _bounded(ALTER_S, UNALTERED):
                 table = await self._newest()
                 try:
-                    records = alteration(table, changes, shadow=shadow)
+                    records = alteration(table, changes, shadow=shadow, options=options)
                 except RecordError as error:
                     raise StoreError(str(error)) from None
                 offset = await self._append(records) if records else -1
