@@ -262,7 +262,7 @@ class ClientQuotas(Generic[A_co]):
         for tags, budget in self._budgets.items():
             value = limits.of(tags)
             budget.set_limit(UNLIMITED if value is None else value)
-        if limits.has_options or had_options:
+        if limits.has_options or had_options or self._scope is Scope.CLUSTER:
             self._follow_options(limits)
 
     def _follow_options(self, limits: Limits) -> None:

@@ -27,7 +27,17 @@ from quotas.table import QuotaKey, QuotaTable
 class TopicRates:
     """The budgets of one byte rate, by topic; enforced ones, and those that only count (shadow entries)."""
 
-    __slots__ = ("_cluster", "_enforced", "_num_samples", "_scope", "_shadow", "_window_s", "key", "names")
+    __slots__ = (
+        "_cluster",
+        "_enforced",
+        "_num_samples",
+        "_own",
+        "_scope",
+        "_shadow",
+        "_window_s",
+        "key",
+        "names",
+    )
 
     def __init__(
         self,
@@ -37,28 +47,30 @@ class TopicRates:
         scope: Scope | None = None,
         cluster: TopicRates | None = None,
     ) -> None:
-        """The numbers are `quota.window.num` and `quota.window.size.seconds`. `scope`: of the entries that
-        count here; None: any. `cluster` has the budgets of those with cluster scope; None: this one has.
+        """The numbers are `quota.window.num` and `quota.window.size.seconds`. `scope`: of the entries whose
+        budgets these are; None: of any. `cluster` has those with cluster scope, if there is one.
         """
         self.key = key
-        self._scope = scope
+        self._scope = scope if cluster is None else Scope.BROKER
         self._cluster = cluster
         self.names: frozenset[bytes] = frozenset()
         """The topics that have a rate, in UTF-8."""
         self._num_samples = num_samples
         self._window_s = window_s
+        self._own: tuple[dict[bytes, Budget], dict[bytes, Budget]] = ({}, {})
+        """The enforced budgets, and those of shadow entries, without those of the cluster."""
         self._enforced: dict[bytes, Budget] = {}
         self._shadow: dict[bytes, Budget] = {}
 
     def update(self, table: QuotaTable, now_ms: int = 0) -> None:
         """Use the rates of `table` from now on; what was used stays, also when an entry changes its mode."""
-        enforced, shadow = (
-            {name: budget for name, budget in budgets.items() if not self._is_shared(name, budget)}
-            for budgets in (self._enforced, self._shadow)
-        )
+        enforced, shadow = self._own
         was = {**shadow, **enforced}
-        self._enforced = self._made(table, enforced, was, now_ms, is_shadow=False)
-        self._shadow = self._made(table, shadow, was, now_ms, is_shadow=True)
+        enforced = self._made(table, enforced, was, now_ms, is_shadow=False)
+        shadow = self._made(table, shadow, was, now_ms, is_shadow=True)
+        self._own, cluster = (enforced, shadow), self._cluster
+        self._enforced = enforced if cluster is None else {**enforced, **cluster._enforced}
+        self._shadow = shadow if cluster is None else {**shadow, **cluster._shadow}
         self.names = frozenset(self._enforced) | frozenset(self._shadow)
 
     def charge(self, counted: Mapping[bytes, int], now_ms: int, *, told: bool = True) -> int:
@@ -101,15 +113,7 @@ class TopicRates:
         """The enforced budgets, or those of shadow entries, without those of the cluster; each has the topic
         in its `tags`.
         """
-        budgets = self._shadow if shadow else self._enforced
-        return (budget for name, budget in budgets.items() if not self._is_shared(name, budget))
-
-    def _is_shared(self, name: bytes, budget: Budget) -> bool:
-        """Whether this budget is the cluster's."""
-        cluster = self._cluster
-        return cluster is not None and (
-            cluster._enforced.get(name) is budget or cluster._shadow.get(name) is budget
-        )
+        return iter(self._own[shadow].values())
 
     def _made(
         self,
@@ -121,13 +125,9 @@ class TopicRates:
         is_shadow: bool,
     ) -> dict[bytes, Budget]:
         made: dict[bytes, Budget] = {}
-        cluster = self._cluster
         for topic, limit in table.topics(self.key, shadow=is_shadow).items():
             name = topic.encode()
             options = table.options_of(Entity(topic=topic), shadow=is_shadow)
-            if cluster is not None and options.scope is Scope.CLUSTER:
-                made[name] = (cluster._shadow if is_shadow else cluster._enforced)[name]
-                continue
             if self._scope is not None and options.scope is not self._scope:
                 continue
             budget = same.get(name)

@@ -36,10 +36,15 @@ if TYPE_CHECKING:
 
 CREDIT_MS: Final = 100
 """Unused time (ms) that is not lost: 1 % of ten seconds."""
-FETCH_MS: Final = 100
-"""Time (ms) within which the limit pays for the largest response that a fetch may ask for."""
+FETCH_MS: Final = 200
+"""Time (ms) within which the limit pays for the largest response that a fetch may ask for: 2 % of ten
+seconds. A broker fills responses up with the beginning of a batch, which clients fetch again; smaller
+responses would waste more of a quota.
+"""
 FETCH_BYTES_MIN: Final = 4096
 """A fetch may always ask for so many bytes; a broker sends one batch, however large, in any case."""
+_HAIR_MS: Final = 1e-6
+"""A wait (ms) that only rounding has made: nobody waits a whole ms for it."""
 _PER_MS_MAX: Final = 1e30
 """Units per ms that a limiter without a limit pays off: finite, so that no time of it is NaN."""
 
@@ -114,7 +119,8 @@ class SmoothBudget(Budget):
         """So much is owed: return how many ms whoever caused that must wait."""
         if self.limit == UNLIMITED:
             return 0
-        return self._told(math.ceil(min(debt / self._per_ms, self._throttle_ms_max)), now_ms)
+        wait_ms = math.ceil(min(debt / self._per_ms, self._throttle_ms_max) - _HAIR_MS)
+        return self._told(wait_ms, now_ms) if wait_ms > 0 else 0
 
     def absorb(self, units: float, now_ms: int) -> None:
         """Owe what was charged elsewhere; the next charge waits for it."""

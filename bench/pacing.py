@@ -1,0 +1,136 @@
+"""Kafka's sampled rate and smooth pacing side by side: `python -m bench.pacing [PICTURE.svg]`.
+
+librdkafka's producers and consumers, one of each under either pacing, at one broker through one Weir at the
+same time. By second, records that were delivered are counted, and bytes that consumers received.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from tests.clients import create_topic
+from tests.integration.weir import Weir
+from tests.kafka import Cluster
+
+QUOTA, SECONDS, SETTLED_S, WINDOW_S = 2_000_000, 60, 2, 10
+VALUE: Final = bytes(1000)
+BATCH_BYTES, STOCK_BATCH_BYTES = 100_000, 20_000
+"""By default a batch has up to 1 MB: half a second's quota, which no pacing can divide."""
+KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+COLOURS: Final = {"kafka": "#c0392b", "smooth": "#2471a3"}
+NAMES: Final = [f"{kind}-{pacing}" for kind in KEYS for pacing in COLOURS]
+WIDTH, HEIGHT, MARGIN, MB_MAX = 760, 170, 40, 6
+
+
+def produce(bootstrap: str, name: str) -> list[int]:
+    """Bytes delivered in each second, by a producer that always has more."""
+    options = {"bootstrap.servers": bootstrap, "client.id": name, "queue.buffering.max.kbytes": 8000}
+    producer = Producer(options | {"batch.size": BATCH_BYTES, "linger.ms": 50})
+    by_second = [0] * (SECONDS + 1)
+    began = time.monotonic()
+
+    def delivered(error: object, message: Message) -> None:
+        if error is None:
+            by_second[min(int(time.monotonic() - began), SECONDS)] += len(message)
+
+    while time.monotonic() - began < SECONDS:
+        try:
+            producer.produce(name, VALUE, on_delivery=delivered)
+        except BufferError:
+            producer.poll(0.01)
+    producer.purge()
+    producer.flush()
+    return by_second[:SECONDS]
+
+
+def fetch(bootstrap: str, name: str) -> list[int]:
+    """Bytes received in each second, by a consumer that takes all there is."""
+    received = [0]
+
+    def count(statistics: str) -> None:
+        received[0] = sum(broker["rxbytes"] for broker in json.loads(statistics)["brokers"].values())
+
+    options = {"bootstrap.servers": bootstrap, "client.id": name, "group.id": name, "stats_cb": count}
+    options |= {"statistics.interval.ms": 50, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer(options)
+    consumer.assign([TopicPartition(name, 0, 0)])
+    began, marks = time.monotonic(), [0]
+    while len(marks) <= SECONDS:
+        consumer.consume(1000, 0.01)
+        if time.monotonic() - began >= len(marks):
+            marks.append(received[0])
+    consumer.close()
+    return [after - before for before, after in pairwise(marks)]
+
+
+def fill(bootstrap: str, name: str) -> None:
+    """Produce what a consumer will fetch."""
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.size": STOCK_BATCH_BYTES})
+    for number in range((SECONDS + 2 * WINDOW_S) * QUOTA // len(VALUE)):
+        producer.produce(name, VALUE)
+        if number % 10_000 == 0:
+            producer.flush()
+    producer.flush()
+
+
+RUNS: Final = {"produce": produce, "fetch": fetch}
+
+
+def picture(seen: dict[str, list[int]]) -> Iterator[str]:
+    """The lines of an SVG: MB/s in each second, produce above fetch."""
+    size = f'width="{WIDTH}" height="{2 * (HEIGHT + MARGIN)}"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
+    yield f'<rect {size} fill="white"/>'
+    for row, kind in enumerate(KEYS):
+        yield f'<g transform="translate({MARGIN},{row * (HEIGHT + MARGIN) + MARGIN // 2})">'
+        yield f'<text y="-6">{kind}: MB/s in each of {SECONDS} s; quota {QUOTA / 1e6:g} MB/s</text>'
+        for mb in range(0, MB_MAX + 1, 2):
+            y = HEIGHT * (1 - mb / MB_MAX)
+            yield f'<path d="M0 {y:.0f}H{WIDTH - 2 * MARGIN}" stroke="#cccccc"/>'
+            yield f'<text x="-14" y="{y:.0f}">{mb}</text>'
+        for number, (pacing, colour) in enumerate(COLOURS.items()):
+            xs = [second * (WIDTH - 2 * MARGIN) / SECONDS for second in range(SECONDS + 1)]
+            ys = [HEIGHT * (1 - min(size / 1e6 / MB_MAX, 1)) for size in seen[f"{kind}-{pacing}"]]
+            steps = zip(xs, xs[1:], ys, strict=False)
+            path = " ".join(f"{x:.0f},{y:.0f} {end:.0f},{y:.0f}" for x, end, y in steps)
+            yield f'<polyline points="{path}" fill="none" stroke="{colour}"/>'
+            yield f'<text x="{WIDTH - 220 + 70 * number}" y="-6" fill="{colour}">{pacing}</text>'
+        yield "</g>"
+    yield "</svg>"
+
+
+def main() -> None:
+    """Run all four at once; print the table, and draw the picture."""
+    entries = (name.split("-") for name in NAMES)
+    quotas = "".join(
+        f'[[quota]]\nclient_id = "{kind}-{pacing}"\npacing = "{pacing}"\n{KEYS[kind]} = {QUOTA}\n'
+        for kind, pacing in entries
+    )
+    with Cluster("3.9.1", optimized=True) as cluster:
+        for name in NAMES:
+            create_topic(cluster.bootstrap, name, 1)
+            if name.startswith("fetch"):
+                fill(cluster.bootstrap, name)
+        with Weir(cluster.bootstrap, quotas) as weir, ThreadPoolExecutor() as pool:
+            runs = [pool.submit(RUNS[name.split("-")[0]], weir.bootstrap, name) for name in NAMES]
+            seen = {name: run.result() for name, run in zip(NAMES, runs, strict=True)}
+    for name, by_second in seen.items():
+        starts = range(SETTLED_S, SECONDS - WINDOW_S + 1)
+        rates = [sum(by_second[at : at + WINDOW_S]) / WINDOW_S / QUOTA for at in starts]
+        mean = sum(by_second[SETTLED_S:]) / (SECONDS - SETTLED_S) / QUOTA
+        print(f"| {name} | {min(rates):.3f} | {max(rates):.3f} | {mean:.3f} |")
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text("\n".join(picture(seen)) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

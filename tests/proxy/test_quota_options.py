@@ -1,0 +1,118 @@
+"""Pacing and scope in the running proxy: from settings and files to sessions, and in metrics once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.admin.request_time_page import report
+from proxy.config.config import Settings
+from proxy.control.quota_registry import QuotaRegistry
+from proxy.control.stores.file import read_quota_file, rewrite
+from proxy.control.stores.snapshot import read_snapshot, write_snapshot
+from quotas import Entity, QuotaKey, QuotaTable, parse
+from quotas.limiters.smooth import SmoothBudget
+from quotas.options import Options, Pacing, Scope
+from tests.proxy.metrics_page import Page, book_of, scraped, server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.server.server import Server
+
+__all__ = ["server"]  # a fixture
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+ALICE = Entity("alice")
+TOGETHER = """
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 1000
+request_percentage = 50
+scope = "cluster"
+
+[[quota]]
+topic = "logs"
+producer_byte_rate = 1000
+scope = "cluster"
+"""
+
+
+def charge(book: QuotaRegistry, node_id: int, units: float) -> int:
+    quotas = book.of(node_id)
+    ledger = quotas.ledger("ANONYMOUS", "app", 0)
+    assert ledger.produce is not None
+    quotas.charge_request(ledger, 3, 1000, 0)
+    assert quotas.topics is not None
+    quotas.topics.produce.charge({b"logs": 100}, 0)
+    return ledger.produce.charge(units, 0)
+
+
+def test_metrics_have_a_budget_of_the_cluster_once(server: Server) -> None:
+    book = book_of(TOGETHER)
+    assert [charge(book, node_id, 6000) for node_id in (0, 1)] == [0, 2000]
+    page = scraped(server, book)
+    app = {"broker": "cluster", "quota": "producer_byte_rate", "user": "", "client_id": "app"}
+    assert page.value("weir_entity_bytes_total", **app) == 12_000
+    assert only(page, "weir_entity_bytes_total") == 12_000
+    assert only(page, "weir_topic_bytes_total") == 200
+    assert only(page, "weir_request_time_seconds_total") == pytest.approx(0.002)
+    totals = page.rows("weir_quota_bytes_total")
+    assert sum(totals.values()) == 12_000
+    assert page.value("weir_quota_throttles_total", broker="cluster", quota="producer_byte_rate") == 1
+
+
+def only(page: Page, name: str) -> float:
+    (row,) = page.rows(name).values()
+    return row
+
+
+def test_metrics_without_entries_of_cluster_scope_name_no_cluster(server: Server) -> None:
+    book = book_of()
+    book.of(0).ledger("ANONYMOUS", "app", 0)
+    page = scraped(server, book)
+    assert not [name for name, labels in page.samples if ("broker", "cluster") in labels]
+
+
+def test_the_request_time_of_a_client_names_a_budget_of_the_cluster_once() -> None:
+    book = book_of(TOGETHER)
+    for node_id in (0, 1):
+        charge(book, node_id, 1)
+    (budget,) = report(book, {"client_id": "app"}, 0).budgets
+    assert (budget.broker, budget.seconds) == ("cluster", pytest.approx(0.002))
+
+
+def test_idle_budgets_of_the_cluster_expire_with_the_others() -> None:
+    book = book_of(TOGETHER)
+    charge(book, 0, 1)
+    assert sum(book.expire(3_600_000)) == 2
+    assert len(book.cluster.produce) == 0
+
+
+def test_the_configured_pacing_holds_for_entries_that_say_none() -> None:
+    table = QuotaTable({(ALICE, PRODUCE): 1000.0})
+    book = QuotaRegistry(table, pacing=Pacing(Settings(quota_pacing="smooth").quota_pacing))
+    assert isinstance(book.of(0).ledger("alice", "", 0).produce, SmoothBudget)
+    assert book.table is table
+    book.update(parse('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\npacing = "kafka"\n'))
+    assert not isinstance(book.of(0).ledger("alice", "", 0).produce, SmoothBudget)
+
+
+def test_a_value_that_is_altered_in_the_file_keeps_the_options_of_its_entry(tmp_path: Path) -> None:
+    file = tmp_path / "quotas.toml"
+    file.write_text(
+        '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\npacing = "smooth"\nscope = "cluster"\n'
+    )
+    rewrite(file, {(ALICE, PRODUCE): 2000.0})
+    table = read_quota_file(file)
+    assert table.values == {(ALICE, PRODUCE): 2000.0}
+    assert table.options_of(ALICE) == Options(Pacing.SMOOTH, Scope.CLUSTER)
+
+
+def test_a_snapshot_keeps_pacing_and_scope(tmp_path: Path) -> None:
+    said = {(ALICE, PRODUCE): Options(Pacing.SMOOTH, Scope.CLUSTER)}
+    values = {(ALICE, PRODUCE): 1000.0}
+    table = QuotaTable(values, values, said, {(ALICE, PRODUCE): Options(Pacing.KAFKA)})
+    write_snapshot(tmp_path / "snapshot.toml", table)
+    assert read_snapshot(tmp_path / "snapshot.toml") == table
