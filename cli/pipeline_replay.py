@@ -72,6 +72,13 @@ Examples:
     help="As in weir run.",
 )
 @click.option(
+    "--quota-pacing",
+    type=click.Choice(["kafka", "smooth"]),
+    default="kafka",
+    show_default=True,
+    help="As in weir run.",
+)
+@click.option(
     "--empty-client-id",
     type=click.Choice(["unlimited", "default"]),
     default="unlimited",
@@ -109,6 +116,7 @@ def replay(
     controller_quota_window_seconds: int,
     throttle_ms_max: int,
     throttle_mode: str,
+    quota_pacing: str,
     empty_client_id: str,
     patience_s: int,
     charges_per_record: int,
@@ -127,6 +135,7 @@ def replay(
         from pipeline.replay.job import Options, replay
         from pipeline.replay.run import Rules
         from quotas.limiters.throttle import INT32_MAX
+        from quotas.options import Pacing
         from quotas.remembered import EMPTY
 
         rules = Rules(
@@ -145,6 +154,7 @@ def replay(
             last=last,
             rules=rules,
             unnamed=unnamed,
+            pacing=Pacing(quota_pacing),
             charges_per_record=charges_per_record,
             compare_sources=compare_sources,
             top=top,

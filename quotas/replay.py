@@ -42,8 +42,10 @@ from typing import Final, Protocol, TypeAlias
 from quotas.entities import Tags
 from quotas.limiters.budgets import Budget
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
+from quotas.limiters.smooth import paced
 from quotas.limiters.throttle import INT32_MAX
 from quotas.mutations import MutationBudget
+from quotas.options import Pacing
 from quotas.replay_hours import Hour, Hours
 from quotas.request_time import RequestBudget
 from quotas.table import QuotaKey
@@ -109,8 +111,8 @@ class _Produce:
 
     __slots__ = ("_budget",)
 
-    def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
-        self._budget = Budget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
+    def __init__(self, limit: float, num_samples: int, window_s: int, pacing: Pacing) -> None:
+        self._budget = paced(Budget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s), pacing)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         value = asked[2]
@@ -162,7 +164,7 @@ class _Time:
     __slots__ = ("_budget",)
     over_until_ms = 0
 
-    def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
+    def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
         self._budget = RequestBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
@@ -182,7 +184,7 @@ class _Mutations:
     __slots__ = ("_budget",)
     over_until_ms = 0
 
-    def __init__(self, limit: float, num_samples: int, window_s: int) -> None:
+    def __init__(self, limit: float, num_samples: int, window_s: int, _pacing: Pacing) -> None:
         self._budget = MutationBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
@@ -203,7 +205,7 @@ class _Mutations:
     answered = begin
 
 
-_KINDS: Final[dict[QuotaKey, Callable[[float, int, int], _Kind]]] = {
+_KINDS: Final[dict[QuotaKey, Callable[[float, int, int, Pacing], _Kind]]] = {
     QuotaKey.PRODUCER_BYTE_RATE: _Produce,
     QuotaKey.CONSUMER_BYTE_RATE: _Fetches,
     QuotaKey.REQUEST_PERCENTAGE: _Time,
@@ -237,14 +239,15 @@ class Replay:
         patience_ms: int = PATIENCE_MS,
         throttle_ms_max: int = INT32_MAX,
         hold: bool = False,
+        pacing: Pacing = Pacing.KAFKA,
     ) -> None:
         """`limit` is in the unit of `key`; the numbers are those of the budgets of this key. Nobody is told a
-        longer throttle time than `throttle_ms_max`. `hold`: True if the throttle mode is that. Raises
-        KeyError if it is not a quota of clients.
+        longer throttle time than `throttle_ms_max`. `hold`: True if the throttle mode is that. `pacing`: of
+        a byte rate. Raises KeyError if it is not a quota of clients.
         """
         self.hours = Hours()
         kind = _HeldFetches if hold and key is QuotaKey.CONSUMER_BYTE_RATE else _KINDS[key]
-        self._kind = kind(limit, num_samples, window_s)
+        self._kind = kind(limit, num_samples, window_s, pacing)
         self._patience_ms = patience_ms
         self._throttle_ms_max = throttle_ms_max
         self._connections: dict[int, Connection] = {}

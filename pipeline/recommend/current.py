@@ -15,7 +15,9 @@ from pyspark.sql.types import BooleanType, DoubleType, StringType, StructField, 
 from pipeline.recommend.need import NAMES
 from pipeline.recommend.plan import ANONYMOUS, AUTO, Plan, everybody, is_of_level
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable
+from quotas.options import Options
 from quotas.quota_entry import Entry
+from quotas.quota_file import entries_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,6 +118,8 @@ class Kept:
     """Of what stays of the quotas that are recommended, for names that were not active."""
     dropped: int = 0
     """Values of other levels, or defaults, which the recommendation is in place of."""
+    options: dict[Entity, Options] = field(default_factory=dict)
+    """Pacing and scope of the enforced entries, by whose entry it is in the new file."""
 
 
 def candidates(table: QuotaTable, plan: Plan, level: str) -> list[tuple[Entity, QuotaKey]]:
@@ -129,19 +133,23 @@ def kept(table: QuotaTable, plan: Plan, level: str, seen: Collection[tuple[Entit
     """What of the current table goes into the new file as it is: everything that is not about the quotas and
     the level of the plan, and names that were not `seen`.
     """
-    found = Kept(shadow=[Entry(entity, True, rates) for entity, rates in table.shadow_entities()])
-    dropped = 0
+    found = Kept(shadow=[entry for entry in entries_of(table) if entry.is_shadow])
+    dropped, options = 0, table.options()
     for (entity, key), value in table.values.items():
         home = _home(entity, key, plan, level)
         if home is None:
             dropped += 1
         elif home != entity and (home, key) in table.values:
             dropped += 1  # that outranks it
-        elif (entity, key) not in seen:
+        else:
+            if (entity, key) in options:
+                found.options.setdefault(home, options[entity, key])
+            if (entity, key) in seen:
+                continue
             found.rates.setdefault(home, {})[key] = value
             if key in plan.quotas and is_of_level(entity, level):
                 found.sums[key] = found.sums.get(key, 0.0) + value
-    return Kept(found.rates, found.shadow, found.sums, dropped)
+    return Kept(found.rates, found.shadow, found.sums, dropped, found.options)
 
 
 def _home(entity: Entity, key: QuotaKey, plan: Plan, level: str) -> Entity | None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pipeline.recommend.current import Kept
 from pipeline.recommend.plan import QUOTAS, Plan, everybody
 from quotas import Entity, Prefix, QuotaKey
+from quotas.options import PLAIN, Options
 from quotas.quota_entry import Entry, comment, entry_lines
 
 
@@ -49,24 +50,27 @@ def lines(
         told: dict[QuotaKey, list[str]] = {
             next(iter(floors)): ["the floor: for everybody who has no entry of his own, for each his own"]
         }
-        yield from _block(Entry(default, False, {**floors, **rest.pop(default, {})}), told)
+        rates = {**floors, **rest.pop(default, {})}
+        yield from _block(Entry(default, False, rates, kept.options.get(default, PLAIN)), told)
     for entity, rows in groupby(proposals, key=lambda row: row.entity):
-        yield from _entry(entity, list(rows), rest.pop(entity, {}), plan)
+        options = kept.options.get(entity, PLAIN)
+        yield from _entry(entity, list(rows), rest.pop(entity, {}), plan, options)
     was = f"as in {plan.current_name}"
     for entity, rates in rest.items():
-        yield from _block(Entry(entity, False, rates), {next(iter(rates)): [was]})
+        options = kept.options.get(entity, PLAIN)
+        yield from _block(Entry(entity, False, rates, options), {next(iter(rates)): [was]})
     for entry in kept.shadow:
         yield from _block(entry, {next(iter(entry.rates)): [was]})
 
 
 def _entry(
-    entity: Entity, rows: Sequence[Proposed], others: dict[QuotaKey, float], plan: Plan
+    entity: Entity, rows: Sequence[Proposed], others: dict[QuotaKey, float], plan: Plan, options: Options
 ) -> Iterator[str]:
     """An entity's proposals; and what it had of quotas that are not recommended."""
     rates = {QuotaKey(row.quota): row.proposed for row in rows}
     comments = {QuotaKey(row.quota): _comments(row) for row in rows}
     was = {key: [f"as in {plan.current_name}"] for key in others}
-    yield from _block(Entry(entity, False, {**rates, **others}), {**was, **comments})
+    yield from _block(Entry(entity, False, {**rates, **others}, options), {**was, **comments})
 
 
 def _comments(row: Proposed) -> list[str]:

@@ -13,6 +13,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from pipeline.outcome import PipelineError
 from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
+from quotas.options import Pacing
 from quotas.remembered import shortened
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ DRAWS: Final = StructType(
         StructField("of_client_id", StringType()),
         StructField("of_prefix", StringType()),
         StructField("limit", DoubleType()),
+        StructField("pacing", StringType()),
+        StructField("scope", StringType()),
     ]
 )
 """The budget (`of_…`, "" for what it does not distinguish) that a client draws on under a candidate; no row
-if nothing limits it.
+if nothing limits it. `pacing` and `scope` are those of its entry, as a quota file says them.
 """
 
 
@@ -99,10 +102,13 @@ def not_replayed(candidate: Candidate) -> list[str]:
     return [f"{candidate.name}: {n} {what} left out" for what, n in left_out.items() if n]
 
 
-def draws(clients: DataFrame, candidates: Sequence[Candidate], unnamed: str) -> DataFrame:
+def draws(
+    clients: DataFrame, candidates: Sequence[Candidate], unnamed: str, pacing: Pacing = Pacing.KAFKA
+) -> DataFrame:
     """Whose budgets clients (rows of `user`, `client_id`) draw on, by the rules of the room `quotas`.
 
     `DRAWS` has the columns. Who has no client-id is treated as if it were called `unnamed`.
+    `pacing` is that of entries that say none.
     """
 
     def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,7 +120,7 @@ def draws(clients: DataFrame, candidates: Sequence[Candidate], unnamed: str) -> 
             rows = [
                 row
                 for user, client_id in zip(users, client_ids, strict=True)
-                for row in _draws(candidates, user, client_id, unnamed)
+                for row in _draws(candidates, user, client_id, unnamed, pacing)
             ]
             columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
             types = [pa.float64() if name == "limit" else pa.string() for name in names]
@@ -126,10 +132,14 @@ def draws(clients: DataFrame, candidates: Sequence[Candidate], unnamed: str) -> 
 
 
 def _draws(
-    candidates: Sequence[Candidate], user: str, client_id: str, unnamed: str
-) -> Iterator[tuple[str, str, str, str, str, str, str, float]]:
+    candidates: Sequence[Candidate],
+    user: str,
+    client_id: str,
+    unnamed: str,
+    pacing: Pacing = Pacing.KAFKA,
+) -> Iterator[tuple[str, str, str, str, str, str, str, float, str, str]]:
     for candidate in candidates:
-        table = _table(candidate.text)
+        table = _table(candidate.text, pacing)
         for key in KEYS:
             limit = table.limits(key).resolve(user, client_id or unnamed)
             if limit is not None:
@@ -143,14 +153,21 @@ def _draws(
                     of_client_id,
                     of_prefix,
                     limit.value,
+                    limit.pacing.value,
+                    limit.scope.value,
                 )
 
 
 @lru_cache(maxsize=16)
-def _table(text: str) -> QuotaTable:
+def _table(text: str, pacing: Pacing) -> QuotaTable:
     """Read once by each of Spark's Python processes; long names as records have them, shortened."""
+    table = parse(text)
     return QuotaTable(
-        {(_recorded(entity), key): value for (entity, key), value in parse(text).values.items()}
+        {(_recorded(entity), key): value for (entity, key), value in table.values.items()},
+        None,
+        {(_recorded(entity), key): options for (entity, key), options in table.options().items()},
+        None,
+        pacing,
     )
 
 

@@ -23,6 +23,7 @@ from pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed,
 from pipeline.replay.run import Rules, hours
 from pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
 from pipeline.tables import REPLAY, TRACE, USAGE, read
+from quotas.options import Pacing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +47,8 @@ class Options:
     rules: Rules = field(default_factory=Rules)
     unnamed: str = ""
     """What clients without a client-id are treated as."""
+    pacing: Pacing = Pacing.KAFKA
+    """How byte rates are held whose entry says no pacing."""
     charges_per_record: int = replay_charges.CHARGES_PER_RECORD
     compare_sources: bool = False
     """Replay the other source too, of the clients that are traced, and tell how far they are apart."""
@@ -112,7 +115,7 @@ def _source(spark: SparkSession, lake: Lake, source: Source, options: Options) -
 
 def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> DataFrame:
     """The hours of all budgets under each candidate, and of what was recorded."""
-    drawn = draws(rows, files, options.unnamed)
+    drawn = draws(rows, files, options.unnamed, options.pacing)
     of_first = drawn.where(F.col("candidate") == files[0].name)
     if "interval_ms" in rows.columns:
         charges = replay_charges.of_usage(rows, options.charges_per_record)

@@ -19,6 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pipeline.tables import REPLAY
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.throttle import INT32_MAX
+from quotas.options import Pacing, Scope
 from quotas.replay import PATIENCE_MS, Replay
 from quotas.table import QuotaKey
 
@@ -37,6 +38,7 @@ BUDGET: Final = (
     "instance",
     "broker",
     "limit",
+    "pacing",
 )
 """What tells budgets apart. A Weir has its own, so has the next one that is started."""
 CHARGE: Final = ("at_ms", "service_ms", "value", "connection", "recorded_ms", "note")
@@ -59,7 +61,7 @@ class Rules:
     hold: bool = False
     """True if the throttle mode is hold: then fetches are delivered over their quota."""
 
-    def replay(self, quota: str, limit: float) -> Replay:
+    def replay(self, quota: str, limit: float, pacing: str) -> Replay:
         """A budget with nothing used."""
         key = QuotaKey(quota)
         of_controller = key is QuotaKey.CONTROLLER_MUTATION_RATE
@@ -71,12 +73,15 @@ class Rules:
             patience_ms=self.patience_ms,
             throttle_ms_max=self.throttle_ms_max,
             hold=self.hold,
+            pacing=Pacing(pacing),
         )
 
 
 def hours(charges: DataFrame, draws: DataFrame, rules: Rules) -> DataFrame:
     """Replay charges (`pipeline.replay.charges`) against whatever budgets they draw on: `HOURS`."""
-    joined = charges.join(draws, ["quota", "user", "client_id"])
+    joined = charges.join(draws, ["quota", "user", "client_id"]).withColumn(
+        "broker", F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker"))
+    )
     budget = F.xxhash64(*BUDGET)
     wanted = joined.select(budget.alias("budget"), *BUDGET, *CHARGE)
     rank = F.col("recorded_ms"), F.col("value") == 0  # as `quotas.replay.rank`
@@ -100,7 +105,7 @@ def replayed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.Rec
             if budget != at_hand:
                 if replay is not None and at_hand is not None:
                     rows += _rows(at_hand, replay.finish())
-                at_hand, replay = budget, rules.replay(str(budget[1]), float(str(budget[7])))
+                at_hand, replay = budget, rules.replay(str(budget[1]), float(str(budget[7])), str(budget[8]))
             assert replay is not None
             replay.feed(*(_numbers(batch, name, start, stop) for name in CHARGE))
             rows += _rows(budget, replay.take())
@@ -143,7 +148,7 @@ def _budget(batch: pa.RecordBatch, row: int) -> tuple[object, ...]:
 
 def _rows(budget: tuple[object, ...], past: list[Hour]) -> list[tuple[object, ...]]:
     """As `HOURS`."""
-    candidate, quota, user, client_id, prefix, instance, broker, limit = budget
+    candidate, quota, user, client_id, prefix, instance, broker, limit, _pacing = budget
     client = f"{prefix}*" if prefix else client_id or None
     return [
         (

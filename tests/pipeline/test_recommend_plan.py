@@ -19,6 +19,7 @@ from pipeline.recommend.current import Kept, Now, candidates, kept, now
 from pipeline.recommend.file import Proposed, lines
 from pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
+from quotas.options import PLAIN, Options, Pacing, Scope
 from quotas.quota_entry import Entry, comment, entry_lines
 from quotas.quota_file import header_lines, read
 from tests.quotas.strategies import byte_rates, tables, texts
@@ -220,7 +221,10 @@ def test_a_recommended_file_holds_proposals_the_default_and_kept_entries(
     expected |= {(Entity(*its_names), PRODUCE): rate for its_names, (rate, _, _) in proposals.items()}
     if with_default:
         expected |= {(Entity(DEFAULT, DEFAULT), key): 1_000_000.0 for key in plan.quotas}
-    assert table == QuotaTable(expected, current.shadow)
+    assert (table.values, table.shadow) == (expected, current.shadow)
+    assert table.options(shadow=True) == current.options(shadow=True)
+    for entity, _rates in table.entities():
+        assert table.options_of(entity) == rest.options.get(entity, PLAIN)
 
 
 def test_a_recommended_file_is_formatted_as_documented() -> None:
@@ -260,3 +264,14 @@ def test_a_recommended_file_is_formatted_as_documented() -> None:
         "# as in quotas.toml\n"
         "producer_byte_rate = 5\n"
     )
+
+
+def test_kept_entries_keep_their_pacing_and_scope() -> None:
+    plan, bob = Plan(now=NOW, quotas=(PRODUCE,)), Entity("bob", "app")
+    said = Options(Pacing.SMOOTH, Scope.CLUSTER)
+    current = QuotaTable(
+        {(bob, PRODUCE): 5.0}, {(bob, FETCH): 5.0}, {(bob, PRODUCE): said}, {(bob, FETCH): said}
+    )
+    rest = kept(current, plan, PAIRS, [])
+    table = parse("".join(lines([], [], plan, PAIRS, rest)))
+    assert table.options_of(bob) == table.options_of(bob, shadow=True) == said

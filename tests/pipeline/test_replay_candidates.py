@@ -13,6 +13,7 @@ from cli.pipeline_replay import replay
 from pipeline.outcome import PipelineError
 from pipeline.replay.candidates import Candidate, _draws, not_replayed, read_candidates
 from quotas import BrokerQuotas, parse
+from quotas.options import Pacing
 from quotas.remembered import NAME_CHARS_MAX, shortened
 
 SOME = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
@@ -123,6 +124,16 @@ def test_replayed_clients_use_the_budgets_that_a_broker_would_use(
     }
     drawn = _draws([Candidate("q", LEVELS + long)], shortened(user), shortened(client_id), unnamed)
     assert {(row[1], row[4:7], row[7]) for row in drawn} == at_a_broker
+
+
+def test_replayed_clients_have_the_pacing_and_the_scope_of_their_entry() -> None:
+    text = (
+        '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1\npacing = "kafka"\nscope = "cluster"\n'
+        '[[quota]]\nuser = "bob"\nproducer_byte_rate = 1\n'
+    )
+    found = [list(_draws([Candidate("q", text)], user, "", "", Pacing.SMOOTH)) for user in ("alice", "bob")]
+    drawn = [row[8:] for rows in found for row in rows]
+    assert drawn == [("kafka", "cluster"), ("smooth", "broker")]
 
 
 def once(name: str) -> str:

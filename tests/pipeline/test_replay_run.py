@@ -18,7 +18,7 @@ NAMES = ("budget", *BUDGET, *CHARGE)
 TYPES = (
     [pa.int64()]
     + [pa.string()] * 6
-    + [pa.int64(), pa.float64()]
+    + [pa.int64(), pa.float64(), pa.string()]
     + [pa.int64()] * 2
     + [pa.float64()]
     + [pa.int64()] * 3
@@ -40,9 +40,10 @@ def charge(
     quota: str = "producer_byte_rate",
     prefix: str = "",
     connection: int = 1,
+    pacing: str = "kafka",
 ) -> Row:
     broker = None if quota == "controller_mutation_rate" else 0
-    who = ("a.toml", quota, "", "" if prefix else name, prefix, "weir-1", broker, 1000.0)
+    who = ("a.toml", quota, "", "" if prefix else name, prefix, "weir-1", broker, 1000.0, pacing)
     return (budget, *who, at_ms, 0, value, connection, 0, 0)
 
 
@@ -60,6 +61,12 @@ def test_a_replayed_budget_continues_in_the_next_batch() -> None:
     (row,) = told([batch([charge(1, 0, 6102.0)]), batch([charge(1, 0, 6102.0), charge(1, 0, 6102.0)])])
     assert (row["throttle_ms"], row["violations"], row["throttled_s"]) == (10_306, 2, 10.306)
     assert (row["candidate"], row["user"], row["client_id"], row["broker"]) == ("a.toml", None, "app", 0)
+
+
+def test_a_budget_with_smooth_pacing_is_replayed_with_it() -> None:
+    charges = [charge(1, at_ms, 600.0, pacing="smooth") for at_ms in (0, 0, 5000)]
+    (row,) = told([batch(charges)])
+    assert (row["throttle_ms"], row["violations"]) == (500 + 600 + 500, 3)
 
 
 @pytest.mark.parametrize(
