@@ -21,8 +21,7 @@ from tests.clients import create_topic
 from tests.integration.weir import Weir
 from tests.kafka import Cluster
 
-QUOTA, SECONDS, SETTLED_S, WINDOW_S = 2_000_000, 60, 2, 10
-VALUE: Final = bytes(1000)
+QUOTA, SECONDS, SETTLED_S, WINDOW_S, VALUE, STOCK = 2_000_000, 60, 2, 10, bytes(1000), 160_000
 BATCH_BYTES, STOCK_BATCH_BYTES = 100_000, 20_000
 """By default a batch has up to 1 MB: half a second's quota, which no pacing can divide."""
 KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
@@ -34,9 +33,8 @@ WIDTH, HEIGHT, MARGIN, MB_MAX = 760, 170, 40, 6
 def produce(bootstrap: str, name: str) -> list[int]:
     """Bytes delivered in each second, by a producer that always has more."""
     options = {"bootstrap.servers": bootstrap, "client.id": name, "queue.buffering.max.kbytes": 8000}
-    producer = Producer(options | {"batch.size": BATCH_BYTES, "linger.ms": 50})
-    by_second = [0] * (SECONDS + 1)
-    began = time.monotonic()
+    producer = Producer(options | {"batch.size": BATCH_BYTES, "linger.ms": 50, "log_level": 3})
+    began, by_second = time.monotonic(), [0] * (SECONDS + 1)
 
     def delivered(error: object, message: Message) -> None:
         if error is None:
@@ -48,7 +46,6 @@ def produce(bootstrap: str, name: str) -> list[int]:
         except BufferError:
             producer.poll(0.01)
     producer.purge()
-    producer.flush()
     return by_second[:SECONDS]
 
 
@@ -60,8 +57,7 @@ def fetch(bootstrap: str, name: str) -> list[int]:
         received[0] = sum(broker["rxbytes"] for broker in json.loads(statistics)["brokers"].values())
 
     options = {"bootstrap.servers": bootstrap, "client.id": name, "group.id": name, "stats_cb": count}
-    options |= {"statistics.interval.ms": 50, "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    consumer = Consumer(options)
+    consumer = Consumer(options | {"statistics.interval.ms": 50, "enable.auto.commit": False})
     consumer.assign([TopicPartition(name, 0, 0)])
     began, marks = time.monotonic(), [0]
     while len(marks) <= SECONDS:
@@ -72,22 +68,9 @@ def fetch(bootstrap: str, name: str) -> list[int]:
     return [after - before for before, after in pairwise(marks)]
 
 
-def fill(bootstrap: str, name: str) -> None:
-    """Produce what a consumer will fetch."""
-    producer = Producer({"bootstrap.servers": bootstrap, "batch.size": STOCK_BATCH_BYTES})
-    for number in range((SECONDS + 2 * WINDOW_S) * QUOTA // len(VALUE)):
-        producer.produce(name, VALUE)
-        if number % 10_000 == 0:
-            producer.flush()
-    producer.flush()
-
-
-RUNS: Final = {"produce": produce, "fetch": fetch}
-
-
 def picture(seen: dict[str, list[int]]) -> Iterator[str]:
     """The lines of an SVG: MB/s in each second, produce above fetch."""
-    size = f'width="{WIDTH}" height="{2 * (HEIGHT + MARGIN)}"'
+    size, inner = f'width="{WIDTH}" height="{2 * (HEIGHT + MARGIN)}"', WIDTH - 2 * MARGIN
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
     yield f'<rect {size} fill="white"/>'
     for row, kind in enumerate(KEYS):
@@ -95,37 +78,37 @@ def picture(seen: dict[str, list[int]]) -> Iterator[str]:
         yield f'<text y="-6">{kind}: MB/s in each of {SECONDS} s; quota {QUOTA / 1e6:g} MB/s</text>'
         for mb in range(0, MB_MAX + 1, 2):
             y = HEIGHT * (1 - mb / MB_MAX)
-            yield f'<path d="M0 {y:.0f}H{WIDTH - 2 * MARGIN}" stroke="#cccccc"/>'
-            yield f'<text x="-14" y="{y:.0f}">{mb}</text>'
+            yield f'<path d="M0 {y:.0f}H{inner}" stroke="#cccccc"/><text x="-14" y="{y:.0f}">{mb}</text>'
         for number, (pacing, colour) in enumerate(COLOURS.items()):
-            xs = [second * (WIDTH - 2 * MARGIN) / SECONDS for second in range(SECONDS + 1)]
-            ys = [HEIGHT * (1 - min(size / 1e6 / MB_MAX, 1)) for size in seen[f"{kind}-{pacing}"]]
-            steps = zip(xs, xs[1:], ys, strict=False)
+            ys = [HEIGHT * (1 - min(done / 1e6 / MB_MAX, 1)) for done in seen[f"{kind}-{pacing}"]]
+            steps = ((x * inner / SECONDS, (x + 1) * inner / SECONDS, y) for x, y in enumerate(ys))
             path = " ".join(f"{x:.0f},{y:.0f} {end:.0f},{y:.0f}" for x, end, y in steps)
             yield f'<polyline points="{path}" fill="none" stroke="{colour}"/>'
-            yield f'<text x="{WIDTH - 220 + 70 * number}" y="-6" fill="{colour}">{pacing}</text>'
+            yield f'<text x="{inner - 140 + 70 * number}" y="-6" fill="{colour}">{pacing}</text>'
         yield "</g>"
     yield "</svg>"
 
 
 def main() -> None:
-    """Run all four at once; print the table, and draw the picture."""
-    entries = (name.split("-") for name in NAMES)
-    quotas = "".join(
-        f'[[quota]]\nclient_id = "{kind}-{pacing}"\npacing = "{pacing}"\n{KEYS[kind]} = {QUOTA}\n'
-        for kind, pacing in entries
-    )
+    """Run all four at once; print shares of the quota, and draw the picture."""
+    entry = '[[quota]]\nclient_id = "{}-{}"\npacing = "{}"\n{} = {}\n'
+    quotas = "".join(entry.format(kind, one, one, KEYS[kind], QUOTA) for kind in KEYS for one in COLOURS)
     with Cluster("3.9.1", optimized=True) as cluster:
+        options = {"batch.size": STOCK_BATCH_BYTES, "queue.buffering.max.messages": 2 * STOCK}
+        stock = Producer({"bootstrap.servers": cluster.bootstrap} | options)
         for name in NAMES:
             create_topic(cluster.bootstrap, name, 1)
-            if name.startswith("fetch"):
-                fill(cluster.bootstrap, name)
+            for _ in range(STOCK if name.startswith("fetch") else 0):
+                stock.produce(name, VALUE)
+            stock.flush()
         with Weir(cluster.bootstrap, quotas) as weir, ThreadPoolExecutor() as pool:
-            runs = [pool.submit(RUNS[name.split("-")[0]], weir.bootstrap, name) for name in NAMES]
-            seen = {name: run.result() for name, run in zip(NAMES, runs, strict=True)}
+            doing = zip((produce, produce, fetch, fetch), NAMES, strict=True)
+            runs = {name: pool.submit(run, weir.bootstrap, name) for run, name in doing}
+            seen = {name: run.result() for name, run in runs.items()}
+    print("| | smallest 10 s | largest 10 s | mean |\n| --- | ---: | ---: | ---: |")
     for name, by_second in seen.items():
-        starts = range(SETTLED_S, SECONDS - WINDOW_S + 1)
-        rates = [sum(by_second[at : at + WINDOW_S]) / WINDOW_S / QUOTA for at in starts]
+        tens = [by_second[at : at + WINDOW_S] for at in range(SETTLED_S, SECONDS - WINDOW_S + 1)]
+        rates = [sum(ten) / WINDOW_S / QUOTA for ten in tens]
         mean = sum(by_second[SETTLED_S:]) / (SECONDS - SETTLED_S) / QUOTA
         print(f"| {name} | {min(rates):.3f} | {max(rates):.3f} | {mean:.3f} |")
     if len(sys.argv) > 1:
