@@ -33,7 +33,7 @@ class Limiter(Protocol):
     """Sum of their waits."""
 
     def charge(self, units: float, now_ms: int) -> int:
-        """Charge `units`; return the time (ms) that whoever caused them must wait, 0 if within the limit."""
+        """Charge `units`; return the time (ms) that their sender must wait, 0 if within the limit."""
 
     def delta(self) -> float:
         """Return the units that were charged here since this was last asked."""

@@ -1,6 +1,6 @@
 """SmoothBudget: holds a byte rate evenly, with short waits; Weir's own, not Kafka's (`pacing = "smooth"`).
 
-A charge is a debt, which is paid off at the limit. Whoever is in debt waits until it is paid:
+A charge is a debt, which is paid off at the limit. A client in debt waits until the debt is paid:
 
     debt = max(debt - limit · elapsed, -limit · credit) + units
     wait = debt / limit, rounded up, 0 if nothing is owed
@@ -102,7 +102,7 @@ class SmoothBudget(Budget):
             self.fetch_max_bytes = min(max(int(FETCH_MS * self._per_ms), FETCH_BYTES_MIN), INT32_MAX)
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Charge `value`; return how many ms whoever caused it must wait, 0 if nothing is owed."""
+        """Charge `value`; return the time (ms) that its sender must wait, 0 if nothing is owed."""
         self.charged += value
         self.charged_ms = now_ms
         self._rate.record(value, now_ms)
@@ -116,7 +116,7 @@ class SmoothBudget(Budget):
         return 0 if debt <= 0 else self._owing(debt, now_ms)
 
     def _owing(self, debt: float, now_ms: int) -> int:
-        """So much is owed: return how many ms whoever caused that must wait."""
+        """Return the time (ms) that the sender of the last charge must wait until `debt` is paid."""
         if self.limit == UNLIMITED:
             return 0
         wait_ms = math.ceil(min(debt / self._per_ms, self._throttle_ms_max) - _HAIR_MS)
