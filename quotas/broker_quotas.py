@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from quotas.client_quotas import ClientQuotas, byte_rates, mutation_rates, request_times
-from quotas.ledger import ClientLedger
 from quotas.cluster_quotas import ClusterQuotas
+from quotas.ledger import ClientLedger
 from quotas.limiters.budgets import Budget
 from quotas.limiters.limiter import Limiter
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT

@@ -43,7 +43,7 @@ def charge(book: QuotaRegistry, node_id: int, units: float) -> int:
     quotas = book.of(node_id)
     ledger = quotas.ledger("ANONYMOUS", "app", 0)
     assert ledger.produce is not None
-    quotas.charge_request(ledger, 3, 1000, 0)
+    ledger.charge_request(3, 1000, 0)
     assert quotas.topics is not None
     quotas.topics.produce.charge({b"logs": 100}, 0)
     return ledger.produce.charge(units, 0)

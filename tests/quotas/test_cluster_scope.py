@@ -66,7 +66,7 @@ def test_a_fetch_waits_for_what_was_fetched_from_another_broker() -> None:
 def test_request_time_of_two_brokers_counts_together() -> None:
     first, second = brokers(table(key=TIME, value=50.0))
     waits_ms = [
-        quotas.charge_request(quotas.ledger("alice", "app", 0), 3, 3_000_000, 0) for quotas in (first, second)
+        quotas.ledger("alice", "app", 0).charge_request(3, 3_000_000, 0) for quotas in (first, second)
     ]
     assert waits_ms == [0, 1000]
     assert first.request_budgets("alice", "app")[0] is second.request_budgets("alice", "app")[0] is not None
@@ -77,7 +77,7 @@ def test_a_brokers_own_scale_of_request_time_holds_in_a_shared_budget() -> None:
     slow = BrokerQuotas.create(quotas, cluster=cluster, request_time_scale=2.0)
     fast = BrokerQuotas.create(quotas, cluster=cluster)
     for broker in (slow, fast):
-        broker.charge_request(broker.ledger("alice", "app", 0), 3, 10_000, 0)
+        broker.ledger("alice", "app", 0).charge_request(3, 10_000, 0)
     budget, _shadow = fast.request_budgets("alice", "app")
     assert budget is not None
     assert budget.charged == pytest.approx(3.0)
