@@ -4,7 +4,8 @@ No sockets, no clock, no quotas; imports nothing of ours. Where to look:
 
 - `api`: which APIs and versions there are, and their headers; `error_codes`: Kafka's errors.
 - `messages`: every message as a value, the same for all versions; `codec`: values to bytes and back.
-- `heads`: frames and what must be known of each; `places`, `skim`: single fields without decoding the rest.
+- `framing`: frames and their headers; `field_offsets`, `field_scanner`, `stream_scanner`: single fields
+  without decoding a message; `version_differences`: what a version changes on the wire.
 - `least_fetch`, `records_remover`: a fetch over its quota asks for little, and gets no records.
 - `schema`: the schemas that all of this comes from; `errors`: what is raised for bytes that are not Kafka's.
 

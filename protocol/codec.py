@@ -1,6 +1,6 @@
 """Messages to bytes and back: `codec(MetadataResponse, 9).decode(body)`.
 
-A codec is compiled once per message and version. Bodies only: framing and heads are `heads.py`; headers
+A codec is compiled once per message and version. Bodies only: framing and heads are `framing.py`; headers
 have messages of their own (`RequestHeader`, `ResponseHeader`). Whatever the bytes are, decoding gives a
 message or raises ProtocolError, and makes nothing larger than the bytes can account for.
 """

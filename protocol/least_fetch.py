@@ -10,15 +10,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, TypeAlias
 
-from protocol.heads import INCOMPLETE
+from protocol.field_offsets import field_offset
+from protocol.framing import INCOMPLETE
 from protocol.messages import FetchRequest
-from protocol.places import place
 
 AskLeast: TypeAlias = Callable[[bytearray, int, int, bool], bool]
 """(data, body, end, complete) -> True if the request has been patched, False if more of its bytes are needed.
 
-The arguments are those of `places.Place.locate`, which also tells the ProtocolErrors. No byte is changed
-unless all fields are. The length stays.
+Arguments and ProtocolErrors are those of `field_offsets.FieldOffset.locate`. Either all fields are changed or
+no byte is. The length stays.
 """
 
 _LEAST: Final = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1}
@@ -33,7 +33,9 @@ def ask_least(version: int) -> AskLeast:
     do not know.
     """
     patches = tuple(
-        (found, least) for name, least in _LEAST.items() if (found := place(FetchRequest, version, name))
+        (found, least)
+        for name, least in _LEAST.items()
+        if (found := field_offset(FetchRequest, version, name))
     )
     last, _least = patches[-1]
 

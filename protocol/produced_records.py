@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from protocol.field_offsets import layout
+from protocol.field_scanner import Bytes, Source, compiled, length_width
 from protocol.messages import ProduceRequest
-from protocol.places import layout
-from protocol.walk import Bytes, Source, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable

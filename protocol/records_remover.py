@@ -10,9 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from protocol.errors import ProtocolError, TooLargeError
+from protocol.field_offsets import layout
+from protocol.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
 from protocol.messages import FetchResponse
-from protocol.places import layout
-from protocol.walk import Bytes, Chunks, Source, Stream, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from protocol.places import MessageLike, layout
+from protocol.field_offsets import MessageLike, layout
+from protocol.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
 from protocol.topic_names import NAME_BYTES_MAX, is_topic_name
-from protocol.walk import Bytes, Chunks, Source, Stream, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from protocol.places import MessageLike, layout
-from protocol.walk import Bytes, Source, compiled, length_width
+from protocol.field_offsets import MessageLike, layout
+from protocol.field_scanner import Bytes, Source, compiled, length_width
 
 if TYPE_CHECKING:
     from protocol.schema import Layout, Slot

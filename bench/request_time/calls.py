@@ -22,7 +22,7 @@ from protocol import (
     response_type,
     versions,
 )
-from protocol.heads import LENGTH, response_body
+from protocol.framing import LENGTH, response_body
 from protocol.messages import RequestHeader
 from tests.kafka import wire
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey, versions
 from protocol.errors import ProtocolError
-from protocol.heads import (
+from protocol.field_offsets import field_offset
+from protocol.framing import (
     INCOMPLETE,
     LENGTH_BYTES,
     REQUEST_HEAD,
@@ -15,7 +16,6 @@ from protocol.heads import (
     request_body,
 )
 from protocol.messages import ProduceRequest
-from protocol.places import place
 from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request
@@ -424,7 +424,7 @@ def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:
     known = versions(plan.api_key)
     if plan.api_key != ApiKey.PRODUCE or known is None or plan.version not in known:
         return 1
-    acks = place(ProduceRequest, plan.version, "acks")
+    acks = field_offset(ProduceRequest, plan.version, "acks")
     body = request_body(data, frame, end, flexible=plan.flexible_request)
     try:
         position = INCOMPLETE if acks is None or body == INCOMPLETE else acks.locate(data, body, end, False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
-from protocol.heads import (
+from protocol.framing import (
     INCOMPLETE,
     LENGTH,
     LENGTH_BYTES,

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from protocol.api import request_header_version, response_header_version
 from protocol.codec import Codec, codec, response_type
 from protocol.errors import EncodeError, ProtocolError
-from protocol.heads import (
+from protocol.framing import (
     CLIENT_ID_OFFSET,
     INCOMPLETE,
     LENGTH_BYTES,

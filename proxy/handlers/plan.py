@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
+    from protocol.field_offsets import FieldOffset
     from protocol.messages import Message
-    from protocol.places import Place
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.close_reasons import CloseReason
@@ -305,7 +305,7 @@ class Plan:
     """What kind of request it is, for usage: an index into `usage.groups.GROUPS`."""
     between_brokers: bool = False
     """Brokers ask it of each other: their own principals are not charged with its time."""
-    throttle: Place | None = None
+    throttle: FieldOffset | None = None
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[], StreamRewrite] | None = None
     edit: Callable[[Message, AdvertisedAddresses], None] | None = None

@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 
 from protocol.api import ApiKey, request_header_version, response_header_version, versions
 from protocol.codec import response_type
-from protocol.heads import REQUEST_HEAD
-from protocol.places import place
+from protocol.field_offsets import field_offset
+from protocol.framing import REQUEST_HEAD
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
@@ -224,7 +224,7 @@ def _plain(api_key: int, version: int) -> Plan:
         version,
         flexible_request=request_header_version(api_key, version) == 2,
         flexible_response=response_header_version(api_key, version) == 1,
-        throttle=place(response_type(api_key), version, "throttle_time_ms"),
+        throttle=field_offset(response_type(api_key), version, "throttle_time_ms"),
     )
 
 

@@ -17,7 +17,7 @@ from bench.request_time.loop import Loop, LoopError
 from bench.request_time.topics import Batch, Data, plain
 from bench.request_time.workloads import QUICK, WORKLOADS
 from protocol import ApiKey, Message, codec, response_header_version, versions
-from protocol.heads import LENGTH
+from protocol.framing import LENGTH
 from protocol.messages import FetchResponse, ResponseHeader
 from quotas.request_costs import ColdCost
 

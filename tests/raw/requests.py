@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.frames import record_batch
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

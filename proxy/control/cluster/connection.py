@@ -12,7 +12,7 @@ import trio
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
-from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
 from protocol.values import Message, schema_of
 from proxy.addresses import Address
 

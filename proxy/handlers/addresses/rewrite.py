@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
+from protocol.field_offsets import FieldOffset, field_offset, tag_section
 from protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
@@ -25,8 +26,7 @@ from protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
 )
-from protocol.places import Place, place, tag_section
-from protocol.skim import EndpointMask
+from protocol.stream_scanner import EndpointMask
 from proxy.addresses import Address, AdvertisedAddresses
 from proxy.handlers.decisions import WAIT, Wait
 from proxy.handlers.plan import Context, Plan, ResponseEdit, Rewrite
@@ -73,7 +73,7 @@ def plan_fetch_endpoints(plan: Plan) -> None:
 
 def plan_share_fetch_endpoints(plan: Plan) -> None:
     """ShareFetch ends with a plain array of NodeEndpoints (KIP-932), mostly empty."""
-    endpoints = place(ShareFetchResponse, plan.version, "node_endpoints")
+    endpoints = field_offset(ShareFetchResponse, plan.version, "node_endpoints")
     if endpoints is not None:
         plan.rewrite = _tail(
             codec(ShareFetchResponse, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, _edit_endpoints
@@ -82,7 +82,7 @@ def plan_share_fetch_endpoints(plan: Plan) -> None:
 
 def plan_share_acknowledge_endpoints(plan: Plan) -> None:
     """ShareAcknowledge ends as ShareFetch does."""
-    endpoints = place(ShareAcknowledgeResponse, plan.version, "node_endpoints")
+    endpoints = field_offset(ShareAcknowledgeResponse, plan.version, "node_endpoints")
     if endpoints is not None:
         plan.rewrite = _tail(
             codec(ShareAcknowledgeResponse, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, _edit_endpoints
@@ -101,7 +101,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
 
     A throttle time at the start differs from one response to the next, so the splice begins behind it.
     """
-    throttle = place(codec_.message, codec_.version, "throttle_time_ms")
+    throttle = field_offset(codec_.message, codec_.version, "throttle_time_ms")
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
     remembered: dict[str, tuple[int, bytes, bytes]] = {}
 
@@ -131,7 +131,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
 _NOTHING = (-1, b"", b"")
 
 
-def _tail(codec_: Codec[M], endpoints: Place, nothing: bytes, edit: Edit[M]) -> Rewrite:
+def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M]) -> Rewrite:
     """Make the rewrite of a response that has `nothing` at `endpoints` unless leadership has moved."""
 
     def rewrite(

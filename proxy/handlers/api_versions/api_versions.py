@@ -15,7 +15,7 @@ from struct import Struct
 from protocol.api import ApiKey, versions
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
+from protocol.framing import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.handlers.decisions import WAIT, Decision, Reply, Wait

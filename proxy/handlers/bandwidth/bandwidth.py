@@ -26,10 +26,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE, client_id_end, request_body
+from protocol.field_offsets import FieldOffset, field_offset
+from protocol.framing import INCOMPLETE, client_id_end, request_body
 from protocol.least_fetch import AskLeast, ask_least
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
-from protocol.places import Place, place
 from proxy.handlers.bandwidth.replica_fetches import Claims, claims
 from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
 from proxy.handlers.plan import Context, Plan
@@ -56,7 +56,7 @@ _PRODUCE = {
 
 def plan_produce(plan: Plan) -> None:
     """Charge produce requests; expect no response to acks=0."""
-    acks = place(ProduceRequest, plan.version, "acks")
+    acks = field_offset(ProduceRequest, plan.version, "acks")
     if acks is None:
         raise AssertionError("every produce request has acks")
     flexible = plan.flexible_request
@@ -93,7 +93,7 @@ def plan_produce(plan: Plan) -> None:
 def plan_fetch(plan: Plan) -> None:
     """Charge fetch responses, and cap what a fetch may ask for (KAFKA-9677)."""
     follows = claims(plan.version, flexible=plan.flexible_request)
-    max_bytes, least = place(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
+    max_bytes, least = field_offset(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         ledger = context.client.identify(data, frame, end, context.now_ms)
@@ -118,7 +118,7 @@ def plan_fetch(plan: Plan) -> None:
 
 def plan_share_fetch(plan: Plan) -> None:
     """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
-    max_bytes = place(ShareFetchRequest, plan.version, "max_bytes")
+    max_bytes = field_offset(ShareFetchRequest, plan.version, "max_bytes")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         ledger = context.client.identify(data, frame, end, context.now_ms)
@@ -150,7 +150,7 @@ def _unlimited(
 def _capped(
     context: Context,
     plan: Plan,
-    max_bytes: Place | None,
+    max_bytes: FieldOffset | None,
     budget: Budget,
     data: bytearray,
     frame: int,
@@ -198,7 +198,7 @@ def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:
     return 0 if budget is None else budget.tell_rest(context.now_ms), 0
 
 
-def _located(wanted: Place, data: bytearray, body: int, end: int, complete: bool) -> int:
+def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete: bool) -> int:
     """The field's position; INCOMPLETE, or UNREADABLE."""
     try:
         return wanted.locate(data, body, end, complete)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.heads import INCOMPLETE, LENGTH
-from protocol.heads import request_body as body_of
+from protocol.field_offsets import field_offset, tag_section
+from protocol.framing import INCOMPLETE, LENGTH
+from protocol.framing import request_body as body_of
 from protocol.messages import FetchRequest
-from protocol.places import place, tag_section
 from protocol.primitives import read_uvarint
 
 Claims: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
@@ -30,7 +30,7 @@ _REPLICA_ID: Final = Struct(">i")
 
 def claims(version: int, *, flexible: bool) -> Claims:
     """Return how to tell of fetches of this version; `flexible` is whether their header has tagged fields."""
-    plainly = place(FetchRequest, version, "replica_id")
+    plainly = field_offset(FetchRequest, version, "replica_id")
     tags = tag_section(FetchRequest, version)
 
     def by_field(data: bytearray, frame: int, end: int, complete: bool) -> bool | None:

@@ -19,7 +19,7 @@ from typing import Final
 from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.heads import CLIENT_ID_OFFSET, client_id_end
+from protocol.framing import CLIENT_ID_OFFSET, client_id_end
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.handlers.addresses.rewrite import edit_metadata
 from proxy.handlers.broker_query import BrokerQuery

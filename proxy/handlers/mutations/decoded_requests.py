@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from protocol.codec import Codec
 from protocol.errors import ProtocolError, UnencodableError
-from protocol.heads import INCOMPLETE, LENGTH, request_body
+from protocol.framing import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
 from proxy.handlers.decisions import WAIT, Wait
 from quotas import MutationLedger

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.heads import REQUEST_HEAD
+from protocol.framing import REQUEST_HEAD
 from protocol.messages import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,

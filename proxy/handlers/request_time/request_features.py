@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 from protocol import schema
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD_BYTES, request_body, skip_tags
+from protocol.field_offsets import field_offset
+from protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD_BYTES, request_body, skip_tags
 from protocol.messages import FetchRequest, ProduceRequest
-from protocol.places import place
 from protocol.produced_records import records_in
 from protocol.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
 from quotas.request_costs import CODECS
@@ -117,7 +117,7 @@ class _Produced:
     )
 
     def __init__(self, plan: Plan, api: ApiCost) -> None:
-        acks = place(ProduceRequest, plan.version, "acks")
+        acks = field_offset(ProduceRequest, plan.version, "acks")
         if acks is None:
             raise AssertionError("every produce request has acks")
         self._plan = plan
@@ -190,7 +190,7 @@ _PARTITION_BYTES_LEAST: Final = 5
 
 def fetched(plan: Plan, api: ApiCost) -> Extra | None:
     """Return what looks into fetches of this version; None if it has no fetch sessions."""
-    epoch_place = place(FetchRequest, plan.version, "session_epoch")
+    epoch_place = field_offset(FetchRequest, plan.version, "session_epoch")
     if epoch_place is None:
         return None
     offset = epoch_place.fixed_offset

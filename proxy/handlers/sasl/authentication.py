@@ -16,7 +16,7 @@ from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE, request_body
+from protocol.framing import INCOMPLETE, request_body
 from protocol.messages import (
     CreateDelegationTokenResponse,
     DescribeDelegationTokenResponse,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from struct import Struct
 from typing import Final, TypeAlias
 
+from protocol.field_offsets import field_offset
 from protocol.messages import FetchRequest
-from protocol.places import place
 from protocol.topic_names import topics_in
 
 About: TypeAlias = "Callable[[FetchSession, bytearray, int, int, Collection[bytes]], set[bytes] | None]"
@@ -63,7 +63,9 @@ class FetchSession:
 def about(version: int) -> About:
     """Return how to tell of fetches of this version, which must name its topics."""
     topics_of = topics_in(FetchRequest, version, "topics")
-    session_id, epoch = (place(FetchRequest, version, name) for name in ("session_id", "session_epoch"))
+    session_id, epoch = (
+        field_offset(FetchRequest, version, name) for name in ("session_id", "session_epoch")
+    )
     if session_id is None or epoch is None:
 
         def named_each_time(

@@ -21,7 +21,7 @@ from typing import Final
 
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE, request_body
+from protocol.framing import INCOMPLETE, request_body
 from protocol.least_fetch import ask_least
 from protocol.messages import FetchResponse, Message, ProduceRequest
 from protocol.topic_bytes import TopicBytes, names_topics

@@ -17,7 +17,8 @@ from protocol.api import request_header_version
 from protocol.codec import codec, request_type, response_type
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.heads import INCOMPLETE, LENGTH_BYTES
+from protocol.field_offsets import FieldOffset
+from protocol.framing import INCOMPLETE, LENGTH_BYTES
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -31,8 +32,7 @@ from protocol.messages import (
     FindCoordinatorResponse,
     Message,
 )
-from protocol.places import Place
-from protocol.steps import Position
+from protocol.version_differences import Position
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.broker_query import BrokerQuery, Question, ask, whole_request
 from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
@@ -123,7 +123,7 @@ def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
     return rewrite
 
 
-def _overwritten(inner: Rewrite | None, throttle: Place) -> Rewrite:
+def _overwritten(inner: Rewrite | None, throttle: FieldOffset) -> Rewrite:
     """Tell only Weir's throttle time: the broker, older than KIP-219, has waited out its own."""
 
     def rewrite(

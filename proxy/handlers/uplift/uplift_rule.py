@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 from protocol.api import ApiKey, versions
 from protocol.codec import response_type
+from protocol.field_offsets import field_offset
 from protocol.messages import CreateTopicsRequest
-from protocol.places import place
-from protocol.steps import THROTTLE_FIELD, Change, Position, step
 from protocol.values import Message
+from protocol.version_differences import THROTTLE_FIELD, Change, Position, version_difference
 from protocol.versions import VersionRange
 
 
@@ -192,7 +192,7 @@ def taken(api_key: int, version: int) -> Taken | None:
     by_hand = BY_HAND.get((api_key, version))
     if by_hand is not None or (api_key, version) in EXCEPTIONS:
         return by_hand
-    change = step(api_key, version).change
+    change = version_difference(api_key, version).change
     if change is Change.THROTTLE:
         return Taken(Kind.THROTTLE, _HAS_THROTTLE)
     if change is Change.SAME and BACKS_OFF_FROM.get(api_key) == version:
@@ -219,7 +219,9 @@ def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
         return None
     crossed = range(broker.max + 1, version + 1)
     kind = max(found.kind for each in crossed if (found := taken(api_key, each)) is not None)
-    positions = [position for each in crossed if (position := step(api_key, each).throttle) is not None]
+    positions = [
+        position for each in crossed if (position := version_difference(api_key, each).throttle) is not None
+    ]
     return Route(
         broker_version=broker.max,
         kind=kind,
@@ -229,7 +231,7 @@ def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
 
 
 def _has_throttle(api_key: int, version: int) -> bool:
-    return place(response_type(api_key), version, THROTTLE_FIELD) is not None
+    return field_offset(response_type(api_key), version, THROTTLE_FIELD) is not None
 
 
 def offered(

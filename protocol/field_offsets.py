@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 
 from protocol import schema
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE
+from protocol.field_scanner import Bytes, Locate, fixed_size, least_size, locator
+from protocol.framing import INCOMPLETE
 from protocol.schema import Layout, MessageSchema, Slot
-from protocol.walk import Bytes, Locate, fixed_size, least_size, locator
 
 MessageLike: TypeAlias = MessageSchema | type[object]
 """A schema, or a class of `messages`, whose name is the schema's."""
@@ -35,7 +35,7 @@ _OPAQUE: Final = Struct(">b")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class FieldOffset:
     """Where a field, or the tag section, is in the body of one version of a message."""
 
     message: str
@@ -79,7 +79,7 @@ class Place:
         self._integer.pack_into(data, position, value)
 
 
-def place(message: MessageLike, version: int, field_name: str) -> Place | None:
+def field_offset(message: MessageLike, version: int, field_name: str) -> FieldOffset | None:
     """Where a top-level field is; None if the version lacks it, or has it among its tagged ones (cached).
 
     Raises ValueError for a message or version that the schemas do not know.
@@ -87,7 +87,7 @@ def place(message: MessageLike, version: int, field_name: str) -> Place | None:
     return _place(_schema(message).name, version, field_name)
 
 
-def tag_section(message: MessageLike, version: int) -> Place | None:
+def tag_section(message: MessageLike, version: int) -> FieldOffset | None:
     """Where the body's tagged fields begin, at their count; None if the version has none (cached).
 
     Raises ValueError for a message or version that the schemas do not know.
@@ -110,7 +110,7 @@ def _schema(message: MessageLike) -> MessageSchema:
 
 
 @cache
-def _place(message: str, version: int, field_name: str) -> Place | None:
+def _place(message: str, version: int, field_name: str) -> FieldOffset | None:
     found = _named(message).layout(version)
     names = [slot.name for slot in found.fields]
     if field_name not in names:
@@ -123,7 +123,7 @@ def _place(message: str, version: int, field_name: str) -> Place | None:
 
 
 @cache
-def _tag_section(message: str, version: int) -> Place | None:
+def _tag_section(message: str, version: int) -> FieldOffset | None:
     found = _named(message).layout(version)
     return _make(found, found.fields, "", None, None) if found.flexible else None
 
@@ -137,7 +137,7 @@ def _named(message: str) -> MessageSchema:
 
 def _make(
     found: Layout, before: tuple[Slot, ...], field: str, from_end: int | None, integer: Struct | None
-) -> Place:
+) -> FieldOffset:
     fixed_offset = fixed_size(before)
     size = (integer or _OPAQUE).size
     if fixed_offset is not None:
@@ -146,7 +146,7 @@ def _make(
         locate = locator(found, before, size)
         if from_end is not None:
             locate = _before_end(found, from_end, locate)
-    return Place(found.name, found.version, field, fixed_offset, from_end, locate, integer)
+    return FieldOffset(found.name, found.version, field, fixed_offset, from_end, locate, integer)
 
 
 def _at(found: Layout, offset: int, size: int) -> Locate:

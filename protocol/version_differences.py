@@ -36,7 +36,7 @@ class Position(Enum):
     LAST = "last"
 
 
-class Step(NamedTuple):
+class VersionDifference(NamedTuple):
     """The step from `version` - 1 to `version` of an API."""
 
     api_key: int
@@ -47,22 +47,24 @@ class Step(NamedTuple):
 
 
 @cache
-def step(api_key: int, version: int) -> Step:
+def version_difference(api_key: int, version: int) -> VersionDifference:
     """Return the step to `version`. Raises UnknownVersionError if the schemas lack it, or the one before."""
     headers_alike = _headers(api_key, version - 1) == _headers(api_key, version)
     found = schema.api(api_key)
     if not headers_alike or found is None or not _requests_alike(found, version):
-        return Step(api_key, version, Change.OTHER, None)
-    return Step(api_key, version, *_response_change(found.response, version))
+        return VersionDifference(api_key, version, Change.OTHER, None)
+    return VersionDifference(api_key, version, *_response_change(found.response, version))
 
 
-def steps(api_key: int) -> tuple[Step, ...]:
+def version_differences(api_key: int) -> tuple[VersionDifference, ...]:
     """All steps of an API, ascending; none if the schemas do not know it."""
     found = schema.api(api_key)
     if found is None:
         return ()
     return tuple(
-        step(api_key, version) for version in found.request.versions if version - 1 in found.request.versions
+        version_difference(api_key, version)
+        for version in found.request.versions
+        if version - 1 in found.request.versions
     )
 
 

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
+from protocol.field_offsets import tag_section
 from protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
     ProduceResponse,
     ShareFetchResponse,
 )
-from protocol.places import tag_section
 from protocol.schema import header
-from protocol.skim import UNKNOWN_TAG, EndpointMask, Skimmer, endpoints_tag
+from protocol.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples
@@ -73,13 +73,13 @@ def chunked(body: bytes, cuts: Iterable[int]) -> list[bytes]:
     return [body[start:stop] for start, stop in pairwise(bounds)]
 
 
-def skimmed(message: type[Message], version: int, chunks: list[bytes]) -> int | None:
-    """What a skimmer finds when each chunk lies elsewhere in a buffer with other things around it."""
-    skimmer = Skimmer(message, version)
+def scanned(message: type[Message], version: int, chunks: list[bytes]) -> int | None:
+    """What a scanner finds when each chunk lies elsewhere in a buffer with other things around it."""
+    scanner = StreamScanner(message, version)
     for index, chunk in enumerate(chunks):
         start = index % 3
-        skimmer.feed(GAP[:start] + chunk + GAP, start, start + len(chunk))
-    return skimmer.tag_section
+        scanner.feed(GAP[:start] + chunk + GAP, start, start + len(chunk))
+    return scanner.tag_section
 
 
 def neutralised(message: type[Message], version: int, chunks: list[bytes]) -> tuple[bytes, int]:
@@ -123,7 +123,7 @@ def test_the_stream_scanner_finds_the_tag_section_in_chunks_of_any_size(
     body = codec(message, version).encode(sample(message, version))
     expected = tags_at(message, version, body)
     for size in (1, 2, 3, 5, 64, len(body)):
-        assert skimmed(message, version, chunked(body, range(size, len(body), size))) == expected
+        assert scanned(message, version, chunked(body, range(size, len(body), size))) == expected
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
@@ -131,7 +131,7 @@ def test_the_stream_scanner_finds_the_tag_section_at_every_cut(message: type[Mes
     body = codec(message, version).encode(with_endpoints(message, version))
     expected = tags_at(message, version, body)
     for cut in range(len(body) + 1):
-        assert skimmed(message, version, chunked(body, [cut])) == expected
+        assert scanned(message, version, chunked(body, [cut])) == expected
 
 
 @each_version(FLEXIBLE)
@@ -146,17 +146,17 @@ def test_the_stream_scanner_agrees_with_the_codec_on_the_end_of_the_fields(
     names = [slot.name for slot in used.layout.fields]
     expected = len(used.encode_prefix(value, names[-1])) if names else 0
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=8))
-    assert skimmed(message, version, chunked(body, cuts)) == expected
+    assert scanned(message, version, chunked(body, cuts)) == expected
 
 
 def test_the_stream_scanner_reports_the_tag_section_at_its_first_byte() -> None:
     body = codec(FetchResponse, 16).encode(with_endpoints(FetchResponse, 16))
     expected = tags_at(FetchResponse, 16, body)
-    skimmer = Skimmer(FetchResponse, 16)
+    scanner = StreamScanner(FetchResponse, 16)
     known = []
     for start, stop in ((0, expected), (expected, expected), (expected, expected + 1), (0, 100)):
-        skimmer.feed(body, start, stop)
-        known.append(skimmer.tag_section)
+        scanner.feed(body, start, stop)
+        known.append(scanner.tag_section)
     assert known == [None, None, expected, expected]
 
 
@@ -165,10 +165,10 @@ def test_the_stream_scanner_reads_two_byte_lengths_across_chunks() -> None:
     for client_id in (b"\xff\xff", b"\x00\x00", b"\x01\x2c" + b"c" * 300):
         body = bytes(8) + client_id + b"\x00"
         for cut in range(len(body)):
-            skimmer = Skimmer(header("request"), 2)
-            skimmer.feed(body, 0, cut)
-            skimmer.feed(body, cut, len(body))
-            assert skimmer.tag_section == len(body) - 1
+            scanner = StreamScanner(header("request"), 2)
+            scanner.feed(body, 0, cut)
+            scanner.feed(body, cut, len(body))
+            assert scanner.tag_section == len(body) - 1
 
 
 def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> None:
@@ -178,14 +178,14 @@ def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> N
     body = codec(FetchResponse, 17).encode(value)
     expected = tags_at(FetchResponse, 17, body)
     neutraliser = EndpointMask(FetchResponse, 17)
-    skimmer = Skimmer(FetchResponse, 17)
+    scanner = StreamScanner(FetchResponse, 17)
     buffer = bytearray(256 * 1024)
     for start in range(0, len(body), len(buffer)):
         chunk = body[start : start + len(buffer)]
         buffer[: len(chunk)] = chunk
-        skimmer.feed(buffer, 0, len(chunk))
+        scanner.feed(buffer, 0, len(chunk))
         neutraliser.feed(buffer, 0, len(chunk))
-    assert skimmer.tag_section == expected
+    assert scanner.tag_section == expected
     assert neutraliser.neutralised == 1
 
 
@@ -212,17 +212,17 @@ def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
 
 
 def test_the_stream_scanner_stays_in_error_after_malformed_bytes() -> None:
-    skimmer = Skimmer(ProduceResponse, 10)
+    scanner = StreamScanner(ProduceResponse, 10)
     with pytest.raises(ProtocolError, match=r"ProduceResponse v10 at byte 6: .*longer than five bytes"):
-        skimmer.feed(b"\x02\xff\xff\xff\xff\xff\x01", 0, 7)
+        scanner.feed(b"\x02\xff\xff\xff\xff\xff\x01", 0, 7)
     with pytest.raises(ProtocolError, match="malformed before"):
-        skimmer.feed(b"\x00", 0, 1)
-    assert skimmer.tag_section is None
+        scanner.feed(b"\x00", 0, 1)
+    assert scanner.tag_section is None
 
 
 def test_the_stream_scanner_refuses_versions_without_a_tag_section() -> None:
     with pytest.raises(ValueError, match="ProduceResponse v8 has no tag section"):
-        Skimmer(ProduceResponse, 8)
+        StreamScanner(ProduceResponse, 8)
 
 
 # Which tag

@@ -1,6 +1,6 @@
 """Messages that are larger than the buffer: finding their tag section, and changing it, as they stream by.
 
-A fetch response of 50 MB is never in memory as a whole. `Skimmer` follows its fields chunk by chunk to
+A fetch response of 50 MB is never in memory as a whole. `StreamScanner` follows its fields chunk by chunk to
 where the root's tagged fields begin; records are stepped over by their length. `EndpointMask` goes on from
 there and makes clients overlook the addresses of brokers (NodeEndpoints of KIP-951), which would lead them
 past Weir: nothing can be taken out of a frame whose head, and so its length, has been sent.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from protocol import schema
 from protocol.errors import ProtocolError
-from protocol.places import MessageLike, layout
-from protocol.walk import LENGTH_MAX, Bytes, Chunks, Stream, streamer
+from protocol.field_offsets import MessageLike, layout
+from protocol.field_scanner import LENGTH_MAX, Bytes, Chunks, Stream, streamer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -32,7 +32,7 @@ tag by itself, whatever came before; a strict reader, as this project's own code
 """
 
 
-class Skimmer:
+class StreamScanner:
     """Follows one message's body through its chunks, at no cost per byte of strings or records."""
 
     __slots__ = ("_chunks", "tag_section")
@@ -65,7 +65,7 @@ class EndpointMask:
         "_fed",
         "_found",
         "_offset",
-        "_skimmer",
+        "_scanner",
         "_stop",
         "_tag",
         "_walk",
@@ -84,7 +84,7 @@ class EndpointMask:
         """Whether the body has been seen to the end of its tag section."""
         self._tag = tag
         self._found = layout(message, version)
-        self._skimmer = Skimmer(message, version)
+        self._scanner = StreamScanner(message, version)
         self._walk = self._tags()
         self._fed = 0
         self._data = bytearray()
@@ -97,10 +97,10 @@ class EndpointMask:
 
         Raises ProtocolError; the response must not go on then, as what it says is not known.
         """
-        self._skimmer.feed(data, start, stop)
+        self._scanner.feed(data, start, stop)
         self._data, self._body, self._stop = data, start - self._fed, stop
         self._fed += stop - start
-        if self._skimmer.tag_section is not None and not self.finished:
+        if self._scanner.tag_section is not None and not self.finished:
             for _ in self._walk:  # until it wants the next chunk
                 return
             if not self.finished:
@@ -108,7 +108,7 @@ class EndpointMask:
 
     def _tags(self) -> Generator[None, None, None]:
         """Walk over the tag section, waiting in `_byte` for the chunks."""
-        self._offset = self._skimmer.tag_section or 0
+        self._offset = self._scanner.tag_section or 0
         count = yield from self._length((yield from self._byte()))
         for _ in range(count):
             first = yield from self._byte()

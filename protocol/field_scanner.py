@@ -22,14 +22,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE
+from protocol.framing import INCOMPLETE
 
 if TYPE_CHECKING:
     from protocol.schema import Layout, Slot
 
 Bytes: TypeAlias = bytes | bytearray
 Locate: TypeAlias = Callable[[Bytes, int, int, bool], int]
-"""(data, body, end, complete) -> absolute position, or INCOMPLETE; see `places.Place.locate`."""
+"""(data, body, end, complete) -> absolute position, or INCOMPLETE; see `field_offsets.FieldOffset.locate`."""
 Stream: TypeAlias = Generator[int, tuple[Bytes, int, int], int]
 """Yields the offset in the body at which it goes on; is sent (data, position of the body's start, end of the
 bytes), where the body's start may lie before the chunk; returns the offset it was to find."""
