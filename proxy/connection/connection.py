@@ -100,7 +100,6 @@ class Connection:
         "linger_until_ms",
         "management",
         "meter",
-        "newest",
         "node_id",
         "now_ms",
         "on_wake",
@@ -111,6 +110,7 @@ class Connection:
         "request_rest_bytes",
         "response_rest_bytes",
         "spare",
+        "speaks_api_versions_3",
         "state",
         "throttled_until_ms",
         "violation",
@@ -184,7 +184,7 @@ class Connection:
         self.authorized_again = False
         """True if the broker has just answered this client, for a reply of Weir's own that depends on that.
         """
-        self.newest = False
+        self.speaks_api_versions_3 = False
         """True if the client has asked ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None
         """Followed while topics have rates."""

@@ -142,7 +142,7 @@ class Context(Protocol):
     def node_id(self) -> int | None:
         """The broker behind the session, if its id is known."""
 
-    newest: bool
+    speaks_api_versions_3: bool
     """It has asked for versions as clients do that say what they are (ApiVersions v3, KIP-511)."""
 
     @property

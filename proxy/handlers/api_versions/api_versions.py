@@ -41,10 +41,10 @@ def plan_api_versions(plan: Plan) -> None:
         nonlocal remembered
         if not complete:
             return WAIT
-        context.newest = context.newest or plan.version >= _SAYS_WHO
+        context.speaks_api_versions_3 = context.speaks_api_versions_3 or plan.version >= _SAYS_WHO
         if refused(data, body, end):
             return None
-        named, added = kind = context.quotas.topics is not None, context.newest
+        named, added = kind = context.quotas.topics is not None, context.speaks_api_versions_3
         if remembered is None or data[body:end] != remembered[0] or kind != remembered[3]:
             message = codec_.decode(data, body, end)
             broker = ranges(message)
