@@ -80,7 +80,7 @@ async def _main(
     server = Server(config, reactor, book)
     state = StoreHealth(time.time, chosen.store.name)
     quota_manager = QuotaManager(chosen.store, book, chosen.table, config.admins, state, server.supervisor)
-    server.management = quota_manager
+    server.quota_admin = quota_manager
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
         if config.admin is not None:

@@ -98,13 +98,13 @@ class Connection:
         "left",
         "limits",
         "linger_until_ms",
-        "management",
         "meter",
         "node_id",
         "now_ms",
         "on_wake",
         "plans",
         "produce_shape",
+        "quota_admin",
         "quotas",
         "report_ms",
         "request_rest_bytes",
@@ -128,7 +128,7 @@ class Connection:
         node_id: int | None = None,
         user: str = ANONYMOUS,
         peer: str = "",
-        management: QuotaAdmin | None = None,
+        quota_admin: QuotaAdmin | None = None,
         brokers: frozenset[str] = frozenset(),
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
@@ -198,7 +198,7 @@ class Connection:
         self.quotas = quotas
         self.counters = counters
         self.limits = limits
-        self.management = management or NoQuotaAdmin()
+        self.quota_admin = quota_admin or NoQuotaAdmin()
         self.addresses = addresses
         self.node_id = node_id
         self.hold = hold

@@ -171,7 +171,7 @@ class Context(Protocol):
     """
 
     @property
-    def management(self) -> QuotaAdmin:
+    def quota_admin(self) -> QuotaAdmin:
         """Who may see and change the quotas, and how that is done."""
 
     @property

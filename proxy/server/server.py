@@ -48,7 +48,7 @@ class Server:
         self.config = config
         self.counters = Counters()
         self.quotas = quotas
-        self.management: QuotaAdmin = NoQuotaAdmin()
+        self.quota_admin: QuotaAdmin = NoQuotaAdmin()
         """Who may describe and alter quotas over the wire; set it before `serve`."""
         self.usage = config.usage.books() if config.usage is not None else None
         """What clients use, if it is recorded."""
@@ -221,7 +221,7 @@ class Server:
             node_id=node_id,
             user=client.user,
             peer=str(client.peer),
-            management=self.management,
+            quota_admin=self.quota_admin,
             brokers=self.config.brokers,
             clock=self._reactor.clock,
             usage=None if self.usage is None else self.usage.of(node_id),

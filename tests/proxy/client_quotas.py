@@ -97,10 +97,10 @@ class Managed:
         self.broker_alterations += 1
 
 
-def session_of(management: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
+def session_of(quota_admin: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
     """A session of this user, whose peer is told."""
     session = new_connection(plans=Plans(Counters(), manages_quotas=manages))
-    session.management, session.client.user, session.client.peer = management, user, "10.9.8.7:4711"
+    session.quota_admin, session.client.user, session.client.peer = quota_admin, user, "10.9.8.7:4711"
     return session
 
 

@@ -46,7 +46,7 @@ class _Alteration:
 
 
 class QuotaManager:
-    """Joins a store and the quotas in force; `Management` for the sessions of a process."""
+    """Joins a store and the quotas in force; `QuotaAdmin` for the connections of a process."""
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ def plan_describe(plan: Plan) -> None:
         if asked is None:
             return WAIT
         request, denial = asked
-        framed, table = _framing(plan, data, frame), context.management.table
+        framed, table = _framing(plan, data, frame), context.quota_admin.table
         try:
             _check_allowed(denial)
             wanted = read_filter(request)
@@ -71,7 +71,7 @@ def plan_describe(plan: Plan) -> None:
         def done(made: bytes | None) -> None:
             deferred.answer(made or framed(_not_described(_FAILED)))
 
-        context.management.compute(partial(_description, framed, table, wanted), done)
+        context.quota_admin.compute(partial(_description, framed, table, wanted), done)
         return _answered(deferred)
 
     plan.admit, plan.whole = admit, True
@@ -102,7 +102,7 @@ def plan_alter(plan: Plan) -> None:
             failure = None if reason is None else Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
             deferred.answer(framed(alterations.response(failure)))
 
-        context.management.alter(alterations.changes, context.client.user, context.client.peer, done)
+        context.quota_admin.alter(alterations.changes, context.client.user, context.client.peer, done)
         return _answered(deferred)
 
     plan.admit, plan.whole = admit, True
@@ -114,7 +114,7 @@ def plan_pass_alter(plan: Plan) -> None:
     def rewrite(
         context: Context, _data: bytearray, _body: int, _end: int, _complete: bool
     ) -> ResponseEdit | None:
-        context.management.altered_at_broker()
+        context.quota_admin.altered_at_broker()
         return None
 
     plan.rewrite = rewrite
@@ -130,7 +130,7 @@ def _asked(
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
         return None
-    denial = context.management.denial(context.client.user, context.client.peer)
+    denial = context.quota_admin.denial(context.client.user, context.client.peer)
     if denial is not None and length > DENIED_BYTES_MAX:
         detail = (
             f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
