@@ -66,7 +66,7 @@ class Request(NamedTuple):
         return response_body(frame, 0, len(frame), flexible=flexible)
 
 
-class Dialect:
+class BrokerVersions:
     """The versions that a broker and we have in common."""
 
     def __init__(self, spoken: Mapping[int, VersionRange]) -> None:

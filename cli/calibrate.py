@@ -15,7 +15,7 @@ import click
 import trio
 
 from calibration.cases import COEFFICIENTS, NAMES
-from calibration.frames import Dialect, kafka_name
+from calibration.frames import BrokerVersions, kafka_name
 from calibration.instrument import QuotaInstrument
 from calibration.jmx import JmxInstrument, scraper
 from calibration.line import CalibrationError, Line
@@ -201,8 +201,8 @@ def _run(loaded: Config, wish: Wish) -> None:
     scrape = scraper(wish.jmx_url) if wish.jmx_url else None
     user = loaded.credentials.username if loaded.credentials is not None else ANONYMOUS
 
-    def instrument(line: Line, dialect: Dialect) -> Instrument:
-        quotas = QuotaInstrument(line, dialect, user)
+    def instrument(line: Line, broker_versions: BrokerVersions) -> Instrument:
+        quotas = QuotaInstrument(line, broker_versions, user)
         return quotas if scrape is None else JmxInstrument(scrape, quotas)
 
     with Bar() as bar:

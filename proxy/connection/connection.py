@@ -347,7 +347,7 @@ class Connection:
     # What handlers see
 
     @property
-    def dialect(self) -> Plans:
+    def broker_versions(self) -> Plans:
         """The broker's versions, and their plans."""
         return self.plans
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from quotas import BrokerQuotas, Budget, ClientLedger, Cost
 
 
-class Dialect(Protocol):
+class BrokerVersions(Protocol):
     """Which versions a broker speaks, and what goes with that."""
 
     broker: Mapping[int, VersionRange] | None
@@ -124,7 +124,7 @@ class Context(Protocol):
         """The client."""
 
     @property
-    def dialect(self) -> Dialect:
+    def broker_versions(self) -> BrokerVersions:
         """What its broker speaks: another one once that is known."""
 
     @property

@@ -68,7 +68,7 @@ QUOTA_APIS_PASSED: Final[Mapping[int, Fill]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_pass_alter,
 }
 """What is done about them then."""
-DIALECTS_MAX: Final = 100
+BROKER_VERSIONS_MAX: Final = 100
 """A cluster has one, two while it is being upgraded."""
 
 
@@ -104,12 +104,12 @@ class Plans(dict[tuple[int, int], Plan]):
         self._unknown = self
         """The table of brokers that have not said what they speak."""
         self._counters = counters
-        self._dialects: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
+        self._by_broker_versions: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
     def for_broker(self, broker: Mapping[int, VersionRange]) -> Plans:
         """Return the plans for brokers that speak this."""
         key = frozenset(broker.items())
-        found = self._dialects.get(key)
+        found = self._by_broker_versions.get(key)
         if found is None:
             found = Plans(
                 self._counters,
@@ -120,10 +120,10 @@ class Plans(dict[tuple[int, int], Plan]):
                 costs=self.costs,
             )
             found.broker = found._like = broker
-            found._dialects, found._unknown = self._dialects, self._unknown
+            found._by_broker_versions, found._unknown = self._by_broker_versions, self._unknown
             self._unknown._cost_like(broker)
-            if len(self._dialects) < DIALECTS_MAX:
-                self._dialects[key] = found
+            if len(self._by_broker_versions) < BROKER_VERSIONS_MAX:
+                self._by_broker_versions[key] = found
         return found
 
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
@@ -147,7 +147,7 @@ class Plans(dict[tuple[int, int], Plan]):
     def requests(self) -> Counter[tuple[int, int]]:
         """How many requests there were, in all dialects, by (API key, version)."""
         counted: Counter[tuple[int, int]] = Counter()
-        for table in (self, *self._dialects.values()):
+        for table in (self, *self._by_broker_versions.values()):
             for key, plan in table.items():
                 counted[key] += plan.requests
         return counted

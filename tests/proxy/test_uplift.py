@@ -167,7 +167,7 @@ def test_an_unsupported_version_error_teaches_uplift_no_versions() -> None:
         refusal = response(ApiVersionsResponse(error_code=35), 0)
         play.broker(refusal)
         play.to_client(refusal)
-        assert session.dialect.broker is None
+        assert session.broker_versions.broker is None
 
 
 QUESTION: Final = request(ApiVersionsRequest(), 0)

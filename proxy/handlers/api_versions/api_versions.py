@@ -49,7 +49,7 @@ def plan_api_versions(plan: Plan) -> None:
             message = codec_.decode(data, body, end)
             broker = ranges(message)
             context.meet_broker(broker)
-            offered = context.dialect.offered(added=added)
+            offered = context.broker_versions.offered(added=added)
             _tell(message, capped(offered) if named else offered)
             remembered = (bytes(data[body:end]), codec_.encode(message), broker, kind)
         else:

@@ -72,9 +72,9 @@ class Topics:
 
 def broker_versions(context: Context) -> Asking[Mapping[int, VersionRange]]:
     """Find out what the broker speaks, by API key: asked once per connection, if the client has not."""
-    if context.dialect.broker is None:
+    if context.broker_versions.broker is None:
         yield from learn_versions(context)
-    return context.dialect.broker or {}
+    return context.broker_versions.broker or {}
 
 
 def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
