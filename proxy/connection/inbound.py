@@ -24,7 +24,7 @@ from proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, S
 from proxy.connection.tokens import from_client
 from proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
 from proxy.handlers.broker_query import RunningQuery
-from proxy.handlers.decisions import PASS, Decision, Defer, Forward, Hold, Query, Reply, Wait
+from proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from proxy.handlers.plan import ByteCounter, Plan
 from proxy.handlers.sasl.authentication import SASL_APIS
 from proxy.handlers.unread import count_unread
@@ -62,7 +62,7 @@ class Inbound:
         self._connection = connection
         self._arriving: RequestInFlight | None = None
         """A request that has begun to go on, and is still arriving."""
-        self._forward = PASS
+        self._forward = FORWARD
         """The decision about it."""
         self._arriving_bytes = 0
         """Its frame length."""
@@ -106,14 +106,14 @@ class Inbound:
                 break
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
-            decision: Decision = PASS
+            decision: Decision = FORWARD
             if timed or plan.admit is not None:
                 complete = stop <= end
                 decided = self._decide(plan, data, position, stop if complete else end, length, complete)
                 if decided is None:
                     break
                 decision = decided
-            if decision is not PASS and not isinstance(decision, Forward):
+            if decision is not FORWARD and not isinstance(decision, Forward):
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
                 start = stop = self._instead(plan, decision, data, position, min(stop, end))
@@ -133,7 +133,7 @@ class Inbound:
                 connection.request_rest_bytes = stop - end
                 position = end
                 break
-            if decision is PASS and not self._is_near:
+            if decision is FORWARD and not self._is_near:
                 plan.requests += 1
                 in_flight.append(record)
                 may_go = len(in_flight) < client.in_flight_max
@@ -172,7 +172,7 @@ class Inbound:
         if timed and not complete and plan.extra_us is not None and self._look_later(end - frame):
             return None
         if decision is None:
-            decision = PASS if plan.admit is None else self._ask(plan, data, frame, end, complete)
+            decision = FORWARD if plan.admit is None else self._ask(plan, data, frame, end, complete)
             if decision is None:
                 return None
         if not timed:
@@ -182,7 +182,7 @@ class Inbound:
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
         exempt = ledger is None or cost is None or (plan.between_brokers and client.is_broker)
         if not exempt and isinstance(decision, Forward):
-            exempt = decision is not PASS and (decision.exempt or not decision.answered)
+            exempt = decision is not FORWARD and (decision.exempt or not decision.answered)
         if not exempt:
             assert cost is not None
             assert ledger is not None

@@ -65,7 +65,7 @@ class RunningQuery:
     __slots__ = (
         "_api_key",
         "_client_id",
-        "_errand",
+        "_query",
         "_version",
         "asked",
         "asked_length",
@@ -75,7 +75,7 @@ class RunningQuery:
 
     def __init__(self, query: BrokerQuery, data: bytearray, frame: int, end: int) -> None:
         """Take the request's head, as far as its client-id, from `data[frame:end]`."""
-        self._errand = query
+        self._query = query
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
         self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_end(data, frame, end)])
         self.asked = (self._api_key, self._version)
@@ -87,7 +87,7 @@ class RunningQuery:
 
     def begin(self) -> bytes | None:
         """Return the first question's frame; None if the query is over."""
-        return self._step(partial(next, self._errand))
+        return self._step(partial(next, self._query))
 
     def answer(self, data: bytearray, frame: int, end: int) -> bytes | None:
         """Give it the whole response `data[frame:end]`; return the next question's frame, None if it is over.
@@ -100,11 +100,11 @@ class RunningQuery:
         if body == INCOMPLETE:
             raise ProtocolError("the response ends within its header")
         message = codec(response_type(api_key), version).decode(data, body, end)
-        return self._step(partial(self._errand.send, message))
+        return self._step(partial(self._query.send, message))
 
     def end(self) -> None:
         """Nobody waits for it any more."""
-        self._errand.close()
+        self._query.close()
 
     def _step(self, advance: Callable[[], Question]) -> bytes | None:
         while True:
@@ -117,7 +117,7 @@ class RunningQuery:
             try:
                 return self._request(ask)
             except EncodeError as error:
-                advance = partial(self._errand.throw, error)
+                advance = partial(self._query.throw, error)
 
     def _request(self, ask: Question) -> bytes:
         message, version = ask

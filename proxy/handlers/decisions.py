@@ -117,4 +117,4 @@ class Wait:
 Decision: TypeAlias = Forward | Hold | Reply | Defer | Query
 
 WAIT: Final = Wait()
-PASS: Final = Forward()
+FORWARD: Final = Forward()

@@ -20,7 +20,7 @@ from protocol.messages import (
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
 from proxy.handlers.broker_query import ask
-from proxy.handlers.decisions import PASS, WAIT, Decision, Query, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.request_costs import ApiCost
@@ -80,7 +80,7 @@ def session_of(count: int, *, again: bool = False) -> Connection:
         if not complete:
             return WAIT
         if again and begun:
-            return PASS
+            return FORWARD
         begun = True
         return Query(questions(count, again=again), again=again)
 

@@ -31,7 +31,7 @@ from protocol.framing import INCOMPLETE, client_id_end, request_body
 from protocol.least_fetch import AskLeast, ask_least
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
 from proxy.handlers.bandwidth.replica_fetches import Claims, claims
-from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Hold, Wait
 from proxy.handlers.plan import Context, Plan
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ EXEMPT = Forward(exempt=True)
 UNREADABLE = -2
 _NOT_LOCATED: dict[int, Decision | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
 _PRODUCE = {
-    (False, True): PASS,
+    (False, True): FORWARD,
     (False, False): UNANSWERED,
     (True, True): CHARGED,
     (True, False): CHARGED_UNANSWERED,
@@ -142,7 +142,7 @@ def _unlimited(
     context: Context, plan: Plan, ledger: ClientLedger, data: bytearray, frame: int, end: int
 ) -> Forward:
     """Forward a fetch of a client without a limit; a shadow quota is charged."""
-    forward = PASS if ledger.shadow is None or ledger.shadow.fetch is None else CHARGED
+    forward = FORWARD if ledger.shadow is None or ledger.shadow.fetch is None else CHARGED
     context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
     return forward
 

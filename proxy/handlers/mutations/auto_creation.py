@@ -23,7 +23,7 @@ from protocol.framing import CLIENT_ID_OFFSET, client_id_end
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.handlers.addresses.rewrite import edit_metadata
 from proxy.handlers.broker_query import BrokerQuery
-from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.mutations import topic_queries
 from proxy.handlers.mutations.decoded_requests import request_paid_for
 from proxy.handlers.mutations.harmless_requests import Asked
@@ -60,7 +60,7 @@ def plan_metadata(plan: Plan) -> None:
         ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
             if unwatched is None:
-                context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
+                context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), FORWARD)
             return pass_on(context, data, frame, end, complete)
         request = request_paid_for(ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(request, Wait):
@@ -77,7 +77,7 @@ def plan_metadata(plan: Plan) -> None:
 
 
 def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Forward:
-    return PASS
+    return FORWARD
 
 
 def look_for_missed(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:

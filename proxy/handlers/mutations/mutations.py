@@ -23,7 +23,7 @@ from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
-from proxy.handlers.decisions import PASS, WAIT, Decision, Query, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.mutations.auto_creation import look_for_missed
 from proxy.handlers.mutations.charged_mutation import PaidMutation
 from proxy.handlers.mutations.decoded_requests import request_paid_for
@@ -82,15 +82,15 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
         if ledger is None and context.client.recorded:
             ledger = NO_LEDGER
         if ledger is None:
-            return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
+            return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
         asked = request_paid_for(ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(asked, Wait):
             return WAIT
         if asked is None:
-            passed = PASS if without_quota is None else without_quota(context, data, frame, end, complete)
+            passed = FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
             return passed_unread(passed)
         if ledger is NO_LEDGER and not _can_say(plan, asked):
-            return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
+            return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
         kind: type[PaidMutation[M]] = CountedMutation if ledger.enforced is None else _Enforcement
         return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).query())
 

@@ -62,8 +62,8 @@ def plan_describe(plan: Plan) -> None:
             wanted = read_filter(request)
         except Refused as refused:
             return Reply(framed(_not_described(refused)))
-        if not _vouched(context):
-            return Query(_be_vouched_for(context), again=True)
+        if not _authorized_again(context):
+            return Query(_authorize_again(context), again=True)
         if len(table) <= AT_ONCE_MAX:
             return Reply(_description(framed, table, wanted))
         deferred = Deferred()
@@ -94,8 +94,8 @@ def plan_alter(plan: Plan) -> None:
         alterations = read_alterations(request)
         if request.validate_only or not alterations.changes:
             return Reply(framed(alterations.response()))
-        if not _vouched(context):
-            return Query(_be_vouched_for(context), again=True)
+        if not _authorized_again(context):
+            return Query(_authorize_again(context), again=True)
         deferred = Deferred()
 
         def done(reason: str | None) -> None:
@@ -141,7 +141,7 @@ def _asked(
     return None if request is None else (request, denial)
 
 
-def _be_vouched_for(context: Context) -> BrokerQuery:
+def _authorize_again(context: Context) -> BrokerQuery:
     """Ask the broker for the metadata of no topic.
 
     It closes connections whose clients have not authenticated, or not again in time (KIP-368), and what Weir
@@ -152,7 +152,7 @@ def _be_vouched_for(context: Context) -> BrokerQuery:
     return None
 
 
-def _vouched(context: Context) -> bool:
+def _authorized_again(context: Context) -> bool:
     """Whether the broker has answered for this very request."""
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again

@@ -32,7 +32,7 @@ from proxy.handlers.sasl.identity import ANONYMOUS
 
 log = structlog.get_logger("weir.authentication")
 
-ALONE: Final = Forward(serial=True, exempt=True, sasl=True)
+FORWARD_SERIAL: Final = Forward(serial=True, exempt=True, sasl=True)
 UNREAD: Final = Forward(serial=True, exempt=True, unread=True, sasl=True)
 SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 ANSWER_BYTES_MAX: Final = 1024 * 1024
@@ -45,7 +45,7 @@ def plan_sasl_handshake(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        claim, before, admission = context.identities.rules.claim, context.client.exchange, ALONE
+        claim, before, admission = context.identities.rules.claim, context.client.exchange, FORWARD_SERIAL
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
@@ -83,7 +83,7 @@ def plan_sasl_authenticate(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        admission = ALONE
+        admission = FORWARD_SERIAL
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT

@@ -35,7 +35,7 @@ from protocol.messages import (
 from protocol.version_differences import Position
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.broker_query import BrokerQuery, Question, ask, whole_request
-from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
 from proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
 
@@ -63,7 +63,7 @@ def plan_unknown(plan: Plan) -> None:
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if context.client.exchange is not None:
-            return PASS if unasked is None else unasked(context, data, frame, end, complete)
+            return FORWARD if unasked is None else unasked(context, data, frame, end, complete)
         if context.client.client_id(data, frame, end) is None:
             return WAIT
         return Query(learn_versions(context), again=True)
@@ -95,7 +95,7 @@ def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
     """Write the broker's version into the request's head, once it is decided that it goes there."""
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        admission = PASS if inner is None else inner(context, data, frame, end, complete)
+        admission = FORWARD if inner is None else inner(context, data, frame, end, complete)
         if isinstance(admission, Forward):
             _VERSION.pack_into(data, frame + _VERSION_OFFSET, broker_version)
         return admission
