@@ -53,7 +53,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     for shadow in (False, True):
         yield from quota_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
         yield from topic_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
-    yield from connection_metrics.families(sources.server.gate.quotas)
+    yield from connection_metrics.families(sources.server.connection_limiter.quotas)
     yield from authentication_metrics.families(sources.server.counters)
     yield from tls_metrics.families(sources.server.config.tls.files)
     if sources.usage is not None:

@@ -30,7 +30,7 @@ from proxy.net.side import Socket
 from proxy.net.tls.entrance import RefusedError, TlsAcceptor
 from proxy.net.tls.handshakes import BrokerTlsError
 from proxy.net.tls.upstream import Upstream
-from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.listeners import OVERLOAD
 
 log = structlog.get_logger("weir")
@@ -82,7 +82,7 @@ class Connector:
         self,
         config: Config,
         book: AddressBook,
-        gate: ConnectionLimiter,
+        limiter: ConnectionLimiter,
         counters: Counters,
         rate_limited_log: RateLimitedLog,
         start_relay: StartRelay,
@@ -91,7 +91,7 @@ class Connector:
         """Share the server's book and counters."""
         self._config = config
         self._book = book
-        self._gate = gate
+        self._limiter = limiter
         self._counters = counters
         self._rate_limited_log = rate_limited_log
         self._start_relay = start_relay
@@ -127,9 +127,9 @@ class Connector:
         counters, node_id, peer = self._counters, arrival.node_id, arrival.peer
         if counters.sessions_open >= self._config.settings.connections_max:
             raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
-        denial = self._gate.enter(node_id, peer.host)
-        if denial is not None:
-            raise RefusalError(*denial)
+        rejection = self._limiter.enter(node_id, peer.host)
+        if rejection is not None:
+            raise RefusalError(*rejection)
         counters.sessions_open += 1
         relayed = False
         try:
@@ -140,7 +140,7 @@ class Connector:
         finally:
             if not relayed:
                 counters.sessions_open -= 1
-                self._gate.leave(peer.host)
+                self._limiter.leave(peer.host)
 
     async def _client(self, arrival: _PendingConnection) -> Client:
         """Set its socket up; at a TLS listener, shake hands, and see who it is. Raises RefusalError."""

@@ -17,7 +17,7 @@ from proxy.addresses import Address
 from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.control.supervisor import Supervisor, Task, Work, Works
 from proxy.net import sockets
-from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.connection_limiter import ConnectionLimiter
 
 log = structlog.get_logger("weir")
 
@@ -39,13 +39,13 @@ class Listeners:
 
     def __init__(
         self,
-        gate: ConnectionLimiter,
+        limiter: ConnectionLimiter,
         supervisor: Supervisor,
         rate_limited_log: RateLimitedLog,
         run_soon: RunSoon,
     ) -> None:
         """`run_soon` has Trio make a call; it is called in the reactor's turns too."""
-        self._gate = gate
+        self._limiter = limiter
         self._supervisor = supervisor
         self._rate_limited_log = rate_limited_log
         self._run_soon = run_soon
@@ -136,7 +136,7 @@ class Listeners:
     async def _wait_at_gate(self, client: socket.socket, node_id: int | None) -> None:
         """Take up a connection above its listener's rate late; those behind it wait in the kernel."""
         try:
-            await trio.sleep(self._gate.delay_s(node_id))
+            await trio.sleep(self._limiter.delay_s(node_id))
         except BaseException:
             client.close()
             raise

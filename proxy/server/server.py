@@ -31,7 +31,7 @@ from proxy.net.reactor import BUFFER_BYTES, Reactor
 from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
-from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.establish import Client, Connector
 from proxy.server.housekeeping import EXPIRY_S, expire, first_brokers, refresh
 from proxy.server.listeners import Listeners
@@ -72,13 +72,17 @@ class Server:
         self._rate_limited_log = RateLimitedLog(reactor)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Keeps the tasks of the process running."""
-        self.gate = ConnectionLimiter(config.connections, quotas.in_force, lambda: reactor.now_ms)
-        quotas.on_update.append(self.gate.quotas.update)
-        self._listeners = Listeners(self.gate, self.supervisor, self._rate_limited_log, self._run_soon)
+        self.connection_limiter = ConnectionLimiter(
+            config.connections, quotas.in_force, lambda: reactor.now_ms
+        )
+        quotas.on_update.append(self.connection_limiter.quotas.update)
+        self._listeners = Listeners(
+            self.connection_limiter, self.supervisor, self._rate_limited_log, self._run_soon
+        )
         self._establisher = Connector(
             config,
             self.book,
-            self.gate,
+            self.connection_limiter,
             self.counters,
             self._rate_limited_log,
             self._relay,
@@ -129,9 +133,9 @@ class Server:
         start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.book))
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
-        for quotas in (self.quotas, self.gate.quotas):
+        for quotas in (self.quotas, self.connection_limiter.quotas):
             start(Task.EXPIRY, EXPIRY_S, partial(expire, quotas, now_ms))
-        shadow_log = ShadowLog(self.quotas, self.gate.quotas)
+        shadow_log = ShadowLog(self.quotas, self.connection_limiter.quotas)
         start(Task.SHADOW_LOG, PERIOD_S, partial(log_shadow, shadow_log, now_ms))
 
     def stop(self) -> None:
@@ -199,7 +203,7 @@ class Server:
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
             self._relays.discard(relay)
-            self.gate.leave(client.peer.host)
+            self.connection_limiter.leave(client.peer.host)
             self.counters.note_ended(reason, *relay.received_bytes)
             self._say_ended(node_id, client.peer, reason, detail)
             if self._draining and not self._relays:

@@ -70,14 +70,14 @@ class Managed:
         self.waiting: list[Callable[[str | None], None]] = []
         self.computing: list[Callable[[], None]] = []
         self.broker_alterations = 0
-        self.denials = 0
+        self.rejections = 0
         self._denies = denies
         self._answers = answers
 
-    def denial(self, user: str, peer: str) -> str | None:
+    def rejection(self, user: str, peer: str) -> str | None:
         """Why not."""
         assert peer
-        self.denials += self._denies is not None
+        self.rejections += self._denies is not None
         return None if self._denies is None else self._denies.format(user)
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:

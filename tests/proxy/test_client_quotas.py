@@ -390,7 +390,7 @@ def test_client_quota_requests_are_authorized_for_the_current_principal() -> Non
     """Another principal after re-authentication."""
 
     class OnlyAdmin(Managed):
-        def denial(self, user: str, _peer: str) -> str | None:
+        def rejection(self, user: str, _peer: str) -> str | None:
             return None if user == "admin" else "no"
 
     session = session_of(OnlyAdmin(), user="mallory")
@@ -464,7 +464,7 @@ def test_a_denied_client_quota_request_in_pieces_is_answered_once(message: Messa
     for position in range(len(frame)):
         wire.feed(0, client=frame[position : position + 1])
     assert len(split(bytes(wire.to_client))) == 1
-    assert quota_admin.denials == 1
+    assert quota_admin.rejections == 1
 
 
 def header_of(api_key: int, length: int) -> bytes:

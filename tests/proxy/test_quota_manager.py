@@ -510,20 +510,20 @@ def test_threaded_quota_work_runs_one_at_a_time() -> None:
 def test_users_who_are_no_admins_are_denied_with_a_reason() -> None:
     scene = Scene()
     with capture_logs() as logged:
-        assert scene.quota_manager.denial("admin", PEER) is None
-        assert scene.quota_manager.denial("Admin", PEER) == "User:Admin is none of Weir's admins."
-        assert scene.quota_manager.denial("ANONYMOUS", PEER) == "User:ANONYMOUS is none of Weir's admins."
+        assert scene.quota_manager.rejection("admin", PEER) is None
+        assert scene.quota_manager.rejection("Admin", PEER) == "User:Admin is none of Weir's admins."
+        assert scene.quota_manager.rejection("ANONYMOUS", PEER) == "User:ANONYMOUS is none of Weir's admins."
     assert [(line["event"], line["principal"], line["client"]) for line in logged] == [
         ("client quotas denied", "User:Admin", PEER)
     ]
     scene.now_s += 1
     with capture_logs() as logged:
-        scene.quota_manager.denial("mallory", PEER)
+        scene.quota_manager.rejection("mallory", PEER)
     assert [line["denied"] for line in logged] == [3]
 
 
 def test_the_denial_without_admins_names_the_setting() -> None:
     scene = Scene(frozenset())
-    answer = scene.quota_manager.denial("admin", PEER)
+    answer = scene.quota_manager.rejection("admin", PEER)
     assert answer is not None
     assert "without admins" in answer

@@ -80,7 +80,7 @@ class QuotaManager:
         """What is stored, as far as it is known."""
         return self._table
 
-    def denial(self, user: str, peer: str) -> str | None:
+    def rejection(self, user: str, peer: str) -> str | None:
         """Why a principal of this name may not describe and alter quotas; None if it may."""
         if user in self._admins:
             return None

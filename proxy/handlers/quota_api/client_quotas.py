@@ -55,10 +55,10 @@ def plan_describe(plan: Plan) -> None:
         asked = _asked(context, plan, codec_, data, frame, end, complete)
         if asked is None:
             return WAIT
-        request, denial = asked
+        request, rejection = asked
         framed, table = _framing(plan, data, frame), context.quota_admin.table
         try:
-            _check_allowed(denial)
+            _check_allowed(rejection)
             wanted = read_filter(request)
         except Refused as refused:
             return Reply(framed(_not_described(refused)))
@@ -85,10 +85,10 @@ def plan_alter(plan: Plan) -> None:
         asked = _asked(context, plan, codec_, data, frame, end, complete)
         if asked is None:
             return WAIT
-        request, denial = asked
+        request, rejection = asked
         framed = _framing(plan, data, frame)
         try:
-            _check_allowed(denial)
+            _check_allowed(rejection)
         except Refused as refused:
             return Reply(framed(refused_all(request, refused)))
         alterations = read_alterations(request)
@@ -130,15 +130,15 @@ def _asked(
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
         return None
-    denial = context.quota_admin.denial(context.client.user, context.client.peer)
-    if denial is not None and length > DENIED_BYTES_MAX:
+    rejection = context.quota_admin.rejection(context.client.user, context.client.peer)
+    if rejection is not None and length > DENIED_BYTES_MAX:
         detail = (
             f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
         )
         context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
         return None
     request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-    return None if request is None else (request, denial)
+    return None if request is None else (request, rejection)
 
 
 def _authorize_again(context: Context) -> BrokerQuery:
@@ -158,9 +158,9 @@ def _authorized_again(context: Context) -> bool:
     return authorized_again
 
 
-def _check_allowed(denial: str | None) -> None:
-    if denial is not None:
-        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, denial)
+def _check_allowed(rejection: str | None) -> None:
+    if rejection is not None:
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, rejection)
 
 
 def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:

@@ -22,7 +22,7 @@ class QuotaAdmin(Protocol):
     def table(self) -> QuotaTable:
         """What is stored, as far as it is known."""
 
-    def denial(self, user: str, peer: str) -> str | None:
+    def rejection(self, user: str, peer: str) -> str | None:
         """Why a principal of this name may not describe and alter quotas, in one line; None if it may.
 
         `peer` is where it asks from.
@@ -47,7 +47,7 @@ class NoQuotaAdmin:
 
     table = QuotaTable()
 
-    def denial(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
+    def rejection(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
         """Say so."""
         return "quotas are not managed here"
 
