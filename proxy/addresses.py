@@ -31,7 +31,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Places(Protocol):
+class AdvertisedListeners(Protocol):
     """Where brokers are placed on Weir's side."""
 
     def port(self, node_id: int) -> int | None:
@@ -40,7 +40,7 @@ class Places(Protocol):
     def host(self, node_id: int, host: str) -> str:
         """Return the host to tell clients for a node; `host` is where they have reached Weir."""
 
-    def outside(self, node_ids: list[int]) -> str | None:
+    def unmapped(self, node_ids: list[int]) -> str | None:
         """Say what to set if some of these node ids have no place; None if all have one."""
 
 
@@ -69,7 +69,7 @@ class PortRange:
         """Return the same host for every node."""
         return host
 
-    def outside(self, node_ids: list[int]) -> str | None:
+    def unmapped(self, node_ids: list[int]) -> str | None:
         """Say what to set if some of these node ids have no port; None if all have one."""
         strange = [node_id for node_id in sorted(node_ids) if self.port(node_id) is None]
         if not strange:
@@ -100,7 +100,7 @@ class ServerNames:
         """Return the name of a node."""
         return f"broker-{node_id}.{self.domain}"
 
-    def outside(self, _node_ids: list[int]) -> str | None:
+    def unmapped(self, _node_ids: list[int]) -> str | None:
         """Every node id has a name."""
         return None
 
@@ -122,11 +122,11 @@ OpenListener: TypeAlias = Callable[[int, int], None]
 class AddressBook:
     """What Weir knows of the cluster's brokers; one per process, used on one thread."""
 
-    def __init__(self, places: Places, open_listener: OpenListener) -> None:
-        self._places = places
+    def __init__(self, listeners: AdvertisedListeners, open_listener: OpenListener) -> None:
+        self._listeners = listeners
         self._open_listener = open_listener
         self._upstream: dict[int, Address] = {}
-        self._left_out: set[int] = set()
+        self._unmapped: set[int] = set()
         self.version = 0
         """Increases when an answer of `port` may have changed, so that what was made with it must be made
         again.
@@ -143,10 +143,10 @@ class AddressBook:
         """
         known = self._upstream.get(node_id)
         if known == upstream:
-            return self._places.port(node_id)
-        port = self._places.port(node_id)
+            return self._listeners.port(node_id)
+        port = self._listeners.port(node_id)
         if port is None:
-            self._leave_out(node_id, upstream)
+            self._note_unmapped(node_id, upstream)
             return None
         if known is None:
             if not self._opened(node_id, port):
@@ -160,15 +160,15 @@ class AddressBook:
     def learn(self, node_id: int, upstream: Address) -> None:
         """Learn of a broker whose listener is open already."""
         self._know(node_id, upstream)
-        log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._places.port(node_id))
+        log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._listeners.port(node_id))
 
     def host(self, node_id: int, host: str) -> str:
         """Return the host to tell clients for a node; `host` is where they have reached Weir."""
-        return self._places.host(node_id, host)
+        return self._listeners.host(node_id, host)
 
-    def outside(self, node_ids: list[int]) -> str | None:
+    def unmapped(self, node_ids: list[int]) -> str | None:
         """Say what to set if some of these node ids have no place; None if all have one."""
-        return self._places.outside(node_ids)
+        return self._listeners.unmapped(node_ids)
 
     def node_at(self, upstream: Address) -> int | None:
         """Return the node id of the broker that was last learnt to have this address, None if no one has.
@@ -187,8 +187,8 @@ class AddressBook:
         try:
             self._open_listener(node_id, port)
         except OSError as error:
-            say = log.debug if node_id in self._left_out else log.error
-            self._left_out.add(node_id)
+            say = log.debug if node_id in self._unmapped else log.error
+            self._unmapped.add(node_id)
             say(
                 "no listener for broker, left out of responses: free the port, or move --broker-ports",
                 node_id=node_id,
@@ -198,15 +198,15 @@ class AddressBook:
             return False
         return True
 
-    def _leave_out(self, node_id: int, upstream: Address) -> None:
-        if node_id in self._left_out:
+    def _note_unmapped(self, node_id: int, upstream: Address) -> None:
+        if node_id in self._unmapped:
             return
-        self._left_out.add(node_id)
+        self._unmapped.add(node_id)
         log.warning(
             "broker left out of responses: no port for it, see --broker-ports and --first-node-id",
             node_id=node_id,
             upstream=str(upstream),
-            places=str(self._places),
+            listeners=str(self._listeners),
         )
 
 

@@ -74,7 +74,9 @@ def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
         labels=["broker", "upstream", "port"],
     )
     for node_id, address in sorted(server.book.nodes.items()):
-        known.add_metric([str(node_id), str(address), str(server.config.places.port(node_id))], 1)
+        known.add_metric(
+            [str(node_id), str(address), str(server.config.advertised_listeners.port(node_id))], 1
+        )
     yield known
 
 

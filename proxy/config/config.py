@@ -15,7 +15,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from proxy.addresses import Address, Places, PortRange
+from proxy.addresses import Address, AdvertisedListeners, PortRange
 from proxy.config.config_error import ConfigError as ConfigError
 from proxy.config.connection_rules import ConnectionRules, connection_rules
 from proxy.config.credentials import Credentials, credentials_of
@@ -64,7 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsRules
 
     @property
-    def places(self) -> Places:
+    def advertised_listeners(self) -> AdvertisedListeners:
         """Where brokers are placed: a port each, or at listen's if clients name them."""
         names = self.tls.listener.names if self.tls.listener is not None else None
         return names or self.ports
@@ -197,7 +197,9 @@ def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
 def _parse_ports(settings: Settings, listen: Address) -> PortRange:
     text = settings.broker_ports
     if settings.sni_domain:
-        return PortRange(listen.port, listen.port, settings.first_node_id)  # see `Config.places`
+        return PortRange(
+            listen.port, listen.port, settings.first_node_id
+        )  # see `Config.advertised_listeners`
     if not text:
         first = listen.port + 1
         if first > 65535:

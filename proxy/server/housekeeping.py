@@ -37,9 +37,9 @@ async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Ad
         if error.refused:
             raise ConfigError(f"cannot log in to the brokers: {error.first}") from None
         return {}, str(error)
-    outside = book.outside(list(nodes))
-    if outside is not None:
-        raise ConfigError(outside)
+    unmapped = book.unmapped(list(nodes))
+    if unmapped is not None:
+        raise ConfigError(unmapped)
     return nodes, ""
 
 

@@ -52,7 +52,7 @@ class Server:
         """Who may describe and alter quotas over the wire; set it before `serve`."""
         self.usage = config.usage.books() if config.usage is not None else None
         """What clients use, if it is recorded."""
-        self.book = AddressBook(config.places, self._open_broker_listener)
+        self.book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
         self._plans = Plans(
             self.counters,
@@ -89,7 +89,7 @@ class Server:
             self._listeners.refuse,
         )
         self._relays: set[Relay] = set()
-        self._port_per_broker = config.places is config.ports
+        self._port_per_broker = config.advertised_listeners is config.ports
         self._ips: list[str] = []
         """The IP addresses of `listen`: looked up once, at the start, for a look-up may take seconds."""
         self._stop = trio.Event()

@@ -45,16 +45,16 @@ def plan_sasl_handshake(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        claim, before, admission = context.identities.rules.claim, context.client.exchange, FORWARD_SERIAL
+        claim, before, decision = context.identities.rules.claim, context.client.exchange, FORWARD_SERIAL
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
         try:
             asked = request.decode_request(data, body, end)
         except ProtocolError:  # no broker reads it either
-            asked, admission = SaslHandshakeRequest(), UNREAD
+            asked, decision = SaslHandshakeRequest(), UNREAD
         context.client.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
-        return admission
+        return decision
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
@@ -83,18 +83,18 @@ def plan_sasl_authenticate(plan: Plan) -> None:
     flexible = plan.flexible_request
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        admission = FORWARD_SERIAL
+        decision = FORWARD_SERIAL
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
         try:
             asked = request.decode_request(data, body, end)
         except ProtocolError:
-            asked, admission = SaslAuthenticateRequest(), UNREAD
+            asked, decision = SaslAuthenticateRequest(), UNREAD
         exchange = context.client.exchange
         if exchange is not None:
             exchange.token(asked.auth_bytes)
-        return admission
+        return decision
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:

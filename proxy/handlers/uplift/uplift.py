@@ -95,10 +95,10 @@ def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
     """Write the broker's version into the request's head, once it is decided that it goes there."""
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        admission = FORWARD if inner is None else inner(context, data, frame, end, complete)
-        if isinstance(admission, Forward):
+        decision = FORWARD if inner is None else inner(context, data, frame, end, complete)
+        if isinstance(decision, Forward):
             _VERSION.pack_into(data, frame + _VERSION_OFFSET, broker_version)
-        return admission
+        return decision
 
     return admit
 
