@@ -82,20 +82,20 @@ def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _comple
 
 def look_for_missed(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
     """Charge the topics that have come since this client has missed them."""
-    expected = context.cluster.missing_topics.of(ledger)
+    expected = context.cluster.pending_creations.of(ledger)
     if expected:
         there = yield from topic_queries.told(context, expected)
         _charge_arrived(context, charge, expected, there)
 
 
 def _charge_arrived(context: Context, charge: LateCharge, expected: list[str], there: Topics) -> None:
-    missing_topics, now_ms = context.cluster.missing_topics, context.now_ms
+    pending_creations, now_ms = context.cluster.pending_creations, context.now_ms
     for name in expected:
         found = there.by_name.get(name)
-        if found is not None and (missed := missing_topics.came(name)) is not None:
+        if found is not None and (missed := pending_creations.created(name)) is not None:
             charge.charge(max(found.partitions - missed.paid, 0), now_ms)
             context.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
-    missing_topics.did_not_come(expected, now_ms)
+    pending_creations.expire(expected, now_ms)
 
 
 def _watched(
@@ -110,14 +110,14 @@ def _watched(
     yield from look_for_missed(context, ledger, charge)
     answer = yield from _asked(context, plan, ledger, request)
     cluster, now_ms = context.cluster, context.now_ms
-    _charge_arrived(context, charge, cluster.missing_topics.of(ledger), found_in([answer]))
+    _charge_arrived(context, charge, cluster.pending_creations.of(ledger), found_in([answer]))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if missing and request.allow_auto_topic_creation:
         made = cluster.recent_topics
         unpaid = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
-        left_out = cluster.missing_topics.expect(unpaid, ledger, now_ms)
-        if left_out:
-            charge.charge(left_out, now_ms)
+        without_room = cluster.pending_creations.add(unpaid, ledger, now_ms)
+        if without_room:
+            charge.charge(without_room, now_ms)
     elif not missing and not any(
         cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics
     ):

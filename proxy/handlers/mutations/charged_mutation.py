@@ -113,7 +113,7 @@ class PaidMutation(ABC, Generic[M]):
         for topic in guessed:
             known = there.by_name.get(topic.name or "") if topic.assumed else None
             if known is None and topic.assumed and topic.name and self.ledger != NO_LEDGER:
-                context.cluster.missing_topics.expect([topic.name], self.ledger, context.now_ms, topic.cost)
+                context.cluster.pending_creations.add([topic.name], self.ledger, context.now_ms, topic.cost)
             else:
                 cost = topic.late_cost if known is None else known.partitions
                 self.late.charge(max(cost - topic.cost, 0), context.now_ms)

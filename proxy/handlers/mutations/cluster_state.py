@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proxy.handlers.mutations.harmless_requests import HarmlessRequests
-from proxy.handlers.mutations.pending_creations import MissingTopics
+from proxy.handlers.mutations.pending_creations import PendingCreations
 from proxy.handlers.mutations.recent_topics import RecentTopics
 
 
@@ -15,6 +15,6 @@ class ClusterState:
 
     strict_auto_creation: bool = False
     """Whether a client without tokens may not create topics by asking for them."""
-    missing_topics: MissingTopics = field(default_factory=MissingTopics)
+    pending_creations: PendingCreations = field(default_factory=PendingCreations)
     recent_topics: RecentTopics = field(default_factory=RecentTopics)
     harmless_requests: HarmlessRequests = field(default_factory=HarmlessRequests)

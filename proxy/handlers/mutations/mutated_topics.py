@@ -159,7 +159,7 @@ class Creation(Mutation[CreateTopicsRequest]):
         assert isinstance(result, CreateTopicsResponse.CreatableTopicResult)
         if self.request.validate_only:
             return None, ZERO_UUID
-        self.context.cluster.missing_topics.came(result.name)
+        self.context.cluster.pending_creations.created(result.name)
         guess = None if topic.assumed else topic.late_cost
         return (result.num_partitions if result.num_partitions > 0 else guess), result.topic_id
 
@@ -290,9 +290,9 @@ class Deletion(Mutation[DeleteTopicsRequest]):
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
         """None. If it had come by being asked for, that is still to be paid for."""
-        missed = self.context.cluster.missing_topics.came(topic.name or "")
+        missed = self.context.cluster.pending_creations.created(topic.name or "")
         if missed is not None:
-            charge = missed.payer.begin_late()
+            charge = missed.ledger.begin_late()
             charge.charge(max(topic.cost, topic.late_cost) - missed.paid, self.context.now_ms)
             charge.finish(self.context.now_ms)
         return 0, topic.topic_id
