@@ -30,7 +30,7 @@ from protocol.field_offsets import FieldOffset, field_offset
 from protocol.framing import INCOMPLETE, client_id_end, request_body
 from protocol.least_fetch import AskLeast, ask_least
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
-from proxy.handlers.bandwidth.replica_fetches import Claims, claims
+from proxy.handlers.bandwidth.replica_fetches import IsReplicaFetch, replica_fetch_test
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Hold, Wait
 from proxy.handlers.plan import Context, Plan
 
@@ -92,7 +92,7 @@ def plan_produce(plan: Plan) -> None:
 
 def plan_fetch(plan: Plan) -> None:
     """Charge fetch responses, and cap what a fetch may ask for (KAFKA-9677)."""
-    follows = claims(plan.version, flexible=plan.flexible_request)
+    is_replica_fetch = replica_fetch_test(plan.version, flexible=plan.flexible_request)
     max_bytes, least = field_offset(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -100,10 +100,10 @@ def plan_fetch(plan: Plan) -> None:
         if ledger is None:
             return WAIT
         if context.client.is_broker:
-            follower = _follower(follows, data, frame, end, complete)
-            if follower is None:
+            replica = _is_replica(is_replica_fetch, data, frame, end, complete)
+            if replica is None:
                 return WAIT
-            if follower:
+            if replica:
                 return EXEMPT
         budget = ledger.fetch
         if budget is None:
@@ -206,10 +206,12 @@ def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete
         return UNREADABLE
 
 
-def _follower(follows: Claims, data: bytearray, frame: int, end: int, complete: bool) -> bool | None:
-    """As `follows`; a fetch that cannot be read is a consumer's."""
+def _is_replica(
+    is_replica_fetch: IsReplicaFetch, data: bytearray, frame: int, end: int, complete: bool
+) -> bool | None:
+    """As `is_replica_fetch`; a fetch that cannot be read is a consumer's."""
     try:
-        return follows(data, frame, end, complete)
+        return is_replica_fetch(data, frame, end, complete)
     except ProtocolError:
         return False
 

@@ -1,4 +1,4 @@
-"""Whether a fetch is a follower's: it claims a replica id, plainly, or since v15 in a tagged field (KIP-903).
+"""Recognise fetches of replicas: they have a replica id, as a field, or since v15 as a tag (KIP-903).
 
 Anybody can claim one. So it is looked at only where the principal is one of the brokers' own.
 """
@@ -15,11 +15,11 @@ from protocol.framing import request_body as body_of
 from protocol.messages import FetchRequest
 from protocol.primitives import read_uvarint
 
-Claims: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
+IsReplicaFetch: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
 """(data, frame, end, complete) -> whether the fetch `data[frame:end]` is a follower's; None if more bytes are
 needed. Raises ProtocolError.
 """
-FOLLOWER_BYTES: Final = 128 * 1024
+REPLICA_FETCH_BYTES: Final = 128 * 1024
 """A broker's fetch longer than this is taken for a follower's: its tags stand behind thousands of partitions,
 which need not fit the buffer.
 """
@@ -28,7 +28,7 @@ _REPLICA_STATE: Final = 1
 _REPLICA_ID: Final = Struct(">i")
 
 
-def claims(version: int, *, flexible: bool) -> Claims:
+def replica_fetch_test(version: int, *, flexible: bool) -> IsReplicaFetch:
     """Return how to tell of fetches of this version; `flexible` is whether their header has tagged fields."""
     plainly = field_offset(FetchRequest, version, "replica_id")
     tags = tag_section(FetchRequest, version)
@@ -43,7 +43,7 @@ def claims(version: int, *, flexible: bool) -> Claims:
         assert tags is not None
         if not complete:
             (length,) = LENGTH.unpack_from(data, frame)
-            return True if length > FOLLOWER_BYTES else None
+            return True if length > REPLICA_FETCH_BYTES else None
         body = body_of(data, frame, end, flexible=flexible)
         if body == INCOMPLETE:
             return None
