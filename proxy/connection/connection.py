@@ -85,6 +85,7 @@ class Connection:
         "addresses",
         "authorized_again",
         "broker_end",
+        "byte_counter",
         "client",
         "client_end",
         "clock",
@@ -98,7 +99,6 @@ class Connection:
         "left",
         "limits",
         "linger_until_ms",
-        "meter",
         "node_id",
         "now_ms",
         "on_wake",
@@ -168,7 +168,7 @@ class Connection:
         """Number of bytes to come of a request that has gone on; they are taken whatever the state."""
         self.response_rest_bytes = 0
         """Number of bytes to come of a response whose head was judged."""
-        self.meter: ByteCounter | None = None
+        self.byte_counter: ByteCounter | None = None
         """Measures that response, if anything does."""
         self.client = Client(
             quotas,
@@ -324,9 +324,9 @@ class Connection:
         self.now_ms = now_ms
         self.happen(Event.CLOSE)
         self.on_wake = None
-        if self.meter is not None:
-            self.meter.cut(now_ms)
-            self.meter = None
+        if self.byte_counter is not None:
+            self.byte_counter.cut(now_ms)
+            self.byte_counter = None
         for record in self.in_flight:
             if record.query is not None:
                 replies.abandon(record)

@@ -285,7 +285,9 @@ class Inbound:
         connection.request_rest_bytes -= taken
         record, forward = self._arriving, self._forward
         if record is not None:
-            if forward.meter is not None and not self._measure(record.plan, forward.meter, data, taken):
+            if forward.byte_counter is not None and not self._measure(
+                record.plan, forward.byte_counter, data, taken
+            ):
                 forward = self._forward = forward.but()
             if connection.request_rest_bytes == 0:
                 self._arriving = None
@@ -296,10 +298,10 @@ class Inbound:
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return taken
 
-    def _measure(self, plan: Plan, meter: ByteCounter, data: bytearray, stop: int) -> bool:
-        """Feed the meter; False if it cannot read the request: that goes on, for the broker to refuse."""
+    def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, stop: int) -> bool:
+        """Feed the counter; False if it cannot read the request: that goes on, for the broker to refuse."""
         try:
-            meter.feed(data, 0, stop)
+            byte_counter.feed(data, 0, stop)
         except ProtocolError:
             self._count_unread(plan)
             return False
@@ -320,8 +322,8 @@ class Inbound:
                 throttle_ms = charge(ledger, length, connection.now_ms)
                 if throttle_ms > 0:
                     self._throttle(record, throttle_ms, PRODUCER)
-        if forward.meter is not None:
-            throttle_ms = forward.meter.charge(connection.now_ms)
+        if forward.byte_counter is not None:
+            throttle_ms = forward.byte_counter.charge(connection.now_ms)
             if throttle_ms > 0:
                 self._throttle(record, throttle_ms, TOPIC)
         if record.until_ms and (plan.throttle is None or not forward.answered):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Forward:
     """The request goes to the broker. Nearly all are constants: nobody changes one."""
 
-    __slots__ = ("answered", "charged", "exempt", "meter", "sasl", "serial", "unread")
+    __slots__ = ("answered", "byte_counter", "charged", "exempt", "sasl", "serial", "unread")
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Forward:
         exempt: bool = False,
         unread: bool = False,
         sasl: bool = False,
-        meter: ByteCounter | None = None,
+        byte_counter: ByteCounter | None = None,
     ) -> None:
         """Forward it, and do no more, unless told otherwise."""
         self.charged = charged
@@ -46,13 +46,17 @@ class Forward:
         """True if its body cannot be read: it goes to the broker as it came, and is counted."""
         self.sasl = sasl
         """True if it is part of a SASL exchange, which may change the client's principal."""
-        self.meter = meter
+        self.byte_counter = byte_counter
         """To be fed the rest of the request, and charged when all of it is here."""
 
     def but(
-        self, *, charged: bool | None = None, unread: bool | None = None, meter: ByteCounter | None = None
+        self,
+        *,
+        charged: bool | None = None,
+        unread: bool | None = None,
+        byte_counter: ByteCounter | None = None,
     ) -> Forward:
-        """Return the same decision with these changes; the meter is replaced in any case."""
+        """Return the same decision with these changes; the byte_counter is replaced in any case."""
         return Forward(
             charged=self.charged if charged is None else charged,
             answered=self.answered,
@@ -60,7 +64,7 @@ class Forward:
             exempt=self.exempt,
             unread=self.unread if unread is None else unread,
             sasl=self.sasl,
-            meter=meter,
+            byte_counter=byte_counter,
         )
 
 

@@ -294,7 +294,7 @@ class Plan:
     """
     tell: Tell | None = None
     """Counts a response without records. Goes with `over`."""
-    meter: Callable[[Context], ByteCounter | None] | None = None
+    byte_counter: Callable[[Context], ByteCounter | None] | None = None
     """What measures a charged response, if anything is to; asked while topics have rates."""
     cost: Cost | None = None
     """None: nobody is charged with its request time."""

@@ -111,8 +111,8 @@ def plan_produce(plan: Plan) -> None:
             return decision
         if not named:
             return _unnamed(context, plan, topics.produce) or decision
-        meter = _begun(plan, topics.produce, data, frame, end)
-        return passed_unread(decision) if meter is None else decision.but(meter=meter)
+        byte_counter = _begun(plan, topics.produce, data, frame, end)
+        return passed_unread(decision) if byte_counter is None else decision.but(byte_counter=byte_counter)
 
     def first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
         topics = context.quotas.topics
@@ -120,8 +120,12 @@ def plan_produce(plan: Plan) -> None:
             return 0
         if not complete and end - frame < context.buffer_bytes:
             return INCOMPLETE
-        meter = _begun(plan, topics.produce, data, frame, end)
-        return 0 if meter is None else context.first_hold_ms(topics.produce.throttled_until_ms(meter.begun()))
+        byte_counter = _begun(plan, topics.produce, data, frame, end)
+        return (
+            0
+            if byte_counter is None
+            else context.first_hold_ms(topics.produce.throttled_until_ms(byte_counter.begun()))
+        )
 
     plan.admit = admit
     if named:
@@ -129,15 +133,15 @@ def plan_produce(plan: Plan) -> None:
 
 
 def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int) -> TopicByteCounter | None:
-    """Return a meter that was fed the body of the produce request `data[frame:end]`; None if that cannot be
+    """Return a counter that was fed the body of the produce request `data[frame:end]`; None if that cannot be
     read.
     """
-    meter = TopicByteCounter(rates, ProduceRequest, plan.version)
+    byte_counter = TopicByteCounter(rates, ProduceRequest, plan.version)
     try:
-        meter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
+        byte_counter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
     except ProtocolError:
         return None
-    return meter
+    return byte_counter
 
 
 def plan_fetch(plan: Plan) -> None:
@@ -170,13 +174,13 @@ def plan_fetch(plan: Plan) -> None:
         until_ms = 0 if over is None else over(context, ledger)
         return until_ms if context.quotas.topics is None else max(until_ms, _over(context))
 
-    def meter(context: Context) -> ByteCounter | None:
+    def byte_counter(context: Context) -> ByteCounter | None:
         rates = _rates_of(context)
         return None if rates is None else FetchByteCounter(rates, version, context.fetch_session)
 
     plan.admit, plan.whole = admit, True
     if named:
-        plan.meter, plan.over, plan.tell = meter, over_with_topics, _with_topics(plan.tell)
+        plan.byte_counter, plan.over, plan.tell = byte_counter, over_with_topics, _with_topics(plan.tell)
 
 
 def _metered(
