@@ -99,32 +99,32 @@ class Connector:
         self._refusing: set[int | None] = set()
         """Node ids of the listeners that refuse connections; None is the bootstrap listener."""
         self._held = 0
-        self._entrance = TlsAcceptor(config.tls.listener) if config.tls.listener is not None else None
+        self._tls_acceptor = TlsAcceptor(config.tls.listener) if config.tls.listener is not None else None
         self._upstream = Upstream(config.tls.upstream)
 
     async def establish(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
         """Connect to the broker and start a relay, or refuse the client."""
-        arrival = _PendingConnection(sock, node_id, peer)
+        pending = _PendingConnection(sock, node_id, peer)
         try:
-            await self._relay(arrival)
+            await self._relay(pending)
         except RefusalError as refusal:
-            self._note(refusal, arrival.node_id, str(arrival.peer))
-            if refusal.reason is CloseReason.BROKER_UNREACHABLE and arrival.node_id == node_id:
-                await self._refuse_others(arrival)
+            self._note(refusal, pending.node_id, str(pending.peer))
+            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.node_id == node_id:
+                await self._refuse_others(pending)
             else:
-                await self._close_later(arrival, refusal.hold_s)
+                await self._close_later(pending, refusal.hold_s)
         except Exception as error:  # a bug of ours must end nothing but its client
-            arrival.sock.close()
+            pending.sock.close()
             self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
             log.exception("internal error, the client is refused; please report this", exc_info=error)
         except BaseException:
-            arrival.sock.close()
+            pending.sock.close()
             self._counters.closed[CloseReason.STOPPED] += 1
             raise
 
-    async def _relay(self, arrival: _PendingConnection) -> None:
+    async def _relay(self, pending: _PendingConnection) -> None:
         """Raises RefusalError; the client's socket is open then."""
-        counters, node_id, peer = self._counters, arrival.node_id, arrival.peer
+        counters, node_id, peer = self._counters, pending.node_id, pending.peer
         if counters.sessions_open >= self._config.settings.connections_max:
             raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
         rejection = self._limiter.enter(node_id, peer.host)
@@ -133,8 +133,8 @@ class Connector:
         counters.sessions_open += 1
         relayed = False
         try:
-            client = await self._client(arrival)
-            broker, found = await self._connect(arrival.node_id)
+            client = await self._client(pending)
+            broker, found = await self._connect(pending.node_id)
             self._start_relay(client, broker, found)
             relayed = True
         finally:
@@ -142,21 +142,21 @@ class Connector:
                 counters.sessions_open -= 1
                 self._limiter.leave(peer.host)
 
-    async def _client(self, arrival: _PendingConnection) -> Client:
+    async def _client(self, pending: _PendingConnection) -> Client:
         """Set its socket up; at a TLS listener, shake hands, and see who it is. Raises RefusalError."""
-        plain = arrival.plain
+        plain = pending.plain
         host = _set_up(plain)
-        if self._entrance is None:
-            return Client(plain, arrival.peer, host)
+        if self._tls_acceptor is None:
+            return Client(plain, pending.peer, host)
         try:
-            entered = await self._entrance.enter(plain, arrival.node_id)
+            accepted = await self._tls_acceptor.enter(plain, pending.node_id)
         except RefusedError as error:
-            arrival.sock = error.sock
+            pending.sock = error.sock
             raise RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None) from None
-        arrival.sock, arrival.node_id = entered.sock, entered.node_id
-        if entered.node_id is not None and entered.node_id not in self._book.nodes:
-            raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {entered.node_id} is known")
-        return Client(entered.sock, arrival.peer, host, entered.user)
+        pending.sock, pending.node_id = accepted.sock, accepted.node_id
+        if accepted.node_id is not None and accepted.node_id not in self._book.nodes:
+            raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
+        return Client(accepted.sock, pending.peer, host, accepted.user)
 
     async def _connect(self, node_id: int | None) -> tuple[Socket, int | None]:
         """Connect to a broker, for the bootstrap listener to any. Raises RefusalError."""
@@ -194,24 +194,24 @@ class Connector:
         else:
             self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
-    async def _refuse_others(self, arrival: _PendingConnection) -> None:
+    async def _refuse_others(self, pending: _PendingConnection) -> None:
         """Have the listener refuse connections until its broker is back, then close this client."""
-        node_id = arrival.node_id
+        node_id = pending.node_id
         if node_id in self._refusing:
-            arrival.sock.close()
+            pending.sock.close()
             return
         self._refusing.add(node_id)
         try:
-            await self._refuse_until(node_id, partial(self._until_back, arrival))
+            await self._refuse_until(node_id, partial(self._until_back, pending))
         finally:
             self._refusing.remove(node_id)
 
-    async def _until_back(self, arrival: _PendingConnection) -> None:
+    async def _until_back(self, pending: _PendingConnection) -> None:
         """Close this client; return once its broker can be reached, or fails for another reason."""
-        arrival.sock.close()
+        pending.sock.close()
         while True:
             await trio.sleep(PROBE_S)
-            if not await self._is_away(arrival.node_id):
+            if not await self._is_away(pending.node_id):
                 return
 
     async def _is_away(self, node_id: int | None) -> bool:
@@ -228,7 +228,7 @@ class Connector:
         broker.close()
         return False
 
-    async def _close_later(self, arrival: _PendingConnection, hold_s: float) -> None:
+    async def _close_later(self, pending: _PendingConnection, hold_s: float) -> None:
         try:
             if self._held < HELD_MAX:
                 self._held += 1
@@ -237,7 +237,7 @@ class Connector:
                 finally:
                     self._held -= 1
         finally:
-            arrival.sock.close()
+            pending.sock.close()
 
 
 class _PendingConnection:

@@ -79,7 +79,7 @@ class Server:
         self._listeners = Listeners(
             self.connection_limiter, self.supervisor, self._rate_limited_log, self._run_soon
         )
-        self._establisher = Connector(
+        self._connector = Connector(
             config,
             self.book,
             self.connection_limiter,
@@ -110,7 +110,7 @@ class Server:
             await self._listen()
             async with trio.open_nursery() as nursery:
                 task_status.started()
-                nursery.start_soon(self._listeners.accept_forever, self._establisher.establish)
+                nursery.start_soon(self._listeners.accept_forever, self._connector.establish)
                 self._start_housekeeping(nursery)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
