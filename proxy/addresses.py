@@ -227,9 +227,9 @@ class AdvertisedAddresses:
     """What one client is told about brokers: `host` is Weir's as that client has reached it."""
 
     host: str
-    book: AddressBook
+    address_book: AddressBook
 
     def of(self, node_id: int, upstream: Address) -> Address | None:
         """Return where the client reaches this broker through Weir, None if nowhere."""
-        port = self.book.observe(node_id, upstream)
-        return None if port is None else Address(self.book.host(node_id, self.host), port)
+        port = self.address_book.observe(node_id, upstream)
+        return None if port is None else Address(self.address_book.host(node_id, self.host), port)

@@ -32,11 +32,11 @@ def run(config: Config) -> None:
     _check_system()
     recorded = recording(config)
     chosen = choose(config)
-    book = quota_registry(config, chosen.table)
+    registry = quota_registry(config, chosen.table)
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_us)
     try:
-        run_hosting_trio(reactor, lambda: _main(config, reactor, book, chosen, recorded))
+        run_hosting_trio(reactor, lambda: _main(config, reactor, registry, chosen, recorded))
     except BaseExceptionGroup as group:
         raise _single(group) from None
     finally:
@@ -75,11 +75,13 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _main(
-    config: Config, reactor: Reactor, book: QuotaRegistry, chosen: Chosen, recorded: Recording | None
+    config: Config, reactor: Reactor, registry: QuotaRegistry, chosen: Chosen, recorded: Recording | None
 ) -> None:
-    server = Server(config, reactor, book)
+    server = Server(config, reactor, registry)
     state = StoreHealth(time.time, chosen.store.name)
-    quota_manager = QuotaManager(chosen.store, book, chosen.table, config.admins, state, server.supervisor)
+    quota_manager = QuotaManager(
+        chosen.store, registry, chosen.table, config.admins, state, server.supervisor
+    )
     server.quota_admin = quota_manager
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
@@ -87,7 +89,7 @@ async def _main(
             from proxy.admin import start  # its libraries take half a second to import, and 20 MB
 
             tally = recorded.writer.tally if recorded is not None else None
-            sources = start.Sources(server, book, state, lambda: reactor.now_ms, tally)
+            sources = start.Sources(server, registry, state, lambda: reactor.now_ms, tally)
             await start.start(nursery, config.admin, sources, listening)
         await nursery.start(quota_manager.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)

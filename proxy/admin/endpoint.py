@@ -78,7 +78,7 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
         return PlainTextResponse(f"not ready: {problem}\n", status_code=503)
 
     async def request_time(request: Request) -> Response:
-        answer = report(sources.book, request.query_params, sources.now_ms())
+        answer = report(sources.quota_registry, request.query_params, sources.now_ms())
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     pages: dict[str, Callable[[Request], Awaitable[Response]]] = {

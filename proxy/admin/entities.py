@@ -80,7 +80,7 @@ def request_times(quotas: BrokerQuotas) -> tuple[ClientQuotas[RequestBudget], ..
 
 
 def read(
-    book: QuotaRegistry,
+    quota_registry: QuotaRegistry,
     kinds: Kinds[B],
     now_ms: int,
     reading: Reading[B],
@@ -93,7 +93,7 @@ def read(
     `shadow`: of the budgets of shadow entries.
     """
     largest = reading.largest
-    for pot, kind in list(_pots(book, kinds, shadow=shadow)):
+    for pot, kind in list(_pots(quota_registry, kinds, shadow=shadow)):
         total = reading.totals[pot] = copy(kind.forgotten)
         reading.counts[pot] = len(kind)
         for part in counted(kind, total):
@@ -117,9 +117,11 @@ def counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
         yield part
 
 
-def _pots(book: QuotaRegistry, kinds: Kinds[B], *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[B]]]:
+def _pots(
+    quota_registry: QuotaRegistry, kinds: Kinds[B], *, shadow: bool
+) -> Iterator[tuple[Pot, ClientQuotas[B]]]:
     """Every kind of quota of this unit, at every broker; of the shadow's, those in use."""
-    for node_id, quotas in book.brokers.items():
+    for node_id, quotas in quota_registry.brokers.items():
         for kind in kinds(quotas):
             if not shadow:
                 yield Pot(node_id, kind.key.value), kind

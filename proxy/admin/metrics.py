@@ -36,7 +36,7 @@ class Sources:
     """Where the figures come from."""
 
     server: Server
-    book: QuotaRegistry
+    quota_registry: QuotaRegistry
     store: StoreHealth
     now_ms: Callable[[], int]
     """The clock of the budgets."""
@@ -49,10 +49,10 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     yield from _process(sources, ready=ready)
     yield _tasks(sources.server)
     yield from _sessions(sources.server)
-    yield from store_metrics.families(sources.book, sources.store)
+    yield from store_metrics.families(sources.quota_registry, sources.store)
     for shadow in (False, True):
-        yield from quota_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
-        yield from topic_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
+        yield from quota_metrics.families(sources.quota_registry, sources.now_ms(), shadow=shadow)
+        yield from topic_metrics.families(sources.quota_registry, sources.now_ms(), shadow=shadow)
     yield from connection_metrics.families(sources.server.connection_limiter.quotas)
     yield from authentication_metrics.families(sources.server.counters)
     yield from tls_metrics.families(sources.server.config.tls.files)
@@ -66,14 +66,14 @@ def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
     yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
     yield family.gauge("weir_ready", "1 if /readyz answers 200.", ready)
     yield family.gauge(
-        "weir_brokers", "Brokers known; each has a listener of Weir's.", len(server.book.nodes)
+        "weir_brokers", "Brokers known; each has a listener of Weir's.", len(server.address_book.nodes)
     )
     known = GaugeMetricFamily(
         "weir_broker_info",
         "Each broker's own address, and Weir's port for it.",
         labels=["broker", "upstream", "port"],
     )
-    for node_id, address in sorted(server.book.nodes.items()):
+    for node_id, address in sorted(server.address_book.nodes.items()):
         known.add_metric(
             [str(node_id), str(address), str(server.config.advertised_listeners.port(node_id))], 1
         )

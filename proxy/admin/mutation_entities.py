@@ -47,7 +47,7 @@ class MutationReading:
 
 
 def read_mutations(
-    book: QuotaRegistry,
+    quota_registry: QuotaRegistry,
     now_ms: int,
     reading: MutationReading,
     most: int = ENTITIES_MAX,
@@ -58,7 +58,7 @@ def read_mutations(
 
     `shadow`: of the budgets of shadow entries.
     """
-    kind = book.mutations.shadow if shadow else book.mutations
+    kind = quota_registry.mutations.shadow if shadow else quota_registry.mutations
     if kind is None:
         return
     reading.totals = copy(kind.forgotten)

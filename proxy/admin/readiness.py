@@ -46,7 +46,7 @@ class Readiness:
             return "starting"
         async with self._checking:
             if trio.current_time() - self._checked_s >= CHECK_S:
-                known, configured = self._server.book.nodes.values(), self._server.config.upstream
+                known, configured = self._server.address_book.nodes.values(), self._server.config.upstream
                 self._unreachable = await _unreachable(
                     dict.fromkeys([*known, *configured]), Access.of(self._server.config)
                 )

@@ -22,14 +22,14 @@ from quotas.budgets import UNLIMITED
 from quotas.request_time import RequestBudget
 
 
-def report(book: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
+def report(quota_registry: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
     """Return what a client has used, found as sessions find it, at every broker; no budget is made by it."""
     user, client_id = asked.get(USER) or ANONYMOUS, asked.get(CLIENT_ID, "")
-    return Report(user, client_id, list(_budgets(book, user, client_id, now_ms)))
+    return Report(user, client_id, list(_budgets(quota_registry, user, client_id, now_ms)))
 
 
-def _budgets(book: QuotaRegistry, user: str, client_id: str, now_ms: int) -> Iterator[BudgetTime]:
-    for node_id, quotas in sorted(book.brokers.items(), key=_unknown_last):
+def _budgets(quota_registry: QuotaRegistry, user: str, client_id: str, now_ms: int) -> Iterator[BudgetTime]:
+    for node_id, quotas in sorted(quota_registry.brokers.items(), key=_unknown_last):
         both = zip((ENFORCED, SHADOW), quotas.request_budgets(user, client_id), strict=True)
         for mode, budget in both:
             if budget is not None:

@@ -16,9 +16,9 @@ from quotas import Budget
 LABELS: Final = ("broker", "quota", "topic")
 
 
-def families(book: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
+def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
     """Yield the metrics of the topics that were charged most."""
-    rows = nlargest(ENTITIES_MAX, _budgets(book, shadow=shadow), key=lambda row: row[1].charged)
+    rows = nlargest(ENTITIES_MAX, _budgets(quota_registry, shadow=shadow), key=lambda row: row[1].charged)
     prefix, says = ("weir_shadow_topic_", "Shadow rates, as if enforced: ") if shadow else ("weir_topic_", "")
 
     def values(of: Callable[[Budget], float]) -> list[family.Row]:
@@ -50,8 +50,8 @@ def families(book: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metr
     )
 
 
-def _budgets(book: QuotaRegistry, *, shadow: bool) -> Iterator[tuple[tuple[str, str, str], Budget]]:
-    for node_id, quotas in book.brokers.items():
+def _budgets(quota_registry: QuotaRegistry, *, shadow: bool) -> Iterator[tuple[tuple[str, str, str], Budget]]:
+    for node_id, quotas in quota_registry.brokers.items():
         for rates in quotas.topics or ():
             for budget in rates.budgets(shadow=shadow):
                 yield (broker_label(node_id), rates.key.value, budget.tags.topic), budget

@@ -34,8 +34,8 @@ class UsageRules:
     entities_max: int
     trace_share: float
 
-    def books(self) -> UsageRegistries:
-        """Return empty books."""
+    def registries(self) -> UsageRegistries:
+        """Return empty usage registries."""
         return UsageRegistries(
             entities_max=self.entities_max, trace_share=self.trace_share, traces_max=self.queue_records
         )

@@ -70,21 +70,21 @@ class Held:
 class ShadowLog:
     """Remembers what it has said."""
 
-    def __init__(self, book: QuotaRegistry, connections: ConnectionQuotas) -> None:
+    def __init__(self, quota_registry: QuotaRegistry, connections: ConnectionQuotas) -> None:
         """Begin with nothing said."""
-        self._book = book
+        self._quota_registry = quota_registry
         self._connections = connections
         self._said: dict[Who, Held] = {}
 
     def look(self, now_ms: int) -> Iterator[None]:
         """Say what is new, in steps of a millisecond or so: each yield is a place to let others work."""
         found: dict[Who, Held] = {}
-        for quotas in list(self._book.brokers.values()):
+        for quotas in list(self._quota_registry.brokers.values()):
             for clients in (quotas.produce, quotas.fetch, quotas.request):
                 yield from _look(clients.key, clients.shadow or (), found, now_ms)
             for topics in quotas.topics or ():
                 yield from _look(topics.key, topics.budgets(shadow=True), found, now_ms)
-        mutations = self._book.mutations
+        mutations = self._quota_registry.mutations
         yield from _look(mutations.key, mutations.shadow or (), found, now_ms)
         for addresses in self._connections.shadows():
             yield from _look(addresses.key, addresses, found, now_ms)

@@ -81,7 +81,7 @@ class Connector:
     def __init__(
         self,
         config: Config,
-        book: AddressBook,
+        address_book: AddressBook,
         limiter: ConnectionLimiter,
         counters: Counters,
         rate_limited_log: RateLimitedLog,
@@ -90,7 +90,7 @@ class Connector:
     ) -> None:
         """Share the server's book and counters."""
         self._config = config
-        self._book = book
+        self._address_book = address_book
         self._limiter = limiter
         self._counters = counters
         self._rate_limited_log = rate_limited_log
@@ -154,7 +154,7 @@ class Connector:
             pending.sock = error.sock
             raise RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None) from None
         pending.sock, pending.node_id = accepted.sock, accepted.node_id
-        if accepted.node_id is not None and accepted.node_id not in self._book.nodes:
+        if accepted.node_id is not None and accepted.node_id not in self._address_book.nodes:
             raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
         return Client(accepted.sock, pending.peer, host, accepted.user)
 
@@ -177,17 +177,17 @@ class Connector:
         """Where to connect, in order of preference: brokers whose id, and so whose quotas, are known come
         first.
         """
-        nodes = self._book.nodes
+        nodes = self._address_book.nodes
         if node_id is not None:
             return [(nodes[node_id], node_id)]
-        named = [(address, self._book.node_at(address)) for address in self._config.upstream]
+        named = [(address, self._address_book.node_at(address)) for address in self._config.upstream]
         first = [target for target in named if target[1] is not None]
         others = [(address, found) for found, address in nodes.items()]
         return list(dict.fromkeys(first + others + named))
 
     def _note(self, refusal: RefusalError, node_id: int | None, client: str) -> None:
         self._counters.closed[refusal.reason] += 1
-        known = node_id if node_id in self._book.nodes else None  # clients name what they like
+        known = node_id if node_id in self._address_book.nodes else None  # clients name what they like
         details = {"reason": refusal.reason, "node_id": node_id, "client": client, "detail": str(refusal)}
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)

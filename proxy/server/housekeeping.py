@@ -19,7 +19,7 @@ EXPIRY_S: Final = 30.0
 """How often idle budgets are looked for, as Kafka looks for idle sensors."""
 
 
-async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Address], str]:
+async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict[int, Address], str]:
     """Return the cluster's brokers, all of which have ports; or none, and why the upstream does not tell.
 
     Raises ConfigError if there is nothing that could be a Kafka broker, if TLS fails, if Weir's
@@ -37,22 +37,22 @@ async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Ad
         if error.refused:
             raise ConfigError(f"cannot log in to the brokers: {error.first}") from None
         return {}, str(error)
-    unmapped = book.unmapped(list(nodes))
+    unmapped = address_book.unmapped(list(nodes))
     if unmapped is not None:
         raise ConfigError(unmapped)
     return nodes, ""
 
 
-async def refresh(config: Config, book: AddressBook) -> None:
+async def refresh(config: Config, address_book: AddressBook) -> None:
     """Ask the cluster which brokers have come, and moved."""
     try:
-        known = [*book.nodes.values(), *config.upstream]
+        known = [*address_book.nodes.values(), *config.upstream]
         nodes = await discover(known, config.settings.connect_timeout_s, Access.of(config))
     except DiscoveryError as error:
         log.warning("no broker answers", reason=str(error))
         return
     for node_id, address in nodes.items():
-        book.observe(node_id, address)
+        address_book.observe(node_id, address)
 
 
 class Expiring(Protocol):

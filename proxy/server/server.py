@@ -50,9 +50,9 @@ class Server:
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
         """Who may describe and alter quotas over the wire; set it before `serve`."""
-        self.usage = config.usage.books() if config.usage is not None else None
+        self.usage = config.usage.registries() if config.usage is not None else None
         """What clients use, if it is recorded."""
-        self.book = AddressBook(config.advertised_listeners, self._open_broker_listener)
+        self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
         self._plans = Plans(
             self.counters,
@@ -81,7 +81,7 @@ class Server:
         )
         self._connector = Connector(
             config,
-            self.book,
+            self.address_book,
             self.connection_limiter,
             self.counters,
             self._rate_limited_log,
@@ -130,7 +130,7 @@ class Server:
         def start(task: Task, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
             nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
 
-        start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.book))
+        start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.address_book))
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
         for quotas in (self.quotas, self.connection_limiter.quotas):
@@ -172,7 +172,7 @@ class Server:
     async def _listen(self) -> None:
         """Open every listener, or none and say in one line why: nothing is logged before all are open."""
         config = self.config
-        nodes, untold = await first_brokers(config, self.book)
+        nodes, untold = await first_brokers(config, self.address_book)
         with _listening_at(config.listen, "choose another --listen"):
             self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
             self._listeners.open(self._ips, config.listen.port, None)
@@ -183,7 +183,7 @@ class Server:
         if untold:
             log.warning("upstream does not tell its brokers, learning them from clients", reason=untold)
         for node_id, upstream in nodes.items():
-            self.book.learn(node_id, upstream)
+            self.address_book.learn(node_id, upstream)
         log.info("listening", address=str(config.listen), upstream=", ".join(map(str, config.upstream)))
 
     def _broker_port(self, node_id: int) -> int:
@@ -218,7 +218,7 @@ class Server:
         return Connection(
             plans=self._plans,
             quotas=self.quotas.of(node_id),
-            addresses=AdvertisedAddresses(host, self.book),
+            addresses=AdvertisedAddresses(host, self.address_book),
             counters=self.counters,
             limits=self._limits,
             hold=self.config.settings.throttle_mode == "hold",

@@ -51,7 +51,7 @@ class QuotaManager:
     def __init__(
         self,
         store: QuotaStore,
-        book: QuotaRegistry,
+        quota_registry: QuotaRegistry,
         table: QuotaTable,
         admins: frozenset[str],
         state: StoreHealth,
@@ -59,7 +59,7 @@ class QuotaManager:
     ) -> None:
         """`table` is what the store held at the start, `admins` are names of principals."""
         self._store = store
-        self._book = book
+        self._quota_registry = quota_registry
         self._table = table
         self._admins = admins
         self._state = state
@@ -166,14 +166,14 @@ class QuotaManager:
             if not await trio.to_thread.run_sync(self._prepare, table):
                 return False
             self._table = table
-            self._book.update(table)
+            self._quota_registry.update(table)
             return True
 
     def _prepare(self, table: QuotaTable) -> bool:
         """Do what is slow, in a thread; return whether it is another table."""
         if table == self._table:
             return False
-        self._book.prepare(table)
+        self._quota_registry.prepare(table)
         return True
 
     # Altering

@@ -1,4 +1,4 @@
-"""Taking what was used out of the books, once an interval: a Trio task, between turns of the reactor."""
+"""Taking what was used out of the registries, once an interval: a Trio task, between turns of the reactor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOSE_S: Final = 5.0
 """For what still waits when Weir stops."""
 
 
-class Books(Protocol):
+class Registries(Protocol):
     """`proxy.connection.usage.UsageRegistries`, as far as it is used here."""
 
     @property
@@ -75,7 +75,7 @@ class Recorder:
 
     def __init__(
         self,
-        books: Books,
+        registries: Registries,
         sink: Sink,
         instance: str,
         interval_ms: int,
@@ -84,7 +84,7 @@ class Recorder:
         supervisor: Supervisor,
     ) -> None:
         """The first interval begins now."""
-        self._books = books
+        self._registries = registries
         self._sink = sink
         self._instance = instance
         self._clocks = clocks
@@ -132,11 +132,11 @@ class Recorder:
             self._report()
 
     async def _take(self, interval: Interval) -> None:
-        used = self._books.drain(interval.time_ms, interval.length_ms, self._instance)
+        used = self._registries.drain(interval.time_ms, interval.length_ms, self._instance)
         await self._put(Kind.USAGE, iter(used))
-        traces = self._books.take_traces(self._offset_ms, self._instance)
+        traces = self._registries.take_traces(self._offset_ms, self._instance)
         await self._put(Kind.TRACE, iter(traces))
-        dropped = self._books.traces_dropped
+        dropped = self._registries.traces_dropped
         if dropped > self._traces_dropped:
             self._sink.tally.note_dropped(Loss.TRACES_MAX, dropped - self._traces_dropped)
             self._traces_dropped = dropped

@@ -48,13 +48,13 @@ class Recording(NamedTuple):
     interval_ms: int
 
     def recorder(
-        self, books: UsageRegistries, session_ms: Callable[[], int], supervisor: Supervisor
+        self, registries: UsageRegistries, session_ms: Callable[[], int], supervisor: Supervisor
     ) -> Recorder:
         """Return the task's; the interval begins now. `session_ms` is the sessions' clock."""
         log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)
         report = Report(self.writer.tally, self.writer.outlet.name, time.monotonic)
         clocks = Clocks(lambda: time.time_ns() // 1_000_000, session_ms)
-        return Recorder(books, self.writer, self.instance, self.interval_ms, clocks, report, supervisor)
+        return Recorder(registries, self.writer, self.instance, self.interval_ms, clocks, report, supervisor)
 
 
 def recording(config: Config) -> Recording | None:

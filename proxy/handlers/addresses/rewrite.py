@@ -111,7 +111,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
         start = body + skip
         addresses = context.addresses
         version, seen, answer = remembered.get(addresses.host, _NOTHING)
-        if version != addresses.book.version or not (
+        if version != addresses.address_book.version or not (
             data.startswith(seen, start) and start + len(seen) <= end
         ):
             try:
@@ -122,7 +122,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
                 return WAIT
             edit(message, addresses)
             seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
-            remembered[addresses.host] = (addresses.book.version, seen, answer)
+            remembered[addresses.host] = (addresses.address_book.version, seen, answer)
         return _replace(data, start, start + len(seen), answer)
 
     return rewrite
