@@ -1,6 +1,6 @@
 """Recognise fetches of replicas: they have a replica id, as a field, or since v15 as a tag (KIP-903).
 
-Anybody can claim one. So it is looked at only where the principal is one of the brokers' own.
+Any client can send a replica id, so this is checked only for principals of brokers.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from protocol.messages import FetchRequest
 from protocol.primitives import read_uvarint
 
 IsReplicaFetch: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
-"""(data, frame, end, complete) -> whether the fetch `data[frame:end]` is a follower's; None if more bytes are
+"""(data, frame, end, complete) -> True if the fetch `data[frame:end]` is a replica's; None if more bytes are
 needed. Raises ProtocolError.
 """
 REPLICA_FETCH_BYTES: Final = 128 * 1024
-"""A broker's fetch longer than this is taken for a follower's: its tags stand behind thousands of partitions,
-which need not fit the buffer.
+"""A broker's fetch longer than this is taken for a replica's: its tags are behind thousands of partitions,
+which may not fit into the buffer.
 """
 _REPLICA_STATE: Final = 1
-"""The tag."""
+"""The tag of the replica's state."""
 _REPLICA_ID: Final = Struct(">i")
 
 
 def replica_fetch_test(version: int, *, flexible: bool) -> IsReplicaFetch:
-    """Return how to tell of fetches of this version; `flexible` is whether their header has tagged fields."""
+    """Return the test for fetches of this version; `flexible`: the request header has tagged fields."""
     plainly = field_offset(FetchRequest, version, "replica_id")
     tags = tag_section(FetchRequest, version)
 
@@ -53,7 +53,7 @@ def replica_fetch_test(version: int, *, flexible: bool) -> IsReplicaFetch:
 
 
 def _replica_id(data: bytearray, position: int, end: int) -> int:
-    """The replica id among the tagged fields that begin at `position`; -1 for none."""
+    """Return the replica id among the tagged fields that begin at `position`; -1 if absent."""
     count, position = read_uvarint(data, position, end)
     for _field in range(count):
         tag, position = read_uvarint(data, position, end)

@@ -1,15 +1,15 @@
-"""Topics that come into being by being asked for: Metadata with allow_auto_topic_creation.
+"""Automatic creation of topics by Metadata requests (allow_auto_topic_creation).
 
-Each costs its client the partitions that it gets (KIP-599), permissively: it is there already. A broker does
-not say that it creates a topic. It says that there is none yet, and some moments later the topic is there; so
-Weir remembers who asked for what was missing, looks for it when the same client asks for topics again, and
-charges it then. Requests of clients without a mutation quota, and those that can create nothing, pass as they
-are.
+A topic that a Metadata request creates costs its client the topic's partitions (KIP-599), permissively: the
+topic exists already. A broker does not report the creation. It answers that the topic is missing, and moments
+later the topic exists. So Weir records the missing topics of a request, looks for them when the same client
+sends Metadata again, and charges those that exist by then. Requests of clients without a mutation quota, and
+requests that can create nothing, are forwarded unchanged.
 
-With `auto_creation = "strict"`, a client whose balance is negative is not allowed to create: the permission
-is taken out of its request, where the broker's version has it (v4, Kafka 0.11).
+With `auto_creation = "strict"`, a client with a negative balance may not create topics: Weir removes the
+permission from the request, where the broker's version has the field (v4, Kafka 0.11).
 
-With a shadow quota alone, topics are looked for and charged likewise, and nobody waits.
+With a shadow quota alone, topics are looked for and charged too, but no client is throttled.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ from proxy.handlers.uplift.uplift import forward
 from quotas import LateCharge, MutationLedger
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
-"""What a broker says of a topic that it is about to create: the former with KRaft, the latter before."""
+"""Error codes of a topic that the broker is about to create: the first with KRaft, the second with ZooKeeper.
+"""
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Watch what is asked for by clients that have a mutation quota."""
+    """Track missing topics in requests of clients with a mutation quota."""
     codec_ = codec(MetadataRequest, plan.version)
     flexible = plan.flexible_request
     unwatched = plan.admit
@@ -81,7 +82,7 @@ def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _comple
 
 
 def look_for_missed(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
-    """Charge the topics that have come since this client has missed them."""
+    """Charge the client's pending creations that exist by now."""
     expected = context.cluster.pending_creations.of(ledger)
     if expected:
         there = yield from topic_queries.told(context, expected)
@@ -105,7 +106,9 @@ def _watched(
     request: MetadataRequest,
     asked: Asked,
 ) -> BrokerQuery:
-    """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
+    """Forward the client's request; charge pending creations that exist by now, and add the missing
+    topics.
+    """
     charge = ledger.begin_late()
     yield from look_for_missed(context, ledger, charge)
     answer = yield from _asked(context, plan, ledger, request)
@@ -134,7 +137,7 @@ def _watched(
 def _asked(
     context: Context, plan: Plan, ledger: MutationLedger, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
-    """Forward the request, without the permission to create if the client has no tokens for that."""
+    """Forward the request; remove the permission to create if the client's balance is negative."""
     budget, strict = ledger.enforced, context.cluster.strict_auto_creation
     if strict and budget is not None and budget.tokens(context.now_ms) < 0:
         spoken = (yield from broker_versions(context)).get(ApiKey.METADATA)

@@ -1,4 +1,6 @@
-"""Topics that were missing when a client asked for them, and who pays if they come (KIP-599)."""
+"""Pending automatic creations: missing topics of Metadata requests, and the ledgers charged if they are
+created (KIP-599).
+"""
 
 from __future__ import annotations
 
@@ -9,42 +11,44 @@ from typing import Final
 from quotas import MutationLedger
 
 PENDING_MS: Final = 30_000
-"""How long a topic that was missing may take to come, at least."""
+"""Time (ms) that an automatic creation may take, at least."""
 PENDING_MAX_EACH: Final = 1000
-"""Of one ledger."""
+"""Number of pending creations per ledger."""
 PENDING_MAX: Final = 100_000
-"""Of all together; the oldest go first."""
+"""Number of pending creations of all ledgers; the oldest are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCreation:
-    """A topic that may be on its way."""
+    """A topic that may be created soon."""
 
     ledger: MutationLedger
     until_ms: int
     paid: int = 0
-    """Partitions of it that are paid for already."""
+    """Number of its partitions that are charged already."""
 
 
 class PendingCreations:
-    """Those that may be on their way, by name; one per cluster."""
+    """Pending creations by topic; one instance per cluster."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin empty."""
         self._pending: dict[str, PendingCreation] = {}
         self._names: dict[MutationLedger, dict[str, None]] = {}
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Return the number of pending creations."""
         return len(self._pending)
 
     def add(self, names: Iterable[str], ledger: MutationLedger, now_ms: int, paid: int = 0) -> int:
-        """Remember who pays if these come; return how many of them this ledger has no room left for."""
+        """Add topics, to be charged to this ledger if they are created; return the number of topics for which
+        the ledger has no room.
+        """
         without_room = 0
         for name in names:
             known = self._pending.get(name)
             if known is not None and known.until_ms > now_ms:
-                continue  # the first who asked has brought it about
+                continue  # the first request that names a topic creates it
             self.created(name)
             own = self._names.setdefault(ledger, {})
             if len(own) >= PENDING_MAX_EACH:
@@ -57,11 +61,11 @@ class PendingCreations:
         return without_room
 
     def of(self, ledger: MutationLedger) -> list[str]:
-        """What this client has asked for that was not there. It is to be looked for."""
+        """Return the topics whose creation is charged to this ledger."""
         return list(self._names.get(ledger, ()))
 
     def created(self, name: str) -> PendingCreation | None:
-        """A topic is there: return who pending it, if someone did."""
+        """Remove a topic that was created; return its entry, if any."""
         pending = self._pending.pop(name, None)
         if pending is not None:
             own = self._names[pending.ledger]
@@ -71,9 +75,10 @@ class PendingCreations:
         return pending
 
     def expire(self, names: Iterable[str], now_ms: int) -> None:
-        """Topics were looked for in vain: forget those that are not in time any more.
+        """Drop the topics among `names`, which do not exist, whose time is over.
 
-        Not earlier: who is silent for long is not to have them for nothing.
+        An entry is never dropped without looking for its topic, or a client could avoid the charge by a
+        pause.
         """
         for name in names:
             pending = self._pending.get(name)

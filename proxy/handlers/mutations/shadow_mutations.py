@@ -1,8 +1,9 @@
-"""Partition mutations under a shadow quota alone: the broker does what it is asked, and that is charged.
+"""Partition mutations under a shadow quota alone: the broker gets the request unchanged, its results are
+charged.
 
-The quota comes last, as in a controller: what fails for a reason of its own costs nothing. To know what a
-deletion costs, and a topic of the default size, the broker is asked the same questions as for an enforced
-quota.
+Topics that fail for a reason of their own cost nothing, as at a controller. To know the cost of a deletion,
+and of a topic with the default number of partitions, Weir asks the broker the same questions as for an
+enforced quota.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ M = TypeVar("M", bound=Message)
 
 
 class CountedMutation(PaidMutation[M]):
-    """One request that nothing limits."""
+    """One request without an enforced quota."""
 
     def answer(self) -> Asking[Answer]:
-        """The broker's own answer."""
+        """Return the broker's own answer."""
         mutation = self.mutation
         yield from look_for_missed(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=lambda _costs, _now_ms: False)

@@ -1,8 +1,8 @@
-"""DescribeClientQuotas and AlterClientQuotas, answered in the broker's place (KIP-546), whatever it speaks.
+"""DescribeClientQuotas and AlterClientQuotas, answered by Weir (KIP-546), whatever versions the broker has.
 
-Only admins are answered, and only while the broker answers them too; Kafka's tools then work as they do with
-a broker. Where the brokers themselves store the quotas (quota_store = broker), both pass through, and Weir
-looks again after an alteration.
+Weir answers admins only, and only while the broker answers them; Kafka's tools work as with a broker. If the
+brokers store the quotas (quota_store = broker), Weir forwards both APIs, and reads the brokers' quotas again
+after an alteration.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ M = TypeVar("M", bound=Message)
 _Framing: TypeAlias = Callable[[Message], bytes]
 
 AT_ONCE_MAX: Final = 200
-"""Quotas that are described here and now (about 1 ms); more are left to a thread."""
+"""Number of quotas described within the request (about 1 ms); more are described in a thread."""
 DENIED_BYTES_MAX: Final = 16 * 1024
-"""The longest request that is read to tell its client that it may not: reading one of 1 MB takes a second."""
+"""Length of the longest request that is read to send an error to a client that is no admin: decoding 1 MB
+takes a second.
+"""
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
 _TOO_LONG: Final = Refused(
@@ -48,7 +50,7 @@ _TOO_LONG: Final = Refused(
 
 
 def plan_describe(plan: Plan) -> None:
-    """Answer it from the table."""
+    """Answer DescribeClientQuotas from the quota table."""
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -78,7 +80,7 @@ def plan_describe(plan: Plan) -> None:
 
 
 def plan_alter(plan: Plan) -> None:
-    """Check it, have it stored, and answer when it is in force."""
+    """Check AlterClientQuotas, store the changes, and answer when they are in force."""
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -109,7 +111,7 @@ def plan_alter(plan: Plan) -> None:
 
 
 def plan_pass_alter(plan: Plan) -> None:
-    """The broker answers it; then its quotas are looked at again."""
+    """Forward AlterClientQuotas; then read the broker's quotas again."""
 
     def rewrite(
         context: Context, _data: bytearray, _body: int, _end: int, _complete: bool
@@ -123,9 +125,10 @@ def plan_pass_alter(plan: Plan) -> None:
 def _asked(
     context: Context, plan: Plan, codec_: Codec[M], data: bytearray, frame: int, end: int, complete: bool
 ) -> tuple[M, str | None] | None:
-    """Return the request, once it is here as a whole, and why it is denied, if it is; None until then.
+    """Return the request, once it is complete, and the reason to reject it, if any; None until then.
 
-    Who is denied is denied, and counted, once. Whoever asks for more than is worth reading then is closed.
+    A rejected client gets an error once per request. If a rejected request is too long, the connection is
+    closed.
     """
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
@@ -144,8 +147,8 @@ def _asked(
 def _authorize_again(context: Context) -> BrokerQuery:
     """Ask the broker for the metadata of no topic.
 
-    It closes connections whose clients have not authenticated, or not again in time (KIP-368), and what Weir
-    answers by itself must not be a way around that.
+    A broker closes connections whose clients have not authenticated, or not again in time (KIP-368). Requests
+    that Weir answers must not bypass that.
     """
     yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)
     context.authorized_again = True
@@ -153,7 +156,7 @@ def _authorize_again(context: Context) -> BrokerQuery:
 
 
 def _authorized_again(context: Context) -> bool:
-    """Whether the broker has answered for this very request."""
+    """Return True if the broker has answered on behalf of this very request."""
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again
 
@@ -164,7 +167,7 @@ def _check_allowed(rejection: str | None) -> None:
 
 
 def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
-    """How a response to the request at `frame` becomes a frame."""
+    """Return a function that makes a frame of a response to the request at `frame`."""
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
     return partial(response_frame, plan.api_key, plan.version, correlation_id)
 
@@ -181,5 +184,5 @@ def _not_described(refused: Refused) -> DescribeClientQuotasResponse:
 
 
 def _answered(deferred: Deferred) -> Decision:
-    """Nobody waits for an answer that is here."""
+    """Reply at once if the result is already available."""
     return Reply(deferred.frame) if deferred.frame is not None else Defer(deferred)
