@@ -1,4 +1,4 @@
-"""Listeners: the kernel takes connections as soon as a port is open; Trio takes them up from there."""
+"""Listeners: the kernel accepts connections as soon as a port is open; Trio takes them from there."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from proxy.server.connection_limiter import ConnectionLimiter
 log = structlog.get_logger("weir")
 
 OVERLOAD: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""accept() fails like this when descriptors or memory have run out: wait, existing sessions will end."""
+"""errno of accept() when descriptors or memory have run out: wait for connections to end."""
 OVERLOAD_PAUSE_S: Final = 0.1
 RETRY_S: Final = 1.0
-"""A port that somebody else has taken is tried again after this time."""
+"""Time (s) after which a port taken by another process is tried again."""
 
 Receive: TypeAlias = Callable[[socket.socket, int | None, Address], Awaitable[None]]
-"""(client's socket, node id of the listener or None, client's address): takes the socket over."""
+"""(client's socket, node id of the listener or None, client's address): takes over the socket."""
 MakeSockets: TypeAlias = Callable[[Sequence[str], int], list[socket.socket]]
 """(IP addresses, port)"""
 RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
@@ -44,7 +44,7 @@ class Listeners:
         rate_limited_log: RateLimitedLog,
         run_soon: RunSoon,
     ) -> None:
-        """`run_soon` has Trio make a call; it is called in the reactor's turns too."""
+        """`run_soon` schedules a call in Trio; also used within the reactor's turns."""
         self._limiter = limiter
         self._supervisor = supervisor
         self._rate_limited_log = rate_limited_log
@@ -59,6 +59,7 @@ class Listeners:
 
     def open(self, ips: Sequence[str], port: int, node_id: int | None) -> None:
         """Have the kernel accept connections at these IP addresses now; may be called in the reactor's turn.
+
         Raises OSError.
         """
         listening = sockets.listen(ips, port)
@@ -76,7 +77,7 @@ class Listeners:
         self._opened.send_nowait((self._sockets[node_id], node_id))
 
     async def accept_forever(self, receive: Receive) -> None:
-        """Hand on every client of every listener, each in a task of its own."""
+        """Pass every client of every listener to `receive`, each in a task of its own."""
         async with trio.open_nursery() as nursery:
             async for listening, node_id in self._to_accept:
                 for sock in listening:
@@ -89,7 +90,7 @@ class Listeners:
             sockets.close_all(listening)
 
     async def _replace(self, node_id: int | None, make: MakeSockets) -> None:
-        """Close a listener's sockets and make others for its port, as soon as nobody else has that port."""
+        """Replace a listener's sockets by others for its port, as soon as no other process has that port."""
         while True:
             sockets.close_all(self._sockets[node_id])
             try:
@@ -134,7 +135,7 @@ class Listeners:
                 works()
 
     async def _wait_at_gate(self, client: socket.socket, node_id: int | None) -> None:
-        """Take up a connection above its listener's rate late; those behind it wait in the kernel."""
+        """Delay a connection above its listener's rate; those behind it wait in the kernel."""
         try:
             await trio.sleep(self._limiter.delay_s(node_id))
         except BaseException:
@@ -142,7 +143,7 @@ class Listeners:
             raise
 
     async def _failed(self, error: OSError) -> None:
-        if error.errno not in OVERLOAD:  # the client gave up before we came: nobody to serve
+        if error.errno not in OVERLOAD:  # the client has gone
             await trio.lowlevel.checkpoint()
             return
         self._rate_limited_log.note("accept", _cannot_accept, {"error": str(error)})

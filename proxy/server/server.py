@@ -1,6 +1,6 @@
 """The server: Trio's half of the proxy.
 
-It listens, connects, discovers, reloads, expires, drains; bytes are the reactor's.
+It listens, connects, discovers brokers, reloads, expires budgets, drains; the reactor moves the bytes.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Server:
     """One cluster behind one bootstrap listener and a listener per broker."""
 
     def __init__(self, config: Config, reactor: Reactor, quotas: QuotaRegistry) -> None:
-        """Prepare; nothing is opened before `serve`."""
+        """Prepare; `serve` opens the listeners."""
         self.config = config
         self.counters = Counters()
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
-        """Who may describe and alter quotas over the wire; set it before `serve`."""
+        """Describes and alters quotas for clients; set it before `serve`."""
         self.usage = config.usage.registries() if config.usage is not None else None
-        """What clients use, if it is recorded."""
+        """Usage counters, if usage is recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
         self._plans = Plans(
@@ -71,7 +71,7 @@ class Server:
         )
         self._rate_limited_log = RateLimitedLog(reactor)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
-        """Keeps the tasks of the process running."""
+        """Restarts the process's tasks after failures."""
         self.connection_limiter = ConnectionLimiter(
             config.connections, quotas.in_force, lambda: reactor.now_ms
         )
@@ -91,7 +91,7 @@ class Server:
         self._relays: set[Relay] = set()
         self._port_per_broker = config.advertised_listeners is config.ports
         self._ips: list[str] = []
-        """The IP addresses of `listen`: looked up once, at the start, for a look-up may take seconds."""
+        """IP addresses of `listen`, looked up once at the start, because that may take seconds."""
         self._stop = trio.Event()
         self._ended = trio.Event()
         self._draining = False
@@ -122,7 +122,7 @@ class Server:
             self._rate_limited_log.close()
 
     def _start_housekeeping(self, nursery: trio.Nursery) -> None:
-        """Start all that is to be done now and then; a failure of one task stops no other."""
+        """Start the periodic tasks; a failure of one stops no other."""
 
         def now_ms() -> int:
             return self._reactor.now_ms
@@ -139,22 +139,22 @@ class Server:
         start(Task.SHADOW_LOG, PERIOD_S, partial(log_shadow, shadow_log, now_ms))
 
     def stop(self) -> None:
-        """Accept nothing more; let requests under way finish within the drain time."""
+        """Accept no more clients; let requests in flight finish within the drain time."""
         self._stop.set()
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop` was called."""
+        """True once `stop` was called."""
         return self._stop.is_set()
 
     @property
     def plans(self) -> Plans:
-        """Every (API, version) that clients have used; `requests` counts them. Read only."""
+        """Plans of every (API, version) that clients have used; `requests` counts them. Read only."""
         return self._plans
 
     @property
     def received_bytes(self) -> tuple[int, int]:
-        """What has come from clients, and from brokers, since start."""
+        """Number of bytes received from clients, and from brokers, since the start."""
         from_clients, from_brokers = self.counters.bytes_from_clients, self.counters.bytes_from_brokers
         for relay in self._relays:
             of_client, of_broker = relay.received_bytes
@@ -163,14 +163,14 @@ class Server:
         return from_clients, from_brokers
 
     def _run_soon(self, call: Callable[[], None]) -> None:
-        """Have Trio make a call in its next turn."""
+        """Schedule a call in Trio's next turn."""
         assert self._token is not None
         self._token.run_sync_soon(call)
 
     # Listening
 
     async def _listen(self) -> None:
-        """Open every listener, or none and say in one line why: nothing is logged before all are open."""
+        """Open every listener, or none and raise ConfigError; log only when all are open."""
         config = self.config
         nodes, untold = await first_brokers(config, self.address_book)
         with _listening_at(config.listen, "choose another --listen"):
@@ -195,10 +195,10 @@ class Server:
         if self._port_per_broker:
             self._listeners.open(self._ips, port, node_id)
 
-    # Sessions
+    # Connections
 
     def _relay(self, client: Client, broker: Socket, node_id: int | None) -> None:
-        """Hand both sockets over; from now on they are the relay's to close."""
+        """Start a relay, which owns both sockets from now on."""
         self.counters.sessions_opened += 1
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
@@ -239,7 +239,7 @@ class Server:
             self._rate_limited_log.note(("ended", node_id, reason), _ended_badly, details)
 
     async def _drain(self) -> None:
-        """Wait, for a bounded time, until every request under way is answered."""
+        """Wait, for a limited time, until every request in flight is answered."""
         timeout_s = self.config.settings.drain_timeout_s
         self._draining = True
         log.info("draining", sessions=len(self._relays), timeout_s=timeout_s)
@@ -255,7 +255,7 @@ class Server:
 
 @contextmanager
 def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> Iterator[None]:
-    """Raises ConfigError for an OSError."""
+    """Raise ConfigError instead of OSError."""
     try:
         yield
     except OSError as error:
