@@ -1,7 +1,7 @@
-"""The quotas in force: one table for all, and what each broker's clients have used of it.
+"""The quotas in force: one table, and the budgets of each broker's clients.
 
-Byte rates are per broker, as in Kafka: a client has its whole budget at each broker that it talks to.
-Mutations are per cluster, for its controller limits them: one budget, whichever listener they come to.
+Byte rates are per broker, as in Kafka: a client has a whole budget at each broker. Mutation quotas are per
+cluster, because its controller enforces them: one budget for all brokers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from quotas.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 
 
 class QuotaRegistry:
-    """The table and each broker's quotas by node id; `None` stands for a broker whose id is not known yet."""
+    """The quota table and each broker's budgets, by node id; `None` stands for brokers with an unknown id."""
 
     def __init__(
         self,
@@ -29,9 +29,10 @@ class QuotaRegistry:
         request_time_scale: Callable[[int | None], float] = lambda _node_id: 1.0,
     ) -> None:
         """The numbers are `quota.window.num` and `quota.window.size.seconds`, and the same two of
-        `controller.quota.window`. `in_shadow`: every entry is a shadow entry, whatever the table says.
-        `unnamed`: what clients without a client-id are taken to be called. `request_time_scale`: what the
-        estimates of a broker's request time are multiplied with.
+        `controller.quota.window`.
+
+        `in_shadow`: treat every entry as a shadow entry. `unnamed`: the client-id of clients without one.
+        `request_time_scale`: factor for the estimated request time of a broker.
         """
         self._is_in_shadow = in_shadow
         self._unnamed = unnamed
@@ -43,21 +44,21 @@ class QuotaRegistry:
         self._window_s = window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self.mutations = mutation_rates(controller_num_samples, controller_window_s)
-        """The budgets of partition mutations, shared by all brokers."""
+        """Budgets of partition mutations, shared by all brokers."""
         self.mutations.update(self._in_force)
         self.on_update: list[Callable[[QuotaTable], None]] = []
-        """Called with each further table."""
+        """Called with each new table."""
         self.changes = 0
-        """How often another table came into force."""
+        """Number of times that another table came into force."""
 
     @property
     def table(self) -> QuotaTable:
-        """What is configured now, and in force unless everything is in shadow."""
+        """The configured table; it is in force unless everything is in shadow."""
         return self._table
 
     @property
     def in_force(self) -> QuotaTable:
-        """What is enforced, and what is counted, now."""
+        """The table in force: enforced and shadow entries."""
         return self._in_force
 
     def _modes(self, table: QuotaTable) -> QuotaTable:
@@ -65,11 +66,11 @@ class QuotaRegistry:
 
     @property
     def brokers(self) -> dict[int | None, BrokerQuotas]:
-        """Every broker's quotas that a session has asked for."""
+        """Quotas of every broker that a connection has asked for."""
         return self._brokers
 
     def of(self, node_id: int | None) -> BrokerQuotas:
-        """Return the quotas of one broker, the same object each time."""
+        """Return the quotas of one broker, always the same object."""
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = BrokerQuotas.create(
@@ -83,11 +84,11 @@ class QuotaRegistry:
         return quotas
 
     def prepare(self, table: QuotaTable) -> None:
-        """Do what is slow of `update`, so that it is quick; any thread may do it, one at a time."""
+        """Do the slow part of `update` in advance; callable from any thread, one at a time."""
         self._modes(table).prepared(self._in_force)
 
     def update(self, table: QuotaTable) -> None:
-        """Put another table in force, also for open connections; what was used stays."""
+        """Put another table in force, for open connections too; usage so far still counts."""
         self.prepare(table)
         self._table = table
         self._in_force = self._modes(table)
@@ -99,6 +100,6 @@ class QuotaRegistry:
             call(self._in_force)
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget budgets that were not used for an hour, in steps: as `ClientQuotas.expire`."""
+        """Remove budgets unused for an hour, in steps; see `ClientQuotas.expire`."""
         for quotas in list(self._brokers.values()):
             yield from quotas.expire(now_ms)

@@ -1,4 +1,4 @@
-"""Taking what was used out of the registries, once an interval: a Trio task, between turns of the reactor."""
+"""Read usage records out of the registries, once an interval: a Trio task, between turns of the reactor."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from usage import TraceRecord, UsageRecord
 log = structlog.get_logger("weir.usage")
 
 SLICE: Final = 250
-"""Records taken in one turn of the loop: 4 µs each, a millisecond's worth; then sockets have their turn."""
+"""Number of records read in one turn of the loop, about a millisecond; then sockets are served."""
 CLOSE_S: Final = 5.0
-"""For what still waits when Weir stops."""
+"""Time (s) to write waiting records when Weir stops."""
 
 
 class Registries(Protocol):
-    """`proxy.connection.usage.UsageRegistries`, as far as it is used here."""
+    """The methods of `proxy.connection.usage.UsageRegistries` that are used here."""
 
     @property
     def traces_dropped(self) -> int:
-        """RequestTrace requests for which there was no room."""
+        """Number of traced requests for which there was no room."""
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """Take what was used since the last drain."""
+        """Return usage since the last drain."""
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
-        """Take the requests traced since the last time."""
+        """Return requests traced since the last call."""
 
 
 class Sink(Protocol):
-    """Takes records without ever making anybody wait: `Writer`."""
+    """Takes records without waiting: `Writer`."""
 
     @property
     def tally(self) -> Tally:
-        """What became of them."""
+        """Counts of the records taken."""
 
     def start(self) -> None:
         """Begin to write."""
@@ -51,23 +51,23 @@ class Sink(Protocol):
         """Take records, or drop and count them."""
 
     def close(self, timeout_s: float) -> None:
-        """Write what waits; blocks for so long at most."""
+        """Write waiting records; blocks for at most this time."""
 
 
 class Report(Protocol):
-    """Tells operators what went wrong."""
+    """Logs problems for operators."""
 
     def __call__(self, *, last: bool = False) -> None:
-        """Look what is new, after an interval or at the end."""
+        """Log new problems, after an interval or at the end."""
 
 
 class Clocks(NamedTuple):
-    """Both in ms."""
+    """Clocks in ms."""
 
     wall_ms: Callable[[], int]
-    """Since 1970."""
+    """Unix time."""
     session_ms: Callable[[], int]
-    """That of the sessions, monotonic."""
+    """The connections' clock, monotonic."""
 
 
 class Recorder:
@@ -83,7 +83,7 @@ class Recorder:
         report: Report,
         supervisor: Supervisor,
     ) -> None:
-        """The first interval begins now."""
+        """Begin the first interval now."""
         self._registries = registries
         self._sink = sink
         self._instance = instance
@@ -96,7 +96,7 @@ class Recorder:
         self._traces_dropped = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Record until cancelled; then what is left of the last interval, and close the sink."""
+        """Record until cancelled; then record the end of the last interval, and close the sink."""
         self._sink.start()
         task_status.started()
         try:
@@ -108,14 +108,14 @@ class Recorder:
     async def _record_forever(self, works: Works) -> None:
         while True:
             await trio.sleep(self._intervals.wait_ms(self._clocks.wall_ms()) / 1000)
-            with trio.CancelScope(shield=True):  # what is drained in part would be lost
+            with trio.CancelScope(shield=True):  # records of a partial drain would be lost
                 await self._record(last=False)
             works()
 
     async def _end(self) -> None:
         try:
             await self._record(last=True)
-        except Exception:  # a bug of ours must not keep Weir from stopping
+        except Exception:  # a bug must not keep Weir from stopping
             log.exception("internal error while usage was recorded; please report this")
         await trio.to_thread.run_sync(self._sink.close, CLOSE_S)
         self._report(last=True)
@@ -142,7 +142,7 @@ class Recorder:
             self._traces_dropped = dropped
 
     async def _put(self, kind: Kind, records: Iterator[Record]) -> None:
-        """Hand them over in slices."""
+        """Pass records to the sink in slices."""
         while some := list(islice(records, SLICE)):
             self._sink.put(kind, some)
             await trio.lowlevel.checkpoint()
