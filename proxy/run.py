@@ -1,4 +1,4 @@
-"""Running the proxy as a process: signals, hot reload of the quota file, and the reactor around it all."""
+"""Run the proxy as a process: signals, hot reload of the quota file, the reactor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = structlog.get_logger("weir")
 
 
 def run(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
+    """Serve until SIGTERM or SIGINT; a second signal stops at once. Raises ConfigError."""
     _check_system()
     recorded = recording(config)
     chosen = choose(config)
@@ -44,7 +44,7 @@ def run(config: Config) -> None:
 
 
 def _check_system() -> None:
-    """Raise ConfigError if this system has no epoll, with which the reactor waits."""
+    """Raise ConfigError if the system lacks epoll, which the reactor needs."""
     if not hasattr(select, "epoll"):
         raise ConfigError(
             "this system has no epoll, which Weir needs: run it on Linux, or in Docker (deploy/Dockerfile)"
@@ -67,7 +67,7 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
 
 
 def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the one exception within nested groups of one; nurseries wrap what ends them."""
+    """Return the only exception in nested groups of one, which nurseries make."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
@@ -107,7 +107,7 @@ async def _main(
 
 
 def _say_costs(config: Config) -> None:
-    """Say by what request time is estimated, where that is not what is shipped."""
+    """Log the source of request costs, unless they are the shipped ones."""
     settings, costs = config.settings, config.request_time.costs
     if settings.request_costs:
         log.info("request costs read", file=settings.request_costs, broker=costs.broker, source=costs.source)
@@ -127,7 +127,7 @@ async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
 
 
 async def _obey_hangup(reload: Callable[[], Awaitable[object]]) -> None:
-    """SIGHUP's usual meaning; without this it would end the process."""
+    """Reload at SIGHUP, which would end the process otherwise."""
     with trio.open_signal_receiver(signal.SIGHUP) as received:
         async for _number in received:
             log.info("reloading", signal="SIGHUP")

@@ -1,6 +1,6 @@
-"""What is exposed: every metric's name, meaning, labels and source. docs/operations.md has the same table.
+"""Every metric: name, description, labels and source. docs/operations.md has the same table.
 
-Values are plain integers that the proxy keeps anyway; they are read when somebody asks.
+Values are plain integers that the proxy keeps anyway; scrapes read them.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from proxy.server.server import Server
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the figures come from."""
+    """The sources of all metrics."""
 
     server: Server
     quota_registry: QuotaRegistry
     store: StoreHealth
     now_ms: Callable[[], int]
-    """The clock of the budgets."""
+    """The budgets' clock."""
     usage: Tally | None = None
-    """What is recorded, if it is."""
+    """Counts of usage records; None if usage is not recorded."""
 
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
-    """Yield every metric of Weir's own; None is a place to let others work."""
+    """Yield every metric of Weir's own, and None where sockets may be served."""
     yield from _process(sources, ready=ready)
     yield _tasks(sources.server)
     yield from _sessions(sources.server)
@@ -131,6 +131,6 @@ def _sessions(server: Server) -> Iterator[Metric]:
 
 
 def _api_name(api_key: int) -> str:
-    """Kafka's name, as in its own metrics: `Produce`."""
+    """Return Kafka's name of an API, as in its own metrics: `Produce`."""
     found = schema.api(api_key)
     return str(api_key) if found is None else found.name

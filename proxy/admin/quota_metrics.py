@@ -1,6 +1,4 @@
-"""What is exposed of budgets: those that are enforced, and in the same shape, as `weir_shadow_*`, those of
-shadow entries.
-"""
+"""Metrics of budgets: of enforced entries, and as `weir_shadow_*` of shadow entries."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
 
 
 def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
-    """Yield the metrics of one side; None is a place to let others work."""
+    """Yield the metrics of enforced or shadow quotas, and None where sockets may be served."""
     side = SHADOW if shadow else ENFORCED
     rates: Reading[Budget] = Reading()
     yield from read(quota_registry, byte_rates, now_ms, rates, shadow=shadow)

@@ -1,4 +1,4 @@
-"""`GET /request-time?user=..&client_id=..`: which APIs the request time of a client went to."""
+"""`GET /request-time?user=..&client_id=..`: a client's request time by API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from quotas.request_time import RequestBudget
 
 
 def report(quota_registry: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
-    """Return what a client has used, found as sessions find it, at every broker; no budget is made by it."""
+    """Return a client's request time at every broker. Looks budgets up as connections do, but creates
+    none.
+    """
     user, client_id = asked.get(USER) or ANONYMOUS, asked.get(CLIENT_ID, "")
     return Report(user, client_id, list(_budgets(quota_registry, user, client_id, now_ms)))
 

@@ -1,4 +1,4 @@
-"""Metrics of per-topic rates: of enforced ones, and as `weir_shadow_topic_*` of those in shadow."""
+"""Metrics of per-topic rates: enforced ones, and as `weir_shadow_topic_*` shadow ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LABELS: Final = ("broker", "quota", "topic")
 
 
 def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
-    """Yield the metrics of the topics that were charged most."""
+    """Yield the metrics of the topics charged most."""
     rows = nlargest(ENTITIES_MAX, _budgets(quota_registry, shadow=shadow), key=lambda row: row[1].charged)
     prefix, says = ("weir_shadow_topic_", "Shadow rates, as if enforced: ") if shadow else ("weir_topic_", "")
 

@@ -1,6 +1,6 @@
-"""The keys of the configuration: their types, defaults and descriptions. `config` reads and checks them.
+"""The keys of the configuration: types, defaults and descriptions. `config` reads and checks them.
 
-Every capability that is configured has a function from `Settings` to rules of its own; `config` calls it.
+Every configured capability has a function from `Settings` to rules of its own; `config` calls it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _key(description: str) -> msgspec.Meta:
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The keys of the configuration file, as written there; `weir run` makes its options from them."""
+    """The keys of the configuration file; `weir run` derives its options from them."""
 
     upstream: Annotated[str, _key("Kafka's bootstrap brokers, HOST:PORT[,HOST:PORT...].")] = ""
     listen: Annotated[
@@ -236,4 +236,4 @@ FILES: Final = (
     "upstream_sasl_password_file",
     "usage_dir",
 )
-"""Keys whose values are paths: relative to the configuration file that they stand in."""
+"""Keys whose values are paths, relative to the configuration file."""
