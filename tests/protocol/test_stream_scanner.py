@@ -1,7 +1,7 @@
-"""Skimming in every chunking, against places and codecs; neutralised responses as this codec and
+"""Skimming in every chunking, against places and codecs; masked responses as this codec and
 kafka-python read them.
 
-kio is no judge of neutralised responses: it refuses every tag that its schemas lack.
+kio is no judge of masked responses: it refuses every tag that its schemas lack.
 """
 
 from __future__ import annotations
@@ -82,19 +82,19 @@ def scanned(message: type[Message], version: int, chunks: list[bytes]) -> int | 
     return scanner.tag_section
 
 
-def neutralised(message: type[Message], version: int, chunks: list[bytes]) -> tuple[bytes, int]:
-    """What passes a neutraliser on, and how many fields it has changed."""
-    neutraliser = EndpointMask(message, version)
+def masked(message: type[Message], version: int, chunks: list[bytes]) -> tuple[bytes, int]:
+    """Feed a response to an endpoint mask; return its bytes, and the number of fields changed."""
+    mask = EndpointMask(message, version)
     passed = bytearray()
     for index, chunk in enumerate(chunks):
         start = index % 3
         data = bytearray(GAP[:start] + chunk + GAP)
-        neutraliser.feed(data, start, start + len(chunk))
+        mask.feed(data, start, start + len(chunk))
         assert data[:start] == GAP[:start]
         assert data[start + len(chunk) :] == GAP
         passed += data[start : start + len(chunk)]
-    assert neutraliser.finished
-    return bytes(passed), neutraliser.neutralised
+    assert mask.finished
+    return bytes(passed), mask.masked
 
 
 def endpoints(message: type[Message]) -> list[object]:
@@ -177,16 +177,16 @@ def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> N
     value.responses[0].partitions[0].records = records
     body = codec(FetchResponse, 17).encode(value)
     expected = tags_at(FetchResponse, 17, body)
-    neutraliser = EndpointMask(FetchResponse, 17)
+    mask = EndpointMask(FetchResponse, 17)
     scanner = StreamScanner(FetchResponse, 17)
     buffer = bytearray(256 * 1024)
     for start in range(0, len(body), len(buffer)):
         chunk = body[start : start + len(buffer)]
         buffer[: len(chunk)] = chunk
         scanner.feed(buffer, 0, len(chunk))
-        neutraliser.feed(buffer, 0, len(chunk))
+        mask.feed(buffer, 0, len(chunk))
     assert scanner.tag_section == expected
-    assert neutraliser.neutralised == 1
+    assert mask.masked == 1
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
@@ -199,15 +199,15 @@ def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     before = bytes(body)
-    neutraliser = EndpointMask(message, version)
+    mask = EndpointMask(message, version)
     cut = data.draw(st.integers(0, len(body)))
     try:
-        neutraliser.feed(body, 0, cut)
-        neutraliser.feed(body, cut, len(body))
+        mask.feed(body, 0, cut)
+        mask.feed(body, cut, len(body))
     except ProtocolError as error:
         assert error.api in ("", message.__name__)  # noqa: PT017 - whether it is raised depends on the bytes
     changed = [index for index in range(len(body)) if body[index] != before[index]]
-    assert len(changed) == neutraliser.neutralised
+    assert len(changed) == mask.masked
     assert all(body[index] == UNKNOWN_TAG and before[index] == 0 for index in changed)
 
 
@@ -277,9 +277,9 @@ def test_the_endpoint_mask_changes_one_byte_at_any_cut(message: type[Message], v
     tag = tags_at(message, version, body) + 1
     expected = body[:tag] + bytes([UNKNOWN_TAG]) + body[tag + 1 :]
     for cut in range(len(body) + 1):
-        assert neutralised(message, version, chunked(body, [cut])) == (expected, 1)
+        assert masked(message, version, chunked(body, [cut])) == (expected, 1)
     for size in (1, 2, 3, 7):
-        assert neutralised(message, version, chunked(body, range(size, len(body), size))) == (expected, 1)
+        assert masked(message, version, chunked(body, range(size, len(body), size))) == (expected, 1)
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
@@ -292,7 +292,7 @@ def test_masked_endpoints_are_an_unknown_tag_to_the_codec(
     value = msgspec.structs.replace(value, unknown_tagged_fields=())
     body = codec(message, version).encode(value)
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=6))
-    passed, count = neutralised(message, version, chunked(body, cuts))
+    passed, count = masked(message, version, chunked(body, cuts))
     seen = codec(message, version).decode(passed)
     assert count == (1 if value.node_endpoints else 0)
     assert [tag for tag, _bytes in seen.unknown_tagged_fields] == [UNKNOWN_TAG] * count
@@ -321,7 +321,7 @@ def test_kafka_python_ignores_masked_endpoints_before_newer_tags(
     body = codec(message, version).encode(value)
     hosts, rest = read_by_kafka_python(message, version, body)
     assert hosts == ["broker7", LONG]
-    passed, count = neutralised(message, version, chunked(body, range(3, len(body), 3)))
+    passed, count = masked(message, version, chunked(body, range(3, len(body), 3)))
     assert count == 1
     assert read_by_kafka_python(message, version, passed) == ([], rest)
 
@@ -334,14 +334,14 @@ def test_the_endpoint_mask_leaves_responses_without_endpoints_unchanged(
         value = message(unknown_tagged_fields=unknown)
         body = codec(message, version).encode(value)
         for size in (1, 2, len(body)):
-            assert neutralised(message, version, chunked(body, range(size, len(body), size))) == (body, 0)
+            assert masked(message, version, chunked(body, range(size, len(body), size))) == (body, 0)
 
 
 def test_the_endpoint_mask_covers_repeated_endpoint_tags() -> None:
     """No broker sends two; a reader might take the last."""
     body = codec(FetchResponse, 16).encode(FetchResponse())
     body = body[:-1] + b"\x02" + b"\x00\x01\x01" + b"\x00\x01\x01"
-    passed, count = neutralised(FetchResponse, 16, [body])
+    passed, count = masked(FetchResponse, 16, [body])
     assert count == 2
     assert passed.endswith(b"\x02\x7f\x01\x01\x7f\x01\x01")
 
@@ -360,13 +360,13 @@ def test_the_endpoint_mask_covers_repeated_endpoint_tags() -> None:
 def test_the_endpoint_mask_refuses_a_malformed_tag_section(tags: bytes, reason: str, size: int) -> None:
     body = codec(FetchResponse, 16).encode(FetchResponse())[:-1] + tags
     with pytest.raises(ProtocolError, match=f"FetchResponse v16 at byte .*{reason}"):
-        neutralised(FetchResponse, 16, chunked(body, range(size, len(body), size)))
+        masked(FetchResponse, 16, chunked(body, range(size, len(body), size)))
 
 
 def test_the_endpoint_mask_passes_nothing_after_a_malformed_tag_section() -> None:
     body = bytearray(codec(FetchResponse, 16).encode(FetchResponse())[:-1] + b"\x02\x80\x00\x01\x01")
-    neutraliser = EndpointMask(FetchResponse, 16)
+    mask = EndpointMask(FetchResponse, 16)
     for _ in range(2):
         with pytest.raises(ProtocolError):
-            neutraliser.feed(body, 0, len(body))
-    assert not neutraliser.finished
+            mask.feed(body, 0, len(body))
+    assert not mask.finished
