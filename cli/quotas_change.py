@@ -26,20 +26,20 @@ from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, render
 from quotas.table import Quota
 
 shadow_option = click.option(
-    "--shadow", is_flag=True, help="Shadow entries: computed and counted, nothing is delayed."
+    "--shadow", is_flag=True, help="Shadow entries: computed and counted, without delaying requests."
 )
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Show what would change, for a file also as a diff; change nothing."
+    "--dry-run", is_flag=True, help="Show the changes, for a file also as a diff, without making them."
 )
 
 
 class Changed(msgspec.Struct):
-    """What `--json` prints."""
+    """The JSON object of `--json`."""
 
     source: str
     dry_run: bool
     changes: list[ChangeEntry]
-    """All that were asked for, also where before equals after."""
+    """All requested changes, even if before equals after."""
 
 
 @click.command(
@@ -90,7 +90,7 @@ Examples:
 def delete(
     source: Source, entity: Entity, keys: tuple[str, ...], shadow: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Delete quotas of an entity; all of them if no key is named. Exit code 1 if there is none."""
+    """Delete quotas of an entity; all of them if no key is given. Exit code 1 if the entity has none."""
     chosen = [parse_key(key) for key in keys]
     table = source.load()
     there = table.shadow if shadow else table.values
@@ -107,17 +107,17 @@ def delete(
 
 
 class Outcome(NamedTuple):
-    """What a command changed, or would change."""
+    """The changes that a command made, or would make."""
 
     changes: list[Change]
-    """All that were asked for, also where before equals after."""
+    """All requested changes, even if before equals after."""
     diff: str
-    """Of the file, without changing it; "" if it was changed, or is no file."""
+    """Diff of the file, if it was not changed; "" otherwise, and for other stores."""
     dry_run: bool
 
     @property
     def is_change(self) -> bool:
-        """Whether anything is not as it was."""
+        """True if any value differs."""
         return any(one.before != one.after for one in self.changes)
 
 
@@ -129,7 +129,7 @@ def change(
     shadow: bool,
     dry_run: bool,
 ) -> Outcome:
-    """Make a store that holds `table` hold these values. Raises CommandError."""
+    """Set these values in a store that holds `table`. Raises CommandError."""
     there = table.shadow if shadow else table.values
     changes = compare(there, wanted, SHADOW if shadow else ENFORCED)
     differing = {(one.entity, one.key): one.after for one in changes if one.before != one.after}
@@ -142,7 +142,7 @@ def change(
 
 
 def show(source: Source, outcome: Outcome) -> None:
-    """Print an outcome for people: the changes; on stderr, what that means."""
+    """Print the changes, and on stderr their effect."""
     show_changes(outcome.changes)
     if outcome.diff:
         click.echo(f"\n{outcome.diff}", nl=False)
