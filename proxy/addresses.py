@@ -196,7 +196,7 @@ class AddressBook:
             say = log.debug if node_id in self._unmapped else log.error
             self._unmapped.add(node_id)
             say(
-                "no listener for broker, left out of responses: free the port, or move --broker-ports",
+                "no listener for broker, removed from responses: free the port, or move --broker-ports",
                 node_id=node_id,
                 port=port,
                 error=str(error),
@@ -209,7 +209,7 @@ class AddressBook:
             return
         self._unmapped.add(node_id)
         log.warning(
-            "broker left out of responses: no port for it, see --broker-ports and --first-node-id",
+            "broker removed from responses: no port for it, see --broker-ports and --first-node-id",
             node_id=node_id,
             upstream=str(upstream),
             listeners=str(self._listeners),

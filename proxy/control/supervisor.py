@@ -91,4 +91,4 @@ def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
 
 
 def _failed(count: int, details: Mapping[str, object]) -> None:
-    log.error("task failed, it is started again; please report this", count=count, **details)
+    log.error("task failed, restarting it; please report this", count=count, **details)

@@ -155,4 +155,4 @@ def _cannot_accept(count: int, details: Mapping[str, object]) -> None:
 
 
 def _cannot_listen(count: int, details: Mapping[str, object]) -> None:
-    log.error("cannot listen again, trying on", count=count, **details)
+    log.error("cannot listen again, retrying", count=count, **details)

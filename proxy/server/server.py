@@ -181,7 +181,7 @@ class Server:
             with _listening_at(Address(config.listen.host, port), "choose other --broker-ports", node_id):
                 self._listeners.open(self._ips, port, node_id)
         if untold:
-            log.warning("upstream does not tell its brokers, learning them from clients", reason=untold)
+            log.warning("upstream lists no brokers, learning them from responses", reason=untold)
         for node_id, upstream in nodes.items():
             self.address_book.learn(node_id, upstream)
         log.info("listening", address=str(config.listen), upstream=", ".join(map(str, config.upstream)))
@@ -234,7 +234,7 @@ class Server:
     def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:
         details = {"reason": reason, "node_id": node_id, "client": str(peer), "detail": detail}
         if reason in BY_PEERS:
-            log.debug("session ended", **details)
+            log.debug("connection closed", **details)
         else:
             self._rate_limited_log.note(("ended", node_id, reason), _ended_badly, details)
 
@@ -242,7 +242,7 @@ class Server:
         """Wait, for a limited time, until every request in flight is answered."""
         timeout_s = self.config.settings.drain_timeout_s
         self._draining = True
-        log.info("draining", sessions=len(self._relays), timeout_s=timeout_s)
+        log.info("draining", connections=len(self._relays), timeout_s=timeout_s)
         for relay in list(self._relays):
             relay.drain()
         self._reactor.wake()
@@ -265,4 +265,4 @@ def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> 
 
 
 def _ended_badly(count: int, details: Mapping[str, object]) -> None:
-    log.warning("session ended", count=count, **details)
+    log.warning("connection closed", count=count, **details)

@@ -197,7 +197,7 @@ def test_unreadable_and_refused_sasl_tokens_are_charged_to_no_user(front: Front,
             visitor.come(what, OAUTHBEARER, bearer(said))
     assert visitor.ledger() == dict.fromkeys(nobodys, NOBODY)
     warned = [entry for entry in entries(front.weir.log) if entry["level"] == "warning"]
-    assert [entry["event"] for entry in warned] == ["clients authenticate whose names Weir cannot see"]
+    assert [entry["event"] for entry in warned] == ["cannot see the names of authenticated clients"]
     assert_untold(front, visitor.said)
 
 

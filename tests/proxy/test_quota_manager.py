@@ -453,7 +453,7 @@ def test_a_failing_alteration_callback_affects_only_its_session() -> None:
             await scene.settle()
         assert scene.answers == [None]
         assert [line["event"] for line in logged if line["log_level"] == "error"] == [
-            "internal error while an answer about quotas was given"
+            "internal error while a quota request was answered"
         ]
 
     play(script)

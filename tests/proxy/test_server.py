@@ -191,7 +191,7 @@ def test_a_broker_outside_the_port_range_is_omitted_and_logged_once(play: Play) 
         with capture_logs() as logged:
             for _ in range(3):
                 assert set(await stage.told()) == {0}
-        assert [line["node_id"] for line in logged if "left out" in line["event"]] == [77]
+        assert [line["node_id"] for line in logged if "removed" in line["event"]] == [77]
 
     play(script)
 

@@ -469,7 +469,7 @@ def test_a_broker_that_requires_a_certificate_is_reported_to_the_operator(
             client = await stage.connect()
             assert await client.ask(PING) is None
             await stage.closed(CloseReason.BROKER_RESET)
-        (line,) = [line for line in logged if line["event"] == "session ended"]
+        (line,) = [line for line in logged if line["event"] == "connection closed"]
         assert "upstream_cert" in line["detail"]
 
     with refusing_server(broker_context(HOST, mutual=True)) as port:

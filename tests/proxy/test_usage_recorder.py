@@ -237,8 +237,8 @@ async def test_a_bug_in_the_usage_registry_is_logged_and_recording_continues(
         await record_for(scene, 2.5)
     assert len(scene.registries.intervals) == 3
     assert [line["event"] for line in logs] == [
-        "task failed, it is started again; please report this",
-        "task failed, it is started again; please report this",
+        "task failed, restarting it; please report this",
+        "task failed, restarting it; please report this",
         "internal error while usage was recorded; please report this",
     ]
     assert scene.reports == [False, False, False, True]

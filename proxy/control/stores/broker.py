@@ -153,7 +153,7 @@ class BrokerStore:
         new = [skip for skip in skipped if skip not in self._said]
         if new and len(self._said) < SAID_MAX:
             self._said.update(new[:SAID_MAX])
-            log.warning("quotas of the brokers that are not enforced", count=len(new), first=str(new[0]))
+            log.warning("brokers' quotas not enforced", count=len(new), first=str(new[0]))
 
     # Connections
 

@@ -243,7 +243,7 @@ def _tell(done: Callable[[T], None], result: T) -> None:
     try:
         done(result)
     except Exception:
-        log.exception("internal error while an answer about quotas was given")
+        log.exception("internal error while a quota request was answered")
 
 
 async def _write_audit(

@@ -109,7 +109,7 @@ class LastKnown:
                 continue
             if left_out and not self._said:
                 self._said = True
-                log.warning("quotas that the snapshot cannot hold", count=len(left_out), first=left_out[0])
+                log.warning("quotas not supported by the snapshot", count=len(left_out), first=left_out[0])
 
     def _write(self, path: Path, table: QuotaTable) -> list[str]:
         """Write these quotas unless they are written; return those that the format cannot express. Raises

@@ -67,7 +67,7 @@ class Report:
             self._deleted = tally.deleted_files
         if tally.recovered_files > self._recovered:
             log.info(
-                "files of usage finished whose writer was killed",
+                "usage files of killed writers finished",
                 to=self._to,
                 files=tally.recovered_files - self._recovered,
             )

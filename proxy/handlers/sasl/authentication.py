@@ -175,7 +175,7 @@ def _hidden(context: Context, what: str, user: str, why: str) -> str:
     """Log, once for each kind, that clients run under a substitute name."""
     context.counters.names_hidden += 1
     if context.identities.first_time(what):
-        log.warning("clients authenticate whose names Weir cannot see", how=what, user=user, reason=why)
+        log.warning("cannot see the names of authenticated clients", how=what, user=user, reason=why)
     return user
 
 
