@@ -20,7 +20,7 @@ from cli.quotas_change import Outcome, change, show
 from cli.quotas_show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
 from cli.quotas_source import Source, config_option, json_option, open_source, quotas_option
 from cli.quotas_zookeeper_dump import Dump, DumpError
-from cli.quotas_zookeeper_live import Place, ZooKeeperError
+from cli.quotas_zookeeper_live import ZooKeeperAddress, ZooKeeperError
 from cli.quotas_zookeeper_live import read as read_zookeeper
 from proxy.config import config
 from proxy.control.cluster.connection import QuestionError
@@ -199,7 +199,7 @@ def zookeeper(
         if dump is not None:
             Dump(dump).read(found)
         elif connect is not None:
-            place = Place(connect, _digest(zookeeper_digest), timeout_s)
+            place = ZooKeeperAddress(connect, _digest(zookeeper_digest), timeout_s)
             with Progress(f"connecting to {clean(connect)}") as progress:
                 read_zookeeper(place, found, progress.say)
     except (DumpError, ZooKeeperError) as error:

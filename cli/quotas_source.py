@@ -147,7 +147,7 @@ class ClusterSource(_Configured):
     """A store in the cluster: a topic, or the brokers."""
 
     def __init__(self, loaded: config.Config) -> None:
-        """Connects later. Raises ConfigError."""
+        """Prepare; the first use connects. Raises ConfigError."""
         super().__init__(loaded.settings)
         is_topic = loaded.settings.quota_store == "topic"
         self._store = topic_store(loaded) if is_topic else broker_store(loaded)

@@ -25,7 +25,7 @@ class ZooKeeperError(Exception):
     """ZooKeeper cannot be read; the text is one line."""
 
 
-class Place(NamedTuple):
+class ZooKeeperAddress(NamedTuple):
     """Address and credentials of ZooKeeper."""
 
     connect: str
@@ -48,7 +48,7 @@ class _Answer(Protocol[T_co]):
         """Wait for the answer. Raises the request's exception."""
 
 
-def read(place: Place, quotas: ZooKeeperQuotas, say: Callable[[str], None]) -> None:
+def read(place: ZooKeeperAddress, quotas: ZooKeeperQuotas, say: Callable[[str], None]) -> None:
     """Read each node of quotas; skip nodes without permission. Raises ZooKeeperError."""
     with _connected(place) as client:
         reader = _Reader(client, place, quotas, say)
@@ -61,7 +61,7 @@ def read(place: Place, quotas: ZooKeeperQuotas, say: Callable[[str], None]) -> N
 
 
 @contextmanager
-def _connected(place: Place) -> Iterator[KazooClient]:
+def _connected(place: ZooKeeperAddress) -> Iterator[KazooClient]:
     try:
         from kazoo.client import KazooClient
         from kazoo.exceptions import ConfigurationError, KazooException
@@ -101,7 +101,11 @@ class _Reader:
     """Sends many requests at once."""
 
     def __init__(
-        self, client: KazooClient, place: Place, quotas: ZooKeeperQuotas, say: Callable[[str], None]
+        self,
+        client: KazooClient,
+        place: ZooKeeperAddress,
+        quotas: ZooKeeperQuotas,
+        say: Callable[[str], None],
     ) -> None:
         from kazoo.exceptions import NoAuthError, NoNodeError
 

@@ -80,7 +80,7 @@ SECTIONS: Final = {
     ),
     "Logs, help": ("log_level", "log_format", "help"),
 }
-"""Headings, as in docs/configuration.md, and their parameters."""
+"""The headings of docs/configuration.md, each with the parameters below it."""
 
 
 class SectionedCommand(click.Command):

@@ -50,7 +50,8 @@ class FieldOffset:
     """`locate(data, body, end, complete)`: the absolute position in `data`, whose body starts at `body`.
 
     `end` is the end of the bytes at hand; `complete` if that is the body's end. If more bytes are needed, the
-    result is INCOMPLETE, or ProtocolError if there are none. At the returned position the whole integer is at
+    result is INCOMPLETE, or ProtocolError
+    if the body is complete. At the returned position the whole integer is at
     hand, or the first byte of any other field. Impossible lengths raise ProtocolError too, with the offset
     from the body's start.
     """

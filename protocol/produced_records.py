@@ -26,8 +26,8 @@ hand; (start, stop) of the records of each scanned partition). The last stop may
 hand, and behind the frame.
 """
 FindRecords: TypeAlias = "Callable[[Bytes, int, int, int], Produced]"
-"""(data, body, end, limit) -> the first `limit` topics and partitions of the body that begins at `body` and
-of which `data[:end]` is at hand. Raises nothing, whatever the bytes.
+"""(data, body, end, limit) -> the first `limit` topics and partitions of the body that begins at `body`;
+`data[:end]` is at hand. Raises nothing, whatever the bytes.
 """
 
 _TAGS_MAX: Final = 8

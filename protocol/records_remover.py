@@ -38,7 +38,7 @@ class RecordsRemover:
         """True if the last field, and the tagged fields behind it, have been fed."""
         self._version = version
         self._kept = bytearray()
-        self._keep = _keeper(self._kept, kept_bytes_max, version)
+        self._keep = _new_keep(self._kept, kept_bytes_max, version)
         self._chunks = Chunks(_remover(version)(self._keep, self._kept))
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:
@@ -72,7 +72,7 @@ is behind `stop`. Raises TooLargeError.
 """
 
 
-def _keeper(kept: bytearray, kept_bytes_max: int, version: int) -> _Keep:
+def _new_keep(kept: bytearray, kept_bytes_max: int, version: int) -> _Keep:
     def keep(data: Bytes, body: int, start: int, stop: int) -> int:
         first = body + start
         if first > stop:

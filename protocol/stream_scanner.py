@@ -147,7 +147,7 @@ class EndpointMask:
 
 
 def endpoints_tag(message: MessageLike, version: int) -> int | None:
-    """Return the root tag of addresses of brokers, structs with a host and a port; None if there is none.
+    """Return the root tag of addresses of brokers, structs with a host and a port; None without.
 
     Raises ValueError for a message or version that the schemas lack.
     """

@@ -49,7 +49,7 @@ class TopicBytes:
 
     @property
     def begun(self) -> Mapping[bytes, int]:
-        """Return bytes of records, as claimed by the message, of which some have been fed."""
+        """Return the claimed bytes of records by topic, once the first of them have been fed."""
         return self._counted
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:

@@ -1,7 +1,7 @@
 """Unpacked sizes of compressed records, derived from their framing without unpacking them.
 
 Sizes on the wire are exact: gzip's last four bytes, the first bytes of snappy's blocks, zstd's content size
-(which no known producer writes). lz4 and zstd have a number of blocks, of which only the last is not full.
+(which no known producer writes). lz4 and zstd have a number of blocks; only the last is not full.
 The size of the last block is estimated: from the ratio of the blocks before it, or else from its first
 sequences (lz4: scanning their tokens), or from the number of its literals and sequences (zstd: records that
 repeat each other at great length, in a batch of less than one block, are underestimated).
@@ -10,7 +10,7 @@ If the end of a stream is not at hand, the missing part is assumed to have the s
 for gzip the beginning is unpacked to find it, 64 KB at most. So is each member of a gzip stream that has
 several, because the end of the stream has the size of the last member only.
 
-Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]`, of which `data[:end]` is at
+Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]`, with `data[:end]` at
 hand. The functions raise nothing and read a limited number of bytes, whatever they are. For bytes that a
 broker refuses as corrupt, the result is between the stream's length and the codec's greatest ratio.
 
@@ -198,7 +198,7 @@ _SEQUENCES_MAX: Final = 32
 
 
 def _lz4_block(data: bytearray, start: int, stop: int, size: int) -> int:
-    """Estimate the unpacked size of a compressed block of `size` bytes, of which `data[start:stop]` is at
+    """Estimate the unpacked size of a compressed block of `size` bytes; `data[start:stop]` is at
     hand: its first sequences, extrapolated with the second half of these. (The first ones find little to
     copy.)
     """

@@ -53,7 +53,7 @@ class VersionRange(msgspec.Struct, frozen=True):
         return str(self.min) if self.min == self.max else f"{self.min}-{self.max}"
 
     def intersect(self, other: VersionRange) -> VersionRange:
-        """Return the versions in both; `NONE` if there are none."""
+        """Return the versions in both; `NONE` without common versions."""
         both = VersionRange(max(self.min, other.min), min(self.max, other.max))
         return both or NONE
 

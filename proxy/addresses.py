@@ -177,7 +177,7 @@ class AddressBook:
         return self._listeners.unmapped(node_ids)
 
     def node_at(self, upstream: Address) -> int | None:
-        """Return the node id of the broker last seen at this address; None if there is none.
+        """Return the node id of the broker last seen at this address; None if unknown.
 
         A removed broker keeps its entry; another one may have taken its address.
         """

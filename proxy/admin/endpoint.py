@@ -183,5 +183,5 @@ def _http_config() -> HttpConfig:
     config.keep_alive_timeout = IDLE_S
     config.read_timeout = IDLE_S
     config.h2_max_concurrent_streams = 4
-    config.websocket_max_message_size = 4096  # there are no websockets; so much until they are told
+    config.websocket_max_message_size = 4096  # for websocket requests, which are refused
     return config

@@ -1,4 +1,4 @@
-"""Decisions about a request of which enough bytes have arrived. A small closed set.
+"""Decisions about a request, as soon as enough of its bytes have arrived. A small closed set.
 
 `Plan.admit` returns a decision, or WAIT for more bytes. Most decisions are constants: creating one per
 request would cost too much.

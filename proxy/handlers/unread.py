@@ -1,6 +1,6 @@
 """Requests that Weir cannot read: forwarded unchanged, and counted.
 
-The broker closes the connection, as it does without Weir.
+The broker closes the connection, with Weir or without.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Relay:
         self.connection.end(self._reactor.now_ms)
         self._on_end(self, reason, detail)
 
-    # Events. All but `drain` run within `_guarded`, or handle errors as it does
+    # Events. All but `drain` run within `_guarded`, or handle errors in the same way
 
     def _client_ready(self, events: int) -> None:
         client = self._client

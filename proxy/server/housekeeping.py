@@ -20,7 +20,7 @@ EXPIRY_S: Final = 30.0
 
 
 async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict[int, Address], str]:
-    """Return the cluster's brokers, all of which have ports; or none, and why the upstream does not list
+    """Return the cluster's brokers, which all have ports; or none, and why the upstream does not list
     them.
 
     Raises ConfigError if no address can be a Kafka broker, if TLS fails, if Weir's credentials are refused,

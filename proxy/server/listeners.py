@@ -51,7 +51,7 @@ class Listeners:
         self._run_soon = run_soon
         self._sockets: dict[int | None, list[socket.socket]] = {}
         """By node id; None is the bootstrap listener."""
-        self._places: dict[int | None, tuple[Sequence[str], int]] = {}
+        self._addresses: dict[int | None, tuple[Sequence[str], int]] = {}
         """The IP addresses and the port of each listener."""
         self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], int | None]](
             math.inf
@@ -63,7 +63,7 @@ class Listeners:
         Raises OSError.
         """
         listening = sockets.listen(ips, port)
-        self._places[node_id] = ips, port
+        self._addresses[node_id] = ips, port
         self._sockets[node_id] = listening
         self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
 
@@ -94,7 +94,7 @@ class Listeners:
         while True:
             sockets.close_all(self._sockets[node_id])
             try:
-                self._sockets[node_id] = make(*self._places[node_id])
+                self._sockets[node_id] = make(*self._addresses[node_id])
             except OSError as error:
                 self._rate_limited_log.note(
                     ("listen", node_id), _cannot_listen, {"node_id": node_id, "error": str(error)}

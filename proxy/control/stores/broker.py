@@ -88,7 +88,7 @@ class BrokerStore:
             raise StoreError(f"no broker has told its quotas within {LOAD_S:g} s") from None
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Ask again and again until cancelled."""
+        """Ask the brokers for their quotas, about once a second, until cancelled."""
         self._followed = True
         told: QuotaTable | None = None
         try:
@@ -237,5 +237,5 @@ def _shows(table: QuotaTable, changes: Changes) -> bool:
 
 
 def broker_store(config: Config) -> BrokerStore:
-    """Return the store; connects later."""
+    """Return the store; it connects at its first use."""
     return BrokerStore(config.upstream, Access.of(config), config.settings.connect_timeout_s)

@@ -252,7 +252,7 @@ def _bounded(seconds: float, what: str) -> Iterator[None]:
 
 
 def topic_store(config: Config) -> TopicStore:
-    """Return the store; connects later. Raises ConfigError."""
+    """Return the store; it connects at its first use. Raises ConfigError."""
     topic = config.settings.quota_topic
     if not TOPIC_NAME.fullmatch(topic):
         raise ConfigError(

@@ -71,7 +71,7 @@ class Clocks(NamedTuple):
 
 
 class Recorder:
-    """One per process."""
+    """Records usage at the end of each interval; one per process."""
 
     def __init__(
         self,

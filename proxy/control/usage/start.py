@@ -93,7 +93,7 @@ def _files(path: Path, rules: UsageRules, instance: str, tally: Tally) -> Files:
 
 
 def _topic(config: Config, rules: UsageRules, tally: Tally) -> Outlet:
-    """Return the outlet; connects later. Raises ConfigError."""
+    """Return the outlet; it connects at its first use. Raises ConfigError."""
     topics = {Kind.USAGE: rules.topic, Kind.TRACE: f"{rules.topic}-{Kind.TRACE.value}"}
     if not all(TOPIC_NAME.fullmatch(topic) for topic in topics.values()):
         raise ConfigError(

@@ -27,7 +27,7 @@ class HarmlessRequests:
         self._until_ms: dict[Asked, int] = {}
 
     def has(self, asked: Asked, now_ms: int) -> bool:
-        """Return True if such a request could create nothing within the last second."""
+        """Return True if this request could create no topic in the last second."""
         return self._until_ms.get(asked, now_ms) > now_ms
 
     def add(self, asked: Asked, now_ms: int) -> None:

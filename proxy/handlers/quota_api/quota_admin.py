@@ -1,4 +1,4 @@
-"""What a connection needs to describe and alter quotas: the table, the permissions, the way to change
+"""Quota administration, as connections see it: the table, the permissions, the way to change
 quotas.
 """
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PARTITIONS_MAX: Final = 64
 """Number of partitions that are read; the others of the request are assumed to be alike."""
 PACKED_MAX: Final = 16
-"""Number of compressed partitions that are read; they take longer."""
+"""Number of partitions with compressed records that are read; these take longer to read."""
 _BYTES_PER_KB: Final = 1000.0
 _ALL: Final = -1
 _ONE_BATCH: Final = 3

@@ -32,10 +32,10 @@ class FetchSession:
     __slots__ = ("_head", "id", "is_known", "other", "topics")
 
     def __init__(self) -> None:
-        """None yet."""
+        """Begin without a fetch session."""
         self.id = UNKNOWN
         self.topics: set[bytes] = set()
-        """Topics of the session, of those with a rate."""
+        """Topics of the fetch session that have a rate."""
         self.is_known = True
         """True if the latest fetch is of these topics; False if it may be of any."""
         self.other = UNKNOWN

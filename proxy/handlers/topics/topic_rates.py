@@ -57,7 +57,7 @@ class TopicByteCounter:
         self._bytes.feed(data, start, stop)
 
     def begun(self) -> list[str]:
-        """Return the topics with a rate of which records have been counted."""
+        """Return the topics with a rate whose records have been counted."""
         return [name.decode() for name in self._bytes.begun]
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
@@ -258,6 +258,6 @@ def _unnamed(context: Context, plan: Plan, rates: TopicRates) -> Wait | None:
     """
     if not rates.enforces:
         return None
-    detail = f"{ApiKey(plan.api_key).name} v{plan.version} does not name its topics, some of which have rates"
+    detail = f"{ApiKey(plan.api_key).name} v{plan.version} does not name its topics, and some have rates"
     context.violate(CloseReason.TOPICS_UNNAMED, detail)
     return WAIT

@@ -261,7 +261,7 @@ def offered(
 
 
 def beyond(request: Message, broker_version: int) -> str | None:
-    """Return the meaning in a request that no field of `broker_version` can express; None if there is none.
+    """Return the meaning in a request that no field of `broker_version` can express; else None.
 
     Fields that the older version lacks need no check: encoding raises EncodeError unless they have their
     defaults.

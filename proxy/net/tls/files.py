@@ -49,7 +49,7 @@ class ContextOfFiles:
         self.refused = 0
         """Number of times that changed files could not be used."""
         self.expires_s = 0.0
-        """Unix time (s) at which the certificate in force expires; 0 if there is none, or the time is
+        """Unix time (s) at which the certificate in force expires; 0 without a certificate, or if the time is
         unknown.
         """
 

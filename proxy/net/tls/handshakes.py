@@ -20,7 +20,7 @@ from proxy.net.tls_socket import TlsSocket
 
 TIMEOUT_S: Final = 10.0
 """Time (s) that a client may take for its handshake, not counting the wait for its turn."""
-PLACES: Final = 1000
+HANDSHAKES_MAX: Final = 1000
 """Number of concurrent handshakes, about 50 KB each; more clients wait."""
 THREADS: Final = 2
 """Number of threads that compute handshakes."""
@@ -57,13 +57,13 @@ class Handshakes:
     """Handshakes with clients; one instance per process."""
 
     def __init__(self) -> None:
-        self._places = trio.CapacityLimiter(PLACES)
+        self._slots = trio.CapacityLimiter(HANDSHAKES_MAX)
         self._threads = trio.CapacityLimiter(THREADS)
 
     async def accept(self, sock: socket.socket, context: ssl.SSLContext) -> Secured:
         """Shake hands with a client; the caller owns the socket. Raises HandshakeError."""
         await self._hello(sock)
-        async with self._places:
+        async with self._slots:
             try:
                 secured = context.wrap_socket(
                     sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False

@@ -28,7 +28,7 @@ DOMAIN: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """TLS on both sides; None: plain text."""
+    """TLS settings for clients and for brokers; None for a side without TLS."""
 
     listener: ListenerRules | None
     upstream: UpstreamRules | None
