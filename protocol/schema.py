@@ -43,7 +43,7 @@ class Field(msgspec.Struct, frozen=True):
     """One field of a message or struct, for all versions."""
 
     name: str
-    """In snake_case."""
+    """The field's name in snake_case."""
     type: str
     """A primitive's name (`PRIMITIVES`) or a struct's; for an array, its element's."""
     is_array: bool
@@ -116,7 +116,7 @@ class MessageSchema(msgspec.Struct, frozen=True, dict=True):
     """Kafka's name, with its kind: MetadataRequest."""
     kind: Kind
     api_key: int
-    """-1 for headers."""
+    """The API key; -1 for headers."""
     versions: VersionRange
     flexible: VersionSet
     fields: tuple[Field, ...]

@@ -65,7 +65,7 @@ _GZIP_LEAST: Final = 18
 _SAMPLE_PACKED: Final = 4096
 _SAMPLE_UNPACKED: Final = 32768
 _PART_UNPACKED: Final = 8192
-"""At most, twice."""
+"""Number of bytes that are unpacked of a member at most, in each of two steps."""
 
 
 def _gzip(data: bytearray, start: int, stop: int, end: int) -> int:

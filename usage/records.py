@@ -50,7 +50,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The principal's name, without type."""
     client_id: str
     api: str
-    """A `usage.groups.Group`."""
+    """The API group, a `usage.groups.Group`."""
     requests: int = 0
     bytes_in: int = 0
     """Bytes of requests, from the client."""
@@ -91,7 +91,7 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     connection: int
     """A number that is unique among the instance's connections."""
     api: str
-    """A `usage.groups.Group`."""
+    """The API group, a `usage.groups.Group`."""
     api_key: int
     api_version: int
     answered_ms: int = 0

@@ -63,7 +63,7 @@ class Reading(Generic[B]):
     largest: list[tuple[Pot, B]] = field(default_factory=list)
     """The budgets charged most."""
     shown: list[Entity] = field(default_factory=list)
-    """Values of `largest`."""
+    """The values of the budgets in `largest`, in the same order."""
     hidden: int = 0
     """Number of budgets not in `shown`."""
 

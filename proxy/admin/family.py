@@ -8,7 +8,7 @@ from typing import TypeAlias
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 Row: TypeAlias = tuple[tuple[str, ...], float]
-"""Label values, value."""
+"""(label values, value) of one sample."""
 
 
 def gauge(name: str, meaning: str, value: float) -> Metric:

@@ -40,8 +40,8 @@ _ONCE_IN_TABLES: Final = {
     "connections.max_per_ip": "max_connections_per_ip",
     "connections.max_per_ip_overrides": "max_connections_per_ip_overrides",
 }
-"""Keys could once be in tables: the prefix of a table's keys (if not its name), and single keys. Used only to
-say how to write them now.
+"""Earlier releases had keys in tables. By table: the prefix of its keys today, if it is not the table's name.
+By key in a table: the key today. Used only to say how to write a key now.
 """
 
 

@@ -28,8 +28,8 @@ class QuotaRegistry:
         unnamed: str = "",
         request_time_scale: Callable[[int | None], float] = lambda _node_id: 1.0,
     ) -> None:
-        """The numbers are `quota.window.num` and `quota.window.size.seconds`, and the same two of
-        `controller.quota.window`.
+        """The first two numbers are `quota.window.num` and `quota.window.size.seconds`, the others the same
+        two settings of `controller.quota.window`.
 
         `in_shadow`: treat every entry as a shadow entry. `unnamed`: the client-id of clients without one.
         `request_time_scale`: factor for the estimated request time of a broker.

@@ -16,7 +16,7 @@ Write: TypeAlias = Callable[[int, Mapping[str, object]], None]
 """(count, details of the latest event): writes one line."""
 
 Note: TypeAlias = Callable[[Hashable, Write, Mapping[str, object]], None]
-"""`RateLimitedLog.note`."""
+"""The type of `RateLimitedLog.note`."""
 
 
 class _Pending:

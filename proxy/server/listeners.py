@@ -30,7 +30,7 @@ RETRY_S: Final = 1.0
 Receive: TypeAlias = Callable[[socket.socket, int | None, Address], Awaitable[None]]
 """(client's socket, node id of the listener or None, client's address): takes over the socket."""
 MakeSockets: TypeAlias = Callable[[Sequence[str], int], list[socket.socket]]
-"""(IP addresses, port)"""
+"""(IP addresses, port) -> sockets that are bound, or also listen."""
 RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
 
 
@@ -129,12 +129,12 @@ class Listeners:
                     return
                 await self._failed(error)
             else:
-                await self._wait_at_gate(client, node_id)
+                await self._delay_above_rate(client, node_id)
                 address = Address(sockets.unmapped(peer[0]), peer[1])
                 nursery.start_soon(receive, client, node_id, address)
                 works()
 
-    async def _wait_at_gate(self, client: socket.socket, node_id: int | None) -> None:
+    async def _delay_above_rate(self, client: socket.socket, node_id: int | None) -> None:
         """Delay a connection above its listener's rate; those behind it wait in the kernel."""
         try:
             await trio.sleep(self._limiter.delay_s(node_id))

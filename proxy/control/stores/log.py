@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Records read."""
+    """Consecutive records of the log."""
 
     records: Sequence[Found]
     at_end: bool
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 class LogReader(Protocol):
-    """Reads forward."""
+    """Reads the log from its start to its end, and on."""
 
     def read(self, timeout_s: float) -> Batch:
         """Return new records, waiting at most `timeout_s`. Raises StoreError."""
@@ -42,7 +42,7 @@ class LogReader(Protocol):
 
 
 class LogWriter(Protocol):
-    """Appends records once."""
+    """Appends one group of records."""
 
     def send(self, records: Sequence[Record]) -> None:
         """Begin to append. Raises StoreError."""

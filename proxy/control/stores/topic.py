@@ -147,7 +147,7 @@ class TopicStore:
         moved.set()
 
     def _skip(self, offset: int, error: RecordError) -> None:
-        """Count a record that cannot be used, once per offset."""
+        """Count a record that cannot be used; further passes over the topic do not count it again."""
         if offset > self._skipped_to:
             self._skipped_to = offset
             self.skipped += 1

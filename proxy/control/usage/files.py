@@ -43,7 +43,7 @@ class _Writing(NamedTuple):
 
 
 class Files:
-    """See `Outlet`."""
+    """An `Outlet` that writes files."""
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class Intervals:
         return Interval(begin_ms, end_ms - begin_ms)
 
     def _aligned(self, wall_ms: int, begin_ms: int) -> int:
-        """Return the planned end if it was met, else the wall time."""
+        """Return the nearest multiple of the length if the end was close to it, else the wall time."""
         nearest_ms = (wall_ms + self._length_ms // 2) // self._length_ms * self._length_ms
         met = abs(wall_ms - nearest_ms) <= self._slack_ms and nearest_ms > begin_ms
         return nearest_ms if met else wall_ms

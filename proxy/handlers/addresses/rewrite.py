@@ -36,17 +36,17 @@ Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Metadata lists all brokers, before the topics."""
+    """Metadata responses list all brokers, before the topics."""
     plan.rewrite = _head(codec(MetadataResponse, plan.version), "brokers", edit_metadata)
 
 
 def plan_describe_cluster(plan: Plan) -> None:
-    """DescribeCluster (KIP-700) lists all brokers."""
+    """DescribeCluster responses (KIP-700) list all brokers."""
     plan.rewrite = _head(codec(DescribeClusterResponse, plan.version), "brokers", _edit_describe_cluster)
 
 
 def plan_find_coordinator(plan: Plan) -> None:
-    """FindCoordinator has one broker (up to v3), or one per key (from v4, KIP-699)."""
+    """FindCoordinator responses have one broker (up to v3), or one per key (from v4, KIP-699)."""
     if plan.version >= 4:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "coordinators", _edit_coordinators)
     else:

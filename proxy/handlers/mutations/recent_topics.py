@@ -24,7 +24,7 @@ class Known:
 
     partitions: int
     topic_id: UUID
-    """Zero if unknown."""
+    """The topic's id; zero if unknown."""
     until_ms: int
 
 

@@ -49,11 +49,11 @@ class NoQuotaAdmin:
     table = QuotaTable()
 
     def rejection(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
-        """Return the rejection."""
+        """Return the reason, the same for every principal."""
         return "quotas are not managed here"
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:  # noqa: ARG002
-        """Reject the changes."""
+        """Call `done` with the reason why nothing was changed."""
         done("quotas are not managed here")
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
