@@ -25,7 +25,7 @@ from proxy.handlers.addresses.rewrite import edit_metadata
 from proxy.handlers.broker_query import BrokerQuery
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.mutations import topic_queries
-from proxy.handlers.mutations.decoded_requests import request_paid_for
+from proxy.handlers.mutations.decoded_requests import charged_request
 from proxy.handlers.mutations.harmless_requests import Asked
 from proxy.handlers.mutations.topic_queries import (
     NAMES_WITHOUT_CREATION,
@@ -63,7 +63,7 @@ def plan_metadata(plan: Plan) -> None:
             if unwatched is None:
                 context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), FORWARD)
             return pass_on(context, data, frame, end, complete)
-        request = request_paid_for(ledger, codec_, data, frame, end, complete, flexible=flexible)
+        request = charged_request(ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(request, Wait):
             return WAIT
         if request is None:
@@ -81,7 +81,7 @@ def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _comple
     return FORWARD
 
 
-def look_for_missed(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
+def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
     """Charge the client's pending creations that exist by now."""
     expected = context.cluster.pending_creations.of(ledger)
     if expected:
@@ -93,8 +93,8 @@ def _charge_arrived(context: Context, charge: LateCharge, expected: list[str], t
     pending_creations, now_ms = context.cluster.pending_creations, context.now_ms
     for name in expected:
         found = there.by_name.get(name)
-        if found is not None and (missed := pending_creations.created(name)) is not None:
-            charge.charge(max(found.partitions - missed.paid, 0), now_ms)
+        if found is not None and (pending := pending_creations.created(name)) is not None:
+            charge.charge(max(found.partitions - pending.charged, 0), now_ms)
             context.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
     pending_creations.expire(expected, now_ms)
 
@@ -110,15 +110,15 @@ def _watched(
     topics.
     """
     charge = ledger.begin_late()
-    yield from look_for_missed(context, ledger, charge)
+    yield from charge_created(context, ledger, charge)
     answer = yield from _asked(context, plan, ledger, request)
     cluster, now_ms = context.cluster, context.now_ms
     _charge_arrived(context, charge, cluster.pending_creations.of(ledger), found_in([answer]))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if missing and request.allow_auto_topic_creation:
         made = cluster.recent_topics
-        unpaid = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
-        without_room = cluster.pending_creations.add(unpaid, ledger, now_ms)
+        missing_now = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
+        without_room = cluster.pending_creations.add(missing_now, ledger, now_ms)
         if without_room:
             charge.charge(without_room, now_ms)
     elif not missing and not any(

@@ -35,7 +35,7 @@ _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
 """Results that keep their charge. A creation that timed out may still succeed, so it is not refunded."""
 
 
-class PaidMutation(ABC, Generic[M]):
+class ChargedMutation(ABC, Generic[M]):
     """One mutation request and its charges."""
 
     def __init__(

@@ -24,7 +24,7 @@ COUNTED_BYTES_MAX: Final = 1024 * 1024
 R = TypeVar("R", bound=Message)
 
 
-def request_paid_for(
+def charged_request(
     ledger: MutationLedger,
     codec_: Codec[R],
     data: bytearray,

@@ -295,10 +295,10 @@ class Deletion(Mutation[DeleteTopicsRequest]):
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
         """No partitions remain. If the topic was auto-created and not charged yet, charge it now."""
-        missed = self.context.cluster.pending_creations.created(topic.name or "")
-        if missed is not None:
-            charge = missed.ledger.begin_late()
-            charge.charge(max(topic.cost, topic.late_cost) - missed.paid, self.context.now_ms)
+        pending = self.context.cluster.pending_creations.created(topic.name or "")
+        if pending is not None:
+            charge = pending.ledger.begin_late()
+            charge.charge(max(topic.cost, topic.late_cost) - pending.charged, self.context.now_ms)
             charge.finish(self.context.now_ms)
         return 0, topic.topic_id
 

@@ -25,9 +25,9 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
-from proxy.handlers.mutations.auto_creation import look_for_missed
-from proxy.handlers.mutations.charged_mutation import PaidMutation
-from proxy.handlers.mutations.decoded_requests import request_paid_for
+from proxy.handlers.mutations.auto_creation import charge_created
+from proxy.handlers.mutations.charged_mutation import ChargedMutation
+from proxy.handlers.mutations.decoded_requests import charged_request
 from proxy.handlers.mutations.mutated_topics import (
     REFUSED,
     Answer,
@@ -38,7 +38,7 @@ from proxy.handlers.mutations.mutated_topics import (
     Result,
     Topic,
 )
-from proxy.handlers.mutations.shadow_mutations import CountedMutation
+from proxy.handlers.mutations.shadow_mutations import ShadowMutation
 from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.unread import passed_unread
@@ -84,7 +84,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
             ledger = NO_LEDGER
         if ledger is None:
             return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
-        asked = request_paid_for(ledger, codec_, data, frame, end, complete, flexible=flexible)
+        asked = charged_request(ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(asked, Wait):
             return WAIT
         if asked is None:
@@ -92,7 +92,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
             return passed_unread(passed)
         if ledger is NO_LEDGER and not _can_say(plan, asked):
             return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
-        kind: type[PaidMutation[M]] = CountedMutation if ledger.enforced is None else _Enforcement
+        kind: type[ChargedMutation[M]] = ShadowMutation if ledger.enforced is None else _EnforcedMutation
         return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).query())
 
     plan.admit, plan.whole = admit, True
@@ -107,7 +107,7 @@ def _can_say(plan: Plan, request: Message) -> bool:
     return True
 
 
-class _Enforcement(PaidMutation[M]):
+class _EnforcedMutation(ChargedMutation[M]):
     """One request under an enforced quota."""
 
     def __init__(
@@ -127,7 +127,7 @@ class _Enforcement(PaidMutation[M]):
         refusals.
         """
         mutation = self.mutation
-        yield from look_for_missed(self.context, self.ledger, self.late)
+        yield from charge_created(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=self._budget.would_refuse)
         told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
         waiting, broker_ms = [topic for topic in topics if topic not in told], 0

@@ -24,7 +24,7 @@ class PendingCreation:
 
     ledger: MutationLedger
     until_ms: int
-    paid: int = 0
+    charged: int = 0
     """Number of its partitions that are charged already."""
 
 
@@ -40,7 +40,7 @@ class PendingCreations:
         """Return the number of pending creations."""
         return len(self._pending)
 
-    def add(self, names: Iterable[str], ledger: MutationLedger, now_ms: int, paid: int = 0) -> int:
+    def add(self, names: Iterable[str], ledger: MutationLedger, now_ms: int, charged: int = 0) -> int:
         """Add topics, to be charged to this ledger if they are created; return the number of topics for which
         the ledger has no room.
         """
@@ -57,7 +57,7 @@ class PendingCreations:
             if len(self._pending) >= PENDING_MAX:
                 self.created(next(iter(self._pending)))
             own[name] = None
-            self._pending[name] = PendingCreation(ledger, now_ms + PENDING_MS, paid)
+            self._pending[name] = PendingCreation(ledger, now_ms + PENDING_MS, charged)
         return without_room
 
     def of(self, ledger: MutationLedger) -> list[str]:
