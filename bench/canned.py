@@ -26,7 +26,7 @@ from protocol import (
     response_header_version,
     response_type,
 )
-from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
+from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, request_body
 from protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,

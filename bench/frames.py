@@ -20,7 +20,7 @@ from protocol import (
     response_header_version,
     response_type,
 )
-from protocol.heads import LENGTH, response_body
+from protocol.framing import LENGTH, response_body
 from protocol.messages import (
     CreateTopicsRequest,
     FetchRequest,

@@ -24,7 +24,7 @@ from rich.table import Table
 from bench.canned import TOPICS, Answers
 from bench.frames import CLIENT_ID
 from bench.rows import ROWS, Row
-from protocol import heads
+from protocol import framing
 from protocol.api import ApiKey
 from proxy.connection.connection import ANONYMOUS
 from proxy.connection.inbound import Inbound
@@ -124,7 +124,7 @@ def main(rounds: int, as_json: bool) -> None:
 
 def compiled() -> bool:
     """Whether Weir's own code is the compiled one."""
-    return not (heads.__file__ or "").endswith(".py")
+    return not (framing.__file__ or "").endswith(".py")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from quotas.cost_fitting import UNPACKED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from calibration.frames import Dialect, Request
+    from calibration.frames import BrokerVersions, Request
     from protocol.values import Message
 
 WRITTEN, SMALL, BIG = 0, 1, 2
@@ -137,25 +137,25 @@ class Own:
     generation: int = -1
 
 
-def cases(dialect: Dialect, own: Own, apis: Iterable[ApiKey], now_ms: int) -> list[Case]:
+def cases(broker_versions: BrokerVersions, own: Own, apis: Iterable[ApiKey], now_ms: int) -> list[Case]:
     """Those of these APIs that the broker has, in an order in which they can be sent."""
-    make = _Cases(dialect, own, now_ms)
+    make = _Cases(broker_versions, own, now_ms)
     wanted = frozenset(apis)
     return [case for case in make.all() if case.request.api in wanted]
 
 
-def filling(dialect: Dialect, own: Own, now_ms: int) -> list[Request]:
+def filling(broker_versions: BrokerVersions, own: Own, now_ms: int) -> list[Request]:
     """What has to be written before anything is read, once each."""
-    make = _Cases(dialect, own, now_ms)
+    make = _Cases(broker_versions, own, now_ms)
     small, medium = batch([bytes(100)], now_ms), batch(text(MEDIUM_RECORDS), now_ms)
     written = [(small, [SMALL]), *[(medium, [BIG])] * BIG_BATCHES]
-    found = [dialect.request(make.produce(data, where)) for data, where in written]
+    found = [broker_versions.request(make.produce(data, where)) for data, where in written]
     return [request for request in found if request is not None]
 
 
 class _Cases:
-    def __init__(self, dialect: Dialect, own: Own, now_ms: int) -> None:
-        self._dialect = dialect
+    def __init__(self, broker_versions: BrokerVersions, own: Own, now_ms: int) -> None:
+        self._broker_versions = broker_versions
         self._own = own
         self._now_ms = now_ms
 
@@ -177,7 +177,7 @@ class _Cases:
         converted: bool = False,
         pause_s: float = 0.0,
     ) -> Iterator[Case]:
-        request = self._dialect.request(message, version)
+        request = self._broker_versions.request(message, version)
         if request is not None:
             yield Case(name, request, known or {}, converted, pause_s)
 
@@ -229,7 +229,7 @@ class _Cases:
         for what, index, at_most_bytes in sizes:
             yield from self._one(what, self._fetched([index], at_most_bytes))
         yield from self._one(f"{len(MANY)} empty partitions", self._fetched(MANY, FETCH_BYTES))
-        newest = self._dialect.version(ApiKey.FETCH)
+        newest = self._broker_versions.version(ApiKey.FETCH)
         if newest is not None and newest > CONVERTED_VERSION:
             for what, index, at_most_bytes in sizes[:2]:
                 yield from self._one(

@@ -9,8 +9,8 @@ import msgspec
 from protocol.api import ApiKey, request_header_version, response_header_version, versions
 from protocol.codec import codec, request_type, response_type
 from protocol.errors import ProtocolError
-from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_HEAD, response_body
-from protocol.places import place
+from protocol.field_offsets import field_offset
+from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, response_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Request(NamedTuple):
 
     def throttle_ms(self, frame: bytes) -> int:
         """What a response's frame says. Raises ProtocolError."""
-        where = place(response_type(self.api), self.version, "throttle_time_ms")
+        where = field_offset(response_type(self.api), self.version, "throttle_time_ms")
         if where is None:
             raise ProtocolError(f"{self.api.name} v{self.version} tells no throttle time")
         return where.read(frame, where.locate(frame, self._body(frame), len(frame), True))
@@ -66,7 +66,7 @@ class Request(NamedTuple):
         return response_body(frame, 0, len(frame), flexible=flexible)
 
 
-class Dialect:
+class BrokerVersions:
     """The versions that a broker and we have in common."""
 
     def __init__(self, spoken: Mapping[int, VersionRange]) -> None:

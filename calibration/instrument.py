@@ -28,7 +28,7 @@ from quotas.calibration import fault, percent_for, spent_us
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from calibration.frames import Dialect
+    from calibration.frames import BrokerVersions
     from calibration.line import Line
     from calibration.run import Taken
     from quotas import QuotaTable
@@ -53,10 +53,10 @@ class QuotaInstrument:
     until_throttled = True
     gather_s = 0.0
 
-    def __init__(self, line: Line, dialect: Dialect, user: str) -> None:
+    def __init__(self, line: Line, broker_versions: BrokerVersions, user: str) -> None:
         """`user` is who we are to the broker."""
         self._line = line
-        self._dialect = dialect
+        self._broker_versions = broker_versions
         self._user = user
         self._of_user = False
         self._keys: tuple[QuotaKey, ...] = (QuotaKey.REQUEST_PERCENTAGE,)
@@ -66,8 +66,8 @@ class QuotaInstrument:
         """See which quotas there are, and return what an earlier run has left. Raises CalibrationError if
         there cannot be any here, QuestionError.
         """
-        request = self._dialect.request(EVERYTHING)
-        if request is None or self._dialect.request(AlterClientQuotasRequest()) is None:
+        request = self._broker_versions.request(EVERYTHING)
+        if request is None or self._broker_versions.request(AlterClientQuotasRequest()) is None:
             raise CalibrationError(
                 f"{self._line.address}: brokers before 2.6 take no quotas over the wire (AlterClientQuotas): "
                 "use --jmx-prometheus URL, or the shipped figures with request_time_scale"
@@ -127,7 +127,7 @@ class QuotaInstrument:
             await self._alter(changes)
 
     async def _alter(self, changes: Mapping[Quota, float | None]) -> None:
-        request = self._dialect.request(as_request(changes))
+        request = self._broker_versions.request(as_request(changes))
         if request is None:
             raise CalibrationError(f"{self._line.address}: it has no AlterClientQuotas")
         answer = await self._line.ask(request, AlterClientQuotasResponse)
@@ -141,7 +141,7 @@ class QuotaInstrument:
                 )
 
     async def _in_force(self, canary: str) -> None:
-        request = self._dialect.request(MetadataRequest(topics=[]))
+        request = self._broker_versions.request(MetadataRequest(topics=[]))
         assert request is not None, "every broker has Metadata"
         deadline_s = trio.current_time() + IN_FORCE_S
         async with await self._line.connect() as connection:

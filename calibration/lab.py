@@ -40,7 +40,7 @@ from quotas.calibration import Windows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from calibration.frames import Dialect
+    from calibration.frames import BrokerVersions
     from calibration.line import Line
     from protocol.values import Message
 
@@ -67,10 +67,10 @@ _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 class Lab:
     """Ends with `clear`, also when setting it up has failed halfway."""
 
-    def __init__(self, line: Line, dialect: Dialect, run: str, now_ms: int) -> None:
+    def __init__(self, line: Line, broker_versions: BrokerVersions, run: str, now_ms: int) -> None:
         """`run` is eight hexadecimal digits that no other run has."""
         self._line = line
-        self._dialect = dialect
+        self._broker_versions = broker_versions
         self._now_ms = now_ms
         self.own = Own(f"__weir_calibrate_{run}", f"{CLIENT_ID_START}{run}")
         self.node_id = -1
@@ -80,7 +80,7 @@ class Lab:
 
     def _request(self, message: Message) -> Request:
         """Raises CalibrationError if the broker does not have it."""
-        request = self._dialect.request(message)
+        request = self._broker_versions.request(message)
         if request is None:
             raise CalibrationError(
                 f"{self._line.address}: it has no version of {type(message).__name__} that Weir has"
@@ -114,7 +114,7 @@ class Lab:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(_WINDOW_KEYS)
         )
-        request = self._dialect.request(DescribeConfigsRequest(resources=[resource]))
+        request = self._broker_versions.request(DescribeConfigsRequest(resources=[resource]))
         if request is None:
             return None
         answer = await self._line.ask(request, DescribeConfigsResponse)
@@ -154,7 +154,7 @@ class Lab:
 
     async def _fill(self) -> None:
         deadline_s = trio.current_time() + _SETTLE_S
-        for request in filling(self._dialect, self.own, self._now_ms):
+        for request in filling(self._broker_versions, self.own, self._now_ms):
             while errors := error_codes(await self._line.ask(request, ProduceResponse)):
                 if trio.current_time() > deadline_s:
                     raise CalibrationError(
@@ -249,7 +249,7 @@ class Lab:
         name, member = self._group, self.own.member
         if member:
             identity = LeaveGroupRequest.MemberIdentity(member_id=member)
-            version = self._dialect.version(ApiKey.LEAVE_GROUP)
+            version = self._broker_versions.version(ApiKey.LEAVE_GROUP)
             many = version is not None and version >= _MANY_LEAVE
             body = (
                 LeaveGroupRequest(group_id=name, members=[identity])
@@ -257,7 +257,7 @@ class Lab:
                 else LeaveGroupRequest(group_id=name, member_id=member)
             )
             await self._line.ask(self._request(body), LeaveGroupResponse)
-        request = self._dialect.request(DeleteGroupsRequest(groups_names=[name]))
+        request = self._broker_versions.request(DeleteGroupsRequest(groups_names=[name]))
         if request is None:
             return []  # it expires by itself
         answer = await self._line.ask(request, DeleteGroupsResponse)

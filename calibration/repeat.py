@@ -12,7 +12,7 @@ import trio
 
 from calibration.frames import length_of
 from protocol.errors import ProtocolError
-from protocol.heads import LENGTH_BYTES
+from protocol.framing import LENGTH_BYTES
 from proxy.control.cluster.connection import RESPONSE_BYTES_MAX
 from quotas.calibration import Reading
 

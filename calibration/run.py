@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import trio
 
 from calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
-from calibration.frames import Dialect, Request, error_codes, kafka_name
+from calibration.frames import BrokerVersions, Request, error_codes, kafka_name
 from calibration.lab import CLIENT_ID_START, Lab
 from calibration.line import CalibrationError, Line, exchange
 from calibration.repeat import NeverThrottledError, Seen, depth, repeat
@@ -154,7 +154,7 @@ class Calibration:
         timeout_s: float,
         options: Options,
         costs: Overrides,
-        instrument: Callable[[Line, Dialect], Instrument],
+        instrument: Callable[[Line, BrokerVersions], Instrument],
         *,
         run: str,
         now_ms: int,
@@ -179,9 +179,9 @@ class Calibration:
         """Ask, and change nothing. Raises CalibrationError, QuestionError."""
         try:
             spoken = await self._versions()
-            self._dialect = Dialect(spoken)
-            self._instrument = self._make_instrument(self._line, self._dialect)
-            self._lab = Lab(self._line, self._dialect, self._run, self._now_ms)
+            self._broker_versions = BrokerVersions(spoken)
+            self._instrument = self._make_instrument(self._line, self._broker_versions)
+            self._lab = Lab(self._line, self._broker_versions, self._run, self._now_ms)
             left_quotas = await self._instrument.look()
             left_topics = await self._lab.look()
         finally:
@@ -233,7 +233,7 @@ class Calibration:
         )
 
     def _cases(self) -> list[Case]:
-        return cases(self._dialect, self._lab.own, self._options.apis, self._now_ms)
+        return cases(self._broker_versions, self._lab.own, self._options.apis, self._now_ms)
 
     def _expected_us(self, case: Case) -> float:
         """By the table that is assumed now; of responses only that they are as large as requests."""
@@ -281,7 +281,7 @@ class Calibration:
             if reason is not None:
                 self._findings.left_out.update({kafka_name(api): reason for api in wanted & GROUPS})
         for api in wanted:
-            if self._dialect.version(api) is None:
+            if self._broker_versions.version(api) is None:
                 self._findings.left_out[kafka_name(api)] = "the broker does not have it"
 
     async def _put_back(self) -> None:

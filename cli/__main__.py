@@ -1,4 +1,4 @@
-"""`python -m cli`: the `weir` command where it is not on the PATH."""
+"""`python -m cli`: the `weir` command without a PATH."""
 
 from cli.main import main
 

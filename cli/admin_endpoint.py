@@ -1,4 +1,4 @@
-"""Asking the admin endpoint of a running Weir."""
+"""Requests to the admin endpoint of a running Weir."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from proxy.addresses import Address
 T = TypeVar("T")
 
 PATIENCE_S: Final = 5.0
-"""How long to wait for a connection, and for each part of an answer."""
+"""Time (s) to wait for a connection, and for each part of a response."""
 ANSWER_BYTES_MAX: Final = 8 << 20
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
-"""Whoever listens there can be asked here."""
+"""Any address of this machine reaches these."""
 
 
 class AdminError(Exception):
-    """Why there is no answer, in one line."""
+    """The request failed; the text is one line."""
 
 
 def reachable(address: Address) -> Address:
-    """Where to ask an endpoint that listens on this address."""
+    """Return the address at which a listener on this address can be reached."""
     return address._replace(host="localhost") if address.host in _ANY_HOST else address
 
 
 def ask(address: Address, path: str, query: Mapping[str, str], kind: type[T]) -> T:
-    """Return what a page answers in JSON. Raises AdminError."""
+    """Return a page's JSON. Raises AdminError."""
     connection = HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
     try:
         connection.request("GET", f"{path}?{urlencode(query, errors='replace')}")

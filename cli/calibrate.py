@@ -1,4 +1,4 @@
-"""`weir calibrate`: what requests cost the user's own broker, as a file for the configuration."""
+"""`weir calibrate`: measure request costs of the user's own broker, and write them to a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 import trio
 
 from calibration.cases import COEFFICIENTS, NAMES
-from calibration.frames import Dialect, kafka_name
+from calibration.frames import BrokerVersions, kafka_name
 from calibration.instrument import QuotaInstrument
 from calibration.jmx import JmxInstrument, scraper
 from calibration.line import CalibrationError, Line
@@ -45,7 +45,7 @@ from quotas.cost_findings import CostFindings, Readings
 from quotas.cost_findings import findings as fit_findings
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""Who clients are to brokers that do not ask."""
+"""The principal of clients at brokers without authentication."""
 LEFT_SHOWN: Final = 10
 
 EXAMPLES: Final = """\b
@@ -69,7 +69,7 @@ Exit codes:
 
 
 class Wish(NamedTuple):
-    """What the command line says."""
+    """The options of the command line."""
 
     options: Options
     jmx_url: str | None
@@ -82,7 +82,7 @@ class Wish(NamedTuple):
 
     @property
     def method(self) -> str:
-        """In words."""
+        """Describe the method of measuring."""
         return "its exporter's metrics (JMX)" if self.jmx_url else "its own request quota"
 
 
@@ -99,34 +99,34 @@ class Wish(NamedTuple):
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Where to write the costs. [default: nowhere]",
+    help="File to write the costs to. [default: none]",
 )
 @click.option("--force", is_flag=True, help="Replace the file of --output.")
 @click.option(
     "--apis",
     metavar="NAME[,...]",
-    help=f"Only these. [default: all of {', '.join(NAMES)}, as the broker has them]",
+    help=f"Measure only these APIs. [default: all of {', '.join(NAMES)}, as the broker has them]",
 )
 @click.option(
     "--percent",
     type=click.FloatRange(0, 100, min_open=True),
     default=SHARE * 100,
     show_default=True,
-    help="How much of one of the broker's threads may be asked for, on average.",
+    help="Largest average load, in percent of one of the broker's threads.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
     default=ROUNDS,
     show_default=True,
-    help="How often each request is measured: their median counts, what they differ by is the spread.",
+    help="Number of measurements per request; the result is their median.",
 )
 @click.option(
     "--at-most-s",
     type=click.FloatRange(10),
     default=AT_MOST_S,
     show_default=True,
-    help="After this time no more rounds are begun; what there is has to do.",
+    help="Begin no more rounds after this time.",
 )
 @click.option(
     "--jmx-prometheus",
@@ -134,7 +134,7 @@ class Wish(NamedTuple):
     metavar="URL",
     help="Measure by a JMX exporter's metrics: for brokers before 2.6, or without the right to alter quotas.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done; only ask, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the plan; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to load the broker.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
@@ -142,7 +142,7 @@ class Wish(NamedTuple):
     type=click.FloatRange(0, min_open=True),
     default=10.0,
     show_default=True,
-    help="How long connecting, logging in, and each answer may take, each.",
+    help="Time limit for connecting, for logging in, and for each answer.",
 )
 @options_of_settings("upstream_")
 def calibrate(
@@ -164,7 +164,8 @@ def calibrate(
 
     It LOADS THE BROKER for about a minute, within --percent, with requests under client-ids of its own
     (weir-calibrate-*) that write to and read from a topic of its own. Small request quotas of these
-    client-ids make the broker itself tell what it has spent. Everything is put back, also after Ctrl-C.
+    client-ids make the broker report the time it has spent. Everything is restored afterwards, also after
+    Ctrl-C.
     """
     options = Options(_apis(apis), rounds, percent / 100, at_most_s)
     wish = Wish(options, jmx_url, output, force, dry_run, yes, as_json, timeout_s)
@@ -201,8 +202,8 @@ def _run(loaded: Config, wish: Wish) -> None:
     scrape = scraper(wish.jmx_url) if wish.jmx_url else None
     user = loaded.credentials.username if loaded.credentials is not None else ANONYMOUS
 
-    def instrument(line: Line, dialect: Dialect) -> Instrument:
-        quotas = QuotaInstrument(line, dialect, user)
+    def instrument(line: Line, broker_versions: BrokerVersions) -> Instrument:
+        quotas = QuotaInstrument(line, broker_versions, user)
         return quotas if scrape is None else JmxInstrument(scrape, quotas)
 
     with Bar() as bar:
@@ -234,7 +235,7 @@ def _run(loaded: Config, wish: Wish) -> None:
 
 
 def _announce(outlook: Outlook, wish: Wish) -> None:
-    """Say what will be done; on a terminal, ask."""
+    """Print the plan; on a terminal, ask for confirmation."""
     for line in plan_lines(outlook, wish.options.share, wish.method):
         click.echo(clean(line), err=not wish.dry_run or wish.as_json)
     if wish.dry_run:
@@ -246,7 +247,8 @@ def _announce(outlook: Outlook, wish: Wish) -> None:
 
 
 async def measure_until_stopped(calibration: Calibration, outlook: Outlook) -> int:
-    """Measure; at SIGINT or SIGTERM stop, and put everything back. Returns the signal, 0 if there was none.
+    """Measure; at SIGINT or SIGTERM stop, and restore everything. Return the signal, 0 without one.
+
     Raises CalibrationError, QuestionError.
     """
     stopped_by = 0
@@ -281,7 +283,7 @@ def _tell_left(findings: Findings) -> None:
 
 
 def _deliver(outlook: Outlook, findings: Findings, wish: Wish) -> None:
-    """Show and write what was found, and end."""
+    """Print and write the findings, and exit."""
     readings = [
         Readings(one.case.api, one.us, one.features, one.case.pause_s * 1e6) for one in findings.found
     ]
@@ -307,7 +309,7 @@ def file_text(
     wish: Wish,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> str:
-    """The file of costs, with where it comes from."""
+    """Return the text of the costs file, with its origin."""
     fetch = outlook.spoken.get(ApiKey.FETCH)
     source = (
         f"weir calibrate on {now():%Y-%m-%d %H:%M} UTC at {outlook.address} (node {outlook.node_id}), by "

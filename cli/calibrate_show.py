@@ -1,4 +1,4 @@
-"""How `weir calibrate` shows what it would do, and what it has found."""
+"""Output of `weir calibrate`: the plan and the findings."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ HEADINGS: Final = ("API", "coefficient", "old", "new", "spread")
 
 
 class CoefficientEntry(msgspec.Struct):
-    """One number, in JSON."""
+    """One coefficient, in JSON."""
 
     api: str
-    """Or cold, or rest."""
+    """An API's name, cold, or rest."""
     coefficient: str
     old: float | None
     new: float
     low: float
     high: float
     measured: bool
-    """False: scaled by `ratio`."""
+    """False: not measured, but scaled by `ratio`."""
 
 
 class ReadingEntry(msgspec.Struct):
-    """What one request cost, in JSON."""
+    """The measured cost of one request, in JSON."""
 
     api: str
     case: str
     us: list[float]
-    """Once per round."""
+    """One value per round."""
     requests: int
 
 
 class PlanEntry(msgspec.Struct):
-    """What would be done, in JSON."""
+    """The plan, in JSON."""
 
     client_ids: str
     topic: str | None
@@ -54,7 +54,7 @@ class PlanEntry(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """What `--json` prints."""
+    """The JSON object of `--json`."""
 
     upstream: str
     node_id: int
@@ -62,7 +62,7 @@ class Report(msgspec.Struct):
     dry_run: bool
     plan: PlanEntry
     ratio: float | None
-    """Of what was measured to what was assumed, the median."""
+    """Median ratio of measured to assumed costs."""
     coefficients: list[CoefficientEntry]
     readings: list[ReadingEntry]
     misfits: dict[str, float]
@@ -73,7 +73,7 @@ class Report(msgspec.Struct):
 
 
 def plan_lines(outlook: Outlook, share: float, method: str) -> Iterator[str]:
-    """What a calibration would do, for people."""
+    """Yield the plan as text."""
     yield f"{outlook.address}: node {outlook.node_id}, taken for one like {outlook.generation}; by {method}"
     yield (
         f"about {outlook.requests} requests in about {outlook.lasts_s:.0f} s, which take about "
@@ -90,7 +90,7 @@ def plan_lines(outlook: Outlook, share: float, method: str) -> Iterator[str]:
 
 
 def case_lines(outlook: Outlook) -> list[str]:
-    """Every request of the plan."""
+    """Return a line for every request of the plan."""
     rows = [("API", "version", "request")]
     rows += [(case.api, str(case.request.version), case.name) for case in outlook.cases]
     return columns(rows)
@@ -99,7 +99,7 @@ def case_lines(outlook: Outlook) -> list[str]:
 def report(
     outlook: Outlook, findings: Findings | None, found: CostFindings | None, output: str | None
 ) -> Report:
-    """All of it, for `--json`."""
+    """Return the report of `--json`."""
     plan = PlanEntry(
         outlook.client_ids,
         outlook.topic,
@@ -136,7 +136,7 @@ def _entry(one: Coefficient) -> CoefficientEntry:
 
 
 def show(found: CostFindings, findings: Findings) -> None:
-    """Print old and new coefficients, and below them how far to trust them."""
+    """Print old and new coefficients, and their accuracy."""
     rows = [_row(one) for one in found.coefficients if one.measured]
     if sys.stdout.isatty():
         _draw(rows)
@@ -148,7 +148,7 @@ def show(found: CostFindings, findings: Findings) -> None:
 
 
 def summary(found: CostFindings, findings: Findings) -> Iterator[str]:
-    """What is to be known besides the coefficients."""
+    """Yield the facts that belong to the coefficients."""
     spread = median([max(one.us) / min(one.us) for one in findings.found])
     requests = sum(one.requests for one in findings.found)
     yield f"{requests} requests measured; between rounds the same one differs by {spread:.2f} times (median)"
@@ -173,7 +173,7 @@ def _number(value: float) -> str:
 
 
 def _draw(rows: Sequence[tuple[str, str, str, str, str]]) -> None:
-    from rich.console import Console  # `weir run` needs none of it
+    from rich.console import Console  # `weir run` does not need it
     from rich.table import Table
     from rich.text import Text
 

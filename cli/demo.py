@@ -24,12 +24,12 @@ Examples:
 upstream_option: Final = click.option(
     "--upstream",
     metavar="HOST:PORT",
-    help="Use this cluster, with topics of our own that are deleted in the end. [default: a mock cluster]",
+    help="Use this cluster, with new topics that are deleted at the end. [default: a mock cluster]",
 )
 json_option: Final = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object in the end, and nothing else."
+    "--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else."
 )
-"""Of both demonstrations."""
+"""Options of both demonstrations."""
 
 
 @click.command(epilog=EXAMPLES)
@@ -39,7 +39,7 @@ json_option: Final = click.option(
     type=click.FloatRange(5, 3600),
     default=15,
     show_default=True,
-    help="How long to measure, after ten seconds of warming up.",
+    help="Duration of the measurement, after ten seconds of warming up.",
 )
 @json_option
 def demo(upstream: str | None, seconds: float, as_json: bool) -> None:
@@ -69,5 +69,5 @@ def _run(upstream: str | None, seconds: float, as_json: bool) -> bool:
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    """End as at Ctrl-C: what was started is ended, what was created deleted."""
+    """Exit as after Ctrl-C: stop all processes, delete all topics."""
     raise KeyboardInterrupt

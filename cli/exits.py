@@ -10,15 +10,15 @@ import click
 
 DONE: Final = 0
 FAILED: Final = 1
-"""What was asked for did not come true (a demo whose rates miss their quotas), or is not there (a quota)."""
+"""The result is negative (a demo whose rates miss their quotas), or an object is missing (a quota)."""
 USAGE: Final = 2
-"""Usage, configuration, or surroundings that Weir cannot start in."""
+"""Wrong usage or configuration, or surroundings in which Weir cannot start."""
 INCOMPLETE: Final = 3
-"""Done, but for what is listed as left out (quotas that an import skipped)."""
+"""Done, except for the listed items (quotas that an import skipped)."""
 
 
 class CommandError(click.ClickException):
-    """A command cannot do what it was asked for: one line on stderr, exit code 2."""
+    """A command cannot do its work: one line on stderr, exit code 2."""
 
     exit_code = USAGE
 
@@ -28,19 +28,19 @@ class CommandError(click.ClickException):
 
 
 class StoppedError(CommandError):
-    """Ctrl-C has stopped what was asked for: one line on stderr, exit code 130."""
+    """Ctrl-C has stopped a command: one line on stderr, exit code 130."""
 
     exit_code = 128 + signal.SIGINT
 
 
 class NothingThereError(CommandError):
-    """What was asked for is not there: one line on stderr, exit code 1."""
+    """The requested object is missing: one line on stderr, exit code 1."""
 
     exit_code = FAILED
 
 
 def run_command(command: click.Command, name: str) -> NoReturn:
-    """Run a command line and exit; `name` is what it is called by."""
+    """Run a command line and exit; `name` is the program's name in messages."""
     try:
         sys.exit(command(prog_name=name, standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:

@@ -17,8 +17,8 @@ from proxy import logs
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="kafka-weir")
 def weir() -> None:
-    """A Kafka proxy that enforces Kafka's quotas on the wire, in front of brokers that stay as they are."""
-    logs.configure("warning", "console")  # until `weir run` knows better; what --json prints stays JSON
+    """A Kafka proxy that enforces Kafka's quotas on the wire, in front of unmodified brokers."""
+    logs.configure("warning", "console")  # `weir run` sets its own; output of --json must stay JSON
 
 
 weir.add_command(run)

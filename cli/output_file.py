@@ -1,4 +1,4 @@
-"""Writing what a command has made to the file that it was told."""
+"""Output files of commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODE: Final = 0o644
 
 
 def write(file: Path, text: str, *, force: bool) -> None:
-    """Write a new file, or with `force` replace one at once. Raises CommandError."""
+    """Write a new file, or with `force` replace one atomically. Raises CommandError."""
     try:
         if force:
             replace(file.resolve(), text.encode("utf-8"), mode=MODE)
@@ -30,7 +30,7 @@ def write(file: Path, text: str, *, force: bool) -> None:
 
 
 def check_free(file: Path, *, force: bool) -> None:
-    """Raise CommandError if the file cannot be written, before hours of work that are to go into it."""
+    """Raise CommandError if the file cannot be written, before hours of work."""
     if file.exists() and not force:
         raise CommandError(f"{file} exists already: choose another, or --force to replace it")
     if not file.parent.is_dir():
@@ -38,9 +38,9 @@ def check_free(file: Path, *, force: bool) -> None:
 
 
 def write_lines(file: Path, lines: Iterable[str], *, force: bool) -> None:
-    """Write a file of any length, line by line; it is there at once, when all of it is written.
+    """Write a file of any length, line by line; it appears when it is complete.
 
-    Raises CommandError, and what `lines` raises; the file is as it was then.
+    Raises CommandError, and the exceptions of `lines`; an old file then stays unchanged.
     """
     check_free(file, force=force)
     target = file.resolve()

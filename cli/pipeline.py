@@ -1,4 +1,4 @@
-"""`weir pipeline`: the usage pipeline's jobs, each a command of its own."""
+"""`weir pipeline`: the jobs of the usage pipeline."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ JOBS: Final = {
     "report": "Draw all of it as one HTML page.",
     "demo": "Record real clients for half a minute, and run all jobs.",
 }
-"""In the order in which they are run; `demo` runs all. Each is `cli.pipeline_<job>`, loaded if it is run."""
+"""Jobs in the order in which they are run; `demo` runs all. A job's module `cli.pipeline_<job>` is loaded
+when it is run.
+"""
 
 
 class _Jobs(click.Group):
-    """Loads a job's module only when the job is run, or its help is shown."""
+    """Loads a job's module only to run the job or to show its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's name
         return list(JOBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # as above
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's names
         if cmd_name not in JOBS:
             return None
         command: click.Command = getattr(import_module(f"cli.pipeline_{cmd_name}"), cmd_name)

@@ -1,4 +1,4 @@
-"""`--days FROM..TO`, as all jobs of `weir pipeline` take it."""
+"""The option `--days FROM..TO` of all jobs of `weir pipeline`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Days(click.ParamType[tuple[date, date]]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[date, date]:
-        """Read them; click asks for it."""
+        """Parse the days; called by click."""
         first, dots, last = str(value).partition("..")
         try:
             days = date.fromisoformat(first), date.fromisoformat(last if dots else first)

@@ -1,4 +1,4 @@
-"""`weir pipeline demo`: half a minute of real clients, and all jobs over what was recorded of them."""
+"""`weir pipeline demo`: half a minute of real clients, and all jobs over their usage records."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ MASTER: Final = "local[*]"
     type=click.FloatRange(15, 3600),
     default=30,
     show_default=True,
-    help="How long clients play; the first ten seconds at just their quotas.",
+    help="Duration of the clients' load; the first ten seconds at exactly their quotas.",
 )
 @click.option(
     "--directory",
     metavar="PATH",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where everything is put, and stays: one that is not there, or is empty. [default: a new one in the "
+    help="Directory for all results, new or empty; it is kept. [default: a new one in the "
     "system's directory for temporary files]",
 )
 @json_option
 def demo(upstream: str | None, seconds: float, directory: Path | None, as_json: bool) -> None:
     """Record real clients behind Weir, and run all jobs over the records, from ingest to report.
 
-    Exit code 0 if the replay of what was recorded, under the quotas in force, comes to the recorded throttle
-    times within 2 %, 1 if not, 2 if the demonstration cannot run.
+    Exit code 0 if a replay under the quotas in force computes the recorded throttle times within 2 %, 1 if
+    not, 2 if the demonstration cannot run.
     """
     before = signal.signal(signal.SIGTERM, _interrupted)
     try:
@@ -108,7 +108,7 @@ def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_jso
 
 
 class Said:
-    """What people are told; nothing if a program reads."""
+    """Messages for people; silent if a program reads the output."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -120,7 +120,7 @@ class Said:
 
 @contextmanager
 def _kept(directory: Path | None) -> Iterator[Path]:
-    """A directory that is there and empty; removed again if nothing comes of it. Raises DemoError."""
+    """Yield an existing, empty directory; remove it after a failure. Raises DemoError."""
     is_new = directory is None or not directory.exists()
     try:
         if directory is None:
@@ -171,5 +171,5 @@ def _as_json(files: Files, outcomes: list[Outcome], found: Verdict) -> bytes:
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    """End as at Ctrl-C: what was started is ended, what was created deleted."""
+    """Exit as after Ctrl-C: stop all processes, delete all topics."""
     raise KeyboardInterrupt

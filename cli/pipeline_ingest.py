@@ -1,4 +1,4 @@
-"""`weir pipeline ingest`: usage records into the tables."""
+"""`weir pipeline ingest`: read usage records into the tables."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @job_options
-@click.option("--files", "directory", metavar="DIR", help="The directory that Weir writes files to.")
+@click.option("--files", "directory", metavar="DIR", help="The directory with Weir's usage files.")
 @click.option("--topic", metavar="TOPIC", help="The topic of usage; traces are in TOPIC-trace.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="Brokers that have the topic.")
 @click.option(
     "--kafka-config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Properties for Kafka's Java client, one key=value a line: security.protocol and so on.",
+    help="Properties for Kafka's Java client, one key=value per line: security.protocol and so on.",
 )
 @click.option(
     "--jars",
@@ -55,9 +55,9 @@ Examples:
     type=click.Choice(["usage", "trace", "both"]),
     default="both",
     show_default=True,
-    help="Which records.",
+    help="The kind of records to read.",
 )
-@click.option("--once", is_flag=True, help="Take what is there now, and end.")
+@click.option("--once", is_flag=True, help="Read all existing records, and exit.")
 @click.option(
     "--every",
     "every_s",
@@ -65,7 +65,7 @@ Examples:
     type=click.FloatRange(0),
     default=60.0,
     show_default=True,
-    help="Without --once: how often to look for more, until SIGINT or SIGTERM.",
+    help="Without --once: time between batches, until SIGINT or SIGTERM.",
 )
 @click.option(
     "--late-after",
@@ -74,23 +74,23 @@ Examples:
     type=click.FloatRange(0),
     default=600.0,
     show_default=True,
-    help="Put aside what is this much older than what the same Weir's earlier batches had.",
+    help="Put aside records this much older than the same Weir's newest ones in earlier batches.",
 )
 @click.option(
     "--batch-mb",
     type=click.IntRange(1),
     default=512,
     show_default=True,
-    help="About how much of the files a batch takes.",
+    help="Approximate size of a batch from files.",
 )
 @click.option(
     "--batch-records",
     type=click.IntRange(1),
     default=1_000_000,
     show_default=True,
-    help="How many records of a topic a batch takes.",
+    help="Number of records in a batch from a topic.",
 )
-@click.option("--skip-lost", is_flag=True, help="Go on where records were deleted before they were read.")
+@click.option("--skip-lost", is_flag=True, help="Continue if records were deleted before they were read.")
 def ingest(
     root: str,
     master: str | None,
@@ -108,10 +108,10 @@ def ingest(
     batch_records: int,
     skip_lost: bool,
 ) -> None:
-    """Take usage records and traces into the tables, each exactly once, also if it is killed and run again.
+    """Read usage records and traces into the tables, each exactly once, even if it is killed and run again.
 
-    From --files or from --topic. A line that is no record, and a record that comes too late, is put aside and
-    counted. A lake takes from one source.
+    Reads --files or --topic. Lines that are no records, and records that come too late, are put aside and
+    counted. A lake has one source.
     """
     if (directory is None) == (topic is None) or (topic is None) != (bootstrap_servers is None):
         raise CommandError("say where from: either --files DIR, or --topic TOPIC with --bootstrap-servers")
@@ -146,11 +146,13 @@ def ingest(
 
 
 def _nobody(line: str) -> None:
-    """Whoever reads JSON reads one object."""
+    """Print nothing: readers of JSON expect one object."""
 
 
 def _connector(brought: tuple[Path, ...]) -> dict[str, str]:
-    """Settings with the connector's jars; spark-submit has its own (`--packages`). Raises CommandError."""
+    """Return settings with the connector's jars; spark-submit has its own (`--packages`). Raises
+    CommandError.
+    """
     if submitted():
         return {}
     try:
@@ -171,6 +173,7 @@ def _properties(path: Path) -> dict[str, str]:
             continue
         key, equals, value = line.partition("=")
         if not equals or not key.strip():
-            raise CommandError(f"{path}:{number}: expected key=value")  # not what it says: it may be a secret
+            # The line is not quoted: it may be a secret.
+            raise CommandError(f"{path}:{number}: expected key=value")
         properties[key.strip()] = value.strip()
     return properties

@@ -1,4 +1,4 @@
-"""`weir pipeline recommend`: a quota file from what was used."""
+"""`weir pipeline recommend`: propose a quota file from recorded usage."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ Then look at it, try it, use it:
     "--output",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The quota file to write; it is there when all of it is written.",
+    help="The quota file to write; it appears when it is complete.",
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
     "--current",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The quota file in force: for flags, for prefixes, and for what is to stay.",
+    help="The quota file in force: for flags, for prefixes, and for entries to keep.",
 )
 @click.option(
     "--level",
     type=click.Choice([AUTO, *LEVELS]),
     default=_DEFAULTS.level,
     show_default=True,
-    help="Who gets an entry. auto: by client-id if every user is ANONYMOUS, else by user and client-id.",
+    help="Entities with an entry. auto: client-ids if every user is ANONYMOUS, else users with client-ids.",
 )
 @click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
 @click.option(
@@ -67,79 +67,81 @@ Then look at it, try it, use it:
     metavar="KEY,...",
     default=",".join(key.value for key in _DEFAULTS.quotas),
     show_default=True,
-    help="What to recommend.",
+    help="Quota keys to recommend.",
 )
 @click.option(
     "--percentile",
     type=click.Choice([str(percentile) for percentile in PERCENTILES]),
     default=str(_DEFAULTS.percentile),
     show_default=True,
-    help="Of the ten seconds within an hour; 100 is the largest.",
+    help="Percentile of the ten-second rates within an hour; 100 is the largest.",
 )
 @click.option(
     "--hours-percentile",
     type=float,
     default=_DEFAULTS.hours_percentile,
     show_default=True,
-    help="Of the hours in which there was such use; 100 is the busiest.",
+    help="Percentile of the hours with such usage; 100 is the busiest.",
 )
 @click.option(
     "--growth",
     type=float,
     default=_DEFAULTS.growth,
     show_default=True,
-    help="What use will grow by: 0.2 is 20 %.",
+    help="Expected growth of usage: 0.2 is 20 %.",
 )
 @click.option(
     "--headroom",
     type=float,
     default=_DEFAULTS.headroom,
     show_default=True,
-    help="What need is multiplied with.",
+    help="Factor on the needed quota.",
 )
 @click.option(
     "--floor",
     "floors",
     multiple=True,
     metavar="KEY=VALUE",
-    help=f"Nobody is given less. [default: {', '.join(f'{k.value}={v:.0f}' for k, v in FLOORS.items())}] "
+    help=f"Smallest quotas. [default: {', '.join(f'{k.value}={v:.0f}' for k, v in FLOORS.items())}] "
     + RATES_HELP,
 )
 @click.option(
     "--capacity",
     multiple=True,
     metavar="KEY=VALUE",
-    help="What each broker can do (mutations: the cluster). Proposals are cut to fit. [default: no bound]",
+    help="Capacity of each broker (mutations: of the cluster), which limits proposals. [default: no limit]",
 )
 @click.option(
     "--over-commitment",
     type=float,
     default=_DEFAULTS.over_commitment,
     show_default=True,
-    help="How many times the capacity may be promised.",
+    help="Sum of all quotas, as a multiple of the capacity.",
 )
 @click.option(
     "--min-active-hours",
     type=int,
     default=_DEFAULTS.min_active_hours,
     show_default=True,
-    help="Who was active in fewer gets no entry: client-ids with random parts.",
+    help="Entities active in fewer hours get no entry: client-ids with random parts.",
 )
 @click.option(
     "--near",
     type=float,
     default=_DEFAULTS.near,
     show_default=True,
-    help="Flag who never used this share of his current quota.",
+    help="Flag entities that never used this share of their current quota.",
 )
 @click.option(
     "--throttled",
     type=float,
     default=_DEFAULTS.throttled,
     show_default=True,
-    help="Flag who was throttled in more than this share of the time in which he was active.",
+    help="Flag entities throttled during more than this share of their active time.",
 )
-@click.option("--no-default", is_flag=True, help="An entry for everybody, and none for those who come later.")
+@click.option(
+    "--no-default", is_flag=True, help="Write an entry for every entity, and no default for new ones."
+)
 def recommend(
     root: str,
     master: str | None,
@@ -162,10 +164,10 @@ def recommend(
     throttled: float,
     no_default: bool,
 ) -> None:
-    """Propose a quota for each user and client-id from what it has used, as a quota file with reasons.
+    """Propose a quota for each user and client-id from recorded usage, as a quota file with reasons.
 
-    Each is the use of the busiest hour, times growth and headroom, at least the floor. One default entry
-    stands for all that need no more than the floor. Reads what `weir pipeline rollup` has written.
+    A quota is the usage of the busiest hour, times growth and headroom, and at least the floor. One default
+    entry covers all that need no more than the floor. Reads the tables of `weir pipeline rollup`.
     """
     plan = Plan(
         now=datetime.now(UTC),
@@ -203,7 +205,7 @@ def _job(root: str, plan: Plan, write: partial[None], spark: SparkSession) -> Ou
 
 
 def parse_keys(text: str) -> tuple[QuotaKey, ...]:
-    """Quota keys with commas between them, each once. Raises click.UsageError."""
+    """Parse quota keys separated by commas, each once. Raises click.UsageError."""
     return tuple(dict.fromkeys(parse_key(name.strip()) for name in text.split(",")))
 
 

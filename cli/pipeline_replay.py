@@ -1,4 +1,4 @@
-"""`weir pipeline replay`: what quota files would have throttled."""
+"""`weir pipeline replay`: compute the throttles of other quota files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Examples:
     type=click.Choice(["usage", "trace"]),
     default="usage",
     show_default=True,
-    help="Replay usage records, or the requests of the clients that are traced.",
+    help="Replay usage records, or the requests of traced clients.",
 )
 @click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
 @click.option(
@@ -90,19 +90,19 @@ Examples:
     type=click.IntRange(1),
     default=120,
     show_default=True,
-    help="How long a request waits before its client gives it up.",
+    help="Time after which a client gives up a waiting request.",
 )
 @click.option(
     "--charges-per-record",
     type=click.IntRange(1, 10_000),
     default=10,
     show_default=True,
-    help="Into how many charges the requests of one usage record are cut, at most.",
+    help="Largest number of charges into which the requests of one usage record are divided.",
 )
 @click.option(
-    "--compare-sources", is_flag=True, help="Replay usage and traces, and tell how far they are apart."
+    "--compare-sources", is_flag=True, help="Replay both usage and traces, and compare the results."
 )
-@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="How many to list.")
+@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="Entities to list.")
 def replay(
     candidates: tuple[Path, ...],
     root: str,
@@ -125,8 +125,8 @@ def replay(
 ) -> None:
     """Compute what quota files would have throttled: when, and for how long.
 
-    What was recorded is replayed under each of the files QUOTAS, by the code that enforces quotas, and put
-    side by side with the others and with what was. Nobody's quotas are changed.
+    Recorded usage is replayed under each of the files QUOTAS, by the code that enforces quotas, and compared
+    with the other files and with the recorded throttles. No quotas are changed.
     """
     first, last = days or (None, None)
 

@@ -1,4 +1,4 @@
-"""`weir pipeline report`: what the pipeline's tables say, as one HTML page."""
+"""`weir pipeline report`: the pipeline's tables as one HTML page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Examples:
 """
 LEVELS: Final = ("user-client-id", "user", "client-id")
 TOP_MAX: Final = 200
-"""More rows make no chart."""
+"""A chart with more rows is unreadable."""
 
 
 @click.command(epilog=EXAMPLES)
@@ -44,16 +44,16 @@ TOP_MAX: Final = 200
     type=click.IntRange(1, TOP_MAX),
     default=30,
     show_default=True,
-    help="How many entities each chart shows; the others are summed up.",
+    help="Number of entities in each chart; the others are summed up.",
 )
 @click.option(
     "--level",
     type=click.Choice(LEVELS),
     default=LEVELS[0],
     show_default=True,
-    help="What an entity is: a pair of user and client-id, a user, or a client-id.",
+    help="Entities are pairs of user and client-id, users, or client-ids.",
 )
-@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def report(
     root: str,
     master: str | None,
@@ -64,18 +64,18 @@ def report(
     level: str,
     force: bool,
 ) -> None:
-    """Draw what the tables say as one HTML page, which can be read without a network.
+    """Draw the tables as one HTML page, which needs no network.
 
-    The page has the use of entities by hour, who used most, who was throttled, the recommended quotas beside
-    the current ones, what other quotas would have done, and how good the records were. Where a table is
-    missing, the page says which job makes it.
+    The page shows the usage of entities by hour, the largest users, throttled entities, recommended beside
+    current quotas, replays of other quotas, and the quality of the records. For a missing table, the page
+    names the job that makes it.
     """
     check_free(output, force=force)
 
     def job(spark: SparkSession) -> Outcome:
         from pipeline.lake import Lake
         from pipeline.report.data import Wanted
-        from pipeline.report.job import report as run  # needs Spark and plotly, which --help does not
+        from pipeline.report.job import report as run  # needs Spark and plotly: not for --help
 
         return run(
             spark,

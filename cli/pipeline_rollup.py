@@ -1,4 +1,4 @@
-"""`weir pipeline rollup`: usage records summed up by entity and hour and day."""
+"""`weir pipeline rollup`: sum usage records by entity, hour and day."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Examples:
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="What rates are averages over before percentiles are taken of them: as brokers do for quotas.",
+    help="Window of the average rates that percentiles are computed from: brokers do so for quotas.",
 )
 @click.option("--days", metavar="FROM..TO", type=Days(), help="First and last day, in UTC. [default: all]")
-@click.option("--all", "again", is_flag=True, help="Also days whose usage is what it was.")
+@click.option("--all", "again", is_flag=True, help="Also compute days without new usage.")
 def rollup(
     root: str, master: str | None, as_json: bool, window_s: int, days: tuple[date, date] | None, again: bool
 ) -> None:
-    """Sum up use by entity and hour and day: totals, percentiles of rates, throttled time, brokers.
+    """Sum usage by entity and hour and day: totals, percentiles of rates, throttled time, brokers.
 
-    Only days with new usage are done, each as a whole. It may be killed and run again at any time.
+    Only days with new usage are computed, each completely. The job may be killed and run again at any time.
     """
 
     def job(spark: SparkSession) -> Outcome:

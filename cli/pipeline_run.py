@@ -1,4 +1,4 @@
-"""What all jobs of `weir pipeline` share: options, a Spark session with progress, the last lines."""
+"""The common part of all jobs of `weir pipeline`: options, a Spark session with progress, the last lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., object])
 
 LOOK_S: Final = 0.5
-"""How often Spark is asked how far it is."""
+"""Time (s) between updates of the progress."""
 PATTERN: Final = "*?[]{}\\"
 NEEDED: Final = ("pyspark", "pandas", "pyarrow")
 
@@ -47,7 +47,7 @@ def job_options(command: C) -> C:
             "--master",
             metavar="URL",
             default=None,
-            help="The Spark master. [default: what spark-submit says, else local[*]]",
+            help="The Spark master. [default: spark-submit's, else local[*]]",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else."),
     )
@@ -57,7 +57,7 @@ def job_options(command: C) -> C:
 
 
 def _root(_context: click.Context, _option: click.Parameter, root: str) -> str:
-    """Refuse what would be read from elsewhere than it is written to."""
+    """Refuse a path that Spark would read and write at different places."""
     if not root:
         raise CommandError("--lake is empty: name a directory")
     if set(root) & set(PATTERN):
@@ -100,7 +100,7 @@ def run_job(
 
 
 def _first_line(error: Exception) -> str:
-    """What Spark says went wrong, without the stack traces of its Java."""
+    """Return Spark's error without Java's stack traces."""
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # says nothing
         causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
@@ -109,14 +109,14 @@ def _first_line(error: Exception) -> str:
 
 
 def in_session(name: str, spark: SparkSession, job: Callable[[SparkSession], Outcome]) -> Outcome:
-    """Run one job with progress; how long it took is in the outcome. Raises what the job raises."""
+    """Run one job with progress; the outcome includes the duration. Raises the job's exceptions."""
     with _progress(name, spark):
         began_s = time.monotonic()
         return replace(job(spark), seconds=round(time.monotonic() - began_s, 3))
 
 
 def show(outcome: Outcome, *, as_json: bool) -> None:
-    """Print what a job has read and written, and where."""
+    """Print the inputs and outputs of a job."""
     if as_json:
         click.echo(msgspec.json.encode(asdict(outcome)))
         return
@@ -128,7 +128,7 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     counted = {*outcome.read, *outcome.wrote}
     rows += [("", what, path) for what, path in outcome.where.items() if what not in counted]
     console = Console(soft_wrap=True)
-    for line in columns(rows) if rows else ():  # paths whole, in pipes as well
+    for line in columns(rows) if rows else ():  # paths whole, in pipes too
         console.print(line, markup=False, highlight=False)
     for listing in outcome.listings:
         _list(console, listing)
@@ -140,7 +140,7 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _list(console: Console, listing: Listing) -> None:
-    """Columns as wide as they need to be, whatever the terminal: the rows are for pipes as well."""
+    """Print columns as wide as needed on any terminal, because pipes get them too."""
     cells = [listing.columns, *([_shown(cell) for cell in row] for row in listing.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     is_number = [
@@ -160,7 +160,7 @@ def _shown(cell: str | float | None) -> str:
 
 
 def _master() -> str | None:
-    """Within spark-submit that decides."""
+    """Return the Spark master; None within spark-submit, which has its own."""
     from pipeline.spark import submitted
 
     return None if submitted() else "local[*]"
@@ -168,7 +168,7 @@ def _master() -> str | None:
 
 @contextmanager
 def _progress(name: str, spark: SparkSession) -> Iterator[None]:
-    """Show on a terminal how far Spark is, while the block runs."""
+    """Show Spark's progress on a terminal while the block runs."""
     over = threading.Event()
     with Bar() as bar:
         watcher = threading.Thread(target=_watch, args=(name, spark, bar, over), daemon=True)
@@ -186,7 +186,7 @@ def _watch(name: str, spark: SparkSession, bar: Bar, over: threading.Event) -> N
     try:
         _look(name, spark, bar, over)
     except (Py4JError, OSError):
-        return  # its Java has ended: the job says so
+        return  # Java has ended: the job reports that
 
 
 def _look(name: str, spark: SparkSession, bar: Bar, over: threading.Event) -> None:

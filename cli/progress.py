@@ -1,4 +1,4 @@
-"""Progress on a terminal, of what may take long: nothing in the first two seconds, nothing in a pipe."""
+"""Progress of long work on a terminal: nothing in the first two seconds, nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SILENT_S: Final = 2.0
 
 
 class Progress:
-    """A line on stderr that says what is being done, until the `with` block ends."""
+    """A line on stderr that describes the current work, until the `with` block ends."""
 
     def __init__(self, text: str, console: Console | None = None, silent_s: float = SILENT_S) -> None:
         self._console = console or Console(stderr=True)
@@ -37,7 +37,7 @@ class Progress:
             self._status.stop()
 
     def say(self, text: str) -> None:
-        """Say this from now on."""
+        """Show this text from now on."""
         self._status.update(Text(text))
 
     def _begin(self) -> None:
@@ -50,7 +50,7 @@ class Bar:
     """A bar on stderr that grows until the `with` block ends; nothing in a pipe."""
 
     def __init__(self, console: Console | None = None) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # `weir run` needs none of it
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # `weir run` does not need it
         from rich.progress import Progress as RichProgress
 
         console = console or Console(stderr=True)
@@ -68,5 +68,5 @@ class Bar:
         self._bar.stop()
 
     def say(self, done: int, total: int, text: str) -> None:
-        """So far it is; a total of 0 is one that nobody knows yet."""
+        """Show this progress; a total of 0 is unknown."""
         self._bar.update(self._task, completed=done, total=total or None, description=text)

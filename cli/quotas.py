@@ -1,4 +1,4 @@
-"""`weir quotas`: what quotas there are, and changing them where Weir keeps them."""
+"""`weir quotas`: show quotas, and change them in their store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Examples:
 
 
 class Listed(msgspec.Struct):
-    """What `--json` prints."""
+    """The JSON object of `--json`."""
 
     source: str
     quotas: list[Entry]
@@ -38,9 +38,9 @@ class Listed(msgspec.Struct):
 def quotas() -> None:
     """Show quotas, explain them, change them, import them.
 
-    Which quotas: those of a quota file (--quotas), or those that a Weir of this configuration (--config)
-    uses, wherever it keeps them. Exit codes: 0 done; 1 there is no such quota; 2 usage, configuration, or a
-    store that cannot be reached; 3 imported, but for what is listed as skipped.
+    The quotas are those of a quota file (--quotas), or those that a Weir with this configuration (--config)
+    uses, wherever they are stored. Exit codes: 0 done; 1 no such quota; 2 wrong usage or configuration, or a
+    store that cannot be reached; 3 imported, except for the quotas listed as skipped.
     """
 
 

@@ -1,4 +1,6 @@
-"""Reading the quotas that brokers store themselves, for `weir quotas import broker` (KIP-546). Only reads."""
+"""Read the quotas that brokers store themselves, for `weir quotas import broker` (KIP-546). Changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from quotas.imported import Imported
 
 
 async def read(config: Config) -> tuple[Address, Imported]:
-    """Read all quotas from the first upstream broker that answers; return which. Raises QuestionError."""
+    """Read all quotas from the first upstream broker that answers; return its address too. Raises
+    QuestionError.
+    """
     failures: list[QuestionError] = []
     for address in config.upstream:
         try:
@@ -43,7 +47,7 @@ async def _describe(config: Config, address: Address) -> DescribeClientQuotasRes
 
 
 class _UnfitError(QuestionError):
-    """A broker that answers, but not with quotas."""
+    """A broker answers, but without quotas."""
 
     def __init__(self, address: Address, text: str) -> None:
         super().__init__(f"{address}: {text}", reachable=True, foreign=False)

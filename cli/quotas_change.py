@@ -28,7 +28,7 @@ from quotas.table import Quota
 
 DEFAULT_PACING: Final = "default"
 shadow_option = click.option(
-    "--shadow", is_flag=True, help="Shadow entries: computed and counted, nothing is delayed."
+    "--shadow", is_flag=True, help="Shadow entries: computed and counted, without delaying requests."
 )
 pacing_option = click.option(
     "--pacing",
@@ -41,7 +41,7 @@ scope_option = click.option(
     help="One budget for each broker, or one for all of them. [default: as it is]",
 )
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Show what would change, for a file also as a diff; change nothing."
+    "--dry-run", is_flag=True, help="Show the changes, for a file also as a diff, without making them."
 )
 
 
@@ -54,7 +54,7 @@ class Changed(msgspec.Struct, omit_defaults=True):
     """All that were asked for, also where before equals after."""
     pacing: str | None = None
     scope: str | None = None
-    """What the entry has from now on; left out if neither changes."""
+    """New options of the entry; None if neither changes."""
 
 
 @click.command(
@@ -104,7 +104,7 @@ def set_(
 
 
 def _options(before: Options, pacing: str | None, scope: str | None) -> Options | None:
-    """What an entry has then; None if nothing was said of it. Raises click.UsageError."""
+    """Return the entry's new options; None if the command names none. Raises click.UsageError."""
     if pacing is None and scope is None:
         return None
     if pacing is not None:
@@ -128,7 +128,7 @@ Examples:
 def delete(
     source: Source, entity: Entity, keys: tuple[str, ...], shadow: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Delete quotas of an entity; all of them if no key is named. Exit code 1 if there is none."""
+    """Delete quotas of an entity; all of them if no key is given. Exit code 1 if the entity has none."""
     chosen = [parse_key(key) for key in keys]
     table = source.load()
     there = table.shadow if shadow else table.values
@@ -145,19 +145,19 @@ def delete(
 
 
 class Outcome(NamedTuple):
-    """What a command changed, or would change."""
+    """The changes that a command made, or would make."""
 
     changes: list[Change]
-    """All that were asked for, also where before equals after."""
+    """All requested changes, even if before equals after."""
     diff: str
-    """Of the file, without changing it; "" if it was changed, or is no file."""
+    """Diff of the file, if it was not changed; "" otherwise, and for other stores."""
     dry_run: bool
     options: Options | None = None
-    """What the entries have from now on; None: they keep what they had."""
+    """New options of the entries; None if they keep their own."""
 
     @property
     def is_change(self) -> bool:
-        """Whether anything is not as it was."""
+        """True if any value or option differs."""
         return self.options is not None or any(one.before != one.after for one in self.changes)
 
 
@@ -189,7 +189,7 @@ def change(
 
 
 def show(source: Source, outcome: Outcome) -> None:
-    """Print an outcome for people: the changes; on stderr, what that means."""
+    """Print the changes, and on stderr their effect."""
     show_changes(outcome.changes)
     if outcome.options is not None:
         pacing, scope = outcome.options

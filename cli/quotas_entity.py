@@ -1,4 +1,4 @@
-"""What `weir quotas` is told on the command line: whom a quota is for, which key, which value."""
+"""Arguments of `weir quotas`: entity, key, value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FACTORS: Final[dict[str, int]] = {
     for letter, factor in {**_UNITS, **_BINARY}.items()
     for written in ((letter, f"{letter}b") if letter else (letter,))
 }
-"""What stands for how many bytes, in lower case: "", k, kb, ki, kib, m, …"""
+"""Factors of byte units, in lower case: "", k, kb, ki, kib, m, …"""
 _RATE: Final = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 _BYTES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _KEYS: Final = {key.value: key for key in QuotaKey}
@@ -76,7 +76,9 @@ _ENTITY_OPTIONS: Final = (
     click.option("--default-user", is_flag=True, help="Every user without a quota of its own."),
     click.option("--client-id", metavar="NAME", help="A client-id; with --user, of that user only."),
     click.option("--default-client-id", is_flag=True, help="Every client-id without a quota of its own."),
-    click.option("--client-id-prefix", metavar="START", help="All client-ids that begin so, as one."),
+    click.option(
+        "--client-id-prefix", metavar="START", help="Client-ids with this prefix, which share one quota."
+    ),
     click.option("--ip", metavar="ADDRESS", help="An address (connection_creation_rate)."),
     click.option("--default-ip", is_flag=True, help="Every address without a quota of its own."),
     click.option("--topic", metavar="NAME", help="A topic (byte rates of all its clients together)."),
@@ -90,13 +92,13 @@ def _one(what: str, name: str | None, default: bool) -> Name | None:
 
 
 def check_user(name: Name | None) -> None:
-    """Raise click.UsageError for a principal with its type: `admins` is written so, quotas are not."""
+    """Raise click.UsageError for a principal with its type, as in `admins`: quotas have names only."""
     if isinstance(name, str) and name.startswith("User:"):
         raise click.UsageError(f"--user is {name!r}: leave out User:, quotas have the principal's name alone")
 
 
 def address(ip: str | None) -> str | None:
-    """An address as it is usually written. Raises click.UsageError."""
+    """Return an address in its usual spelling. Raises click.UsageError."""
     try:
         return ip and canonical_ip(ip)
     except ValueError:
@@ -104,7 +106,7 @@ def address(ip: str | None) -> str | None:
 
 
 def parse_key(text: str) -> QuotaKey:
-    """A quota key by its name. Raises click.UsageError."""
+    """Parse a quota key. Raises click.UsageError."""
     if text in _KEYS:
         return _KEYS[text]
     close = get_close_matches(text.lower(), _KEYS, n=1)
@@ -113,7 +115,7 @@ def parse_key(text: str) -> QuotaKey:
 
 
 def parse_assignments(written: Iterable[str]) -> dict[QuotaKey, float]:
-    """The values of KEY=VALUE arguments. Raises click.UsageError."""
+    """Parse KEY=VALUE arguments. Raises click.UsageError."""
     values: dict[QuotaKey, float] = {}
     for assignment in written:
         name, equals, text = assignment.partition("=")
@@ -132,4 +134,4 @@ def _rate(key: QuotaKey, text: str) -> float:
     if match is None or factor is None or (match["unit"] and key not in _BYTES):
         example = "a number such as 1048576, 1.5M or 2MiB" if key in _BYTES else "a plain number"
         raise click.UsageError(f"{key.value} is {text!r}, must be {example}")
-    return float(Decimal(match["number"]) * factor)  # as a float, 1.1M is no whole number
+    return float(Decimal(match["number"]) * factor)  # as a float, 1.1M is not a whole number

@@ -1,4 +1,4 @@
-"""`weir quotas explain`: which quota applies to a client, why not the others, who shares it."""
+"""`weir quotas explain`: the quota of a client, why others do not apply, who shares it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLOURS: Final = {Verdict.WINS: "green", Verdict.COUNTED: "yellow"}
 
 
 class StepJson(msgspec.Struct):
-    """An entry that was looked at, or a level that has none."""
+    """An entry that was considered, or a level without one."""
 
     who: str
     entity: EntityJson | None
@@ -70,7 +70,7 @@ class ChargeJson(msgspec.Struct, omit_defaults=True):
 
 
 class Report(msgspec.Struct):
-    """What `--json` prints."""
+    """The JSON object of `--json`."""
 
     source: str
     user: str
@@ -80,7 +80,7 @@ class Report(msgspec.Struct):
     topic: str | None
     charges: list[ChargeJson]
     request_time: RequestTimeJson | None
-    """What the client's request time went to; null if no running Weir was asked, or none answered."""
+    """The client's request time by API; null if no running Weir was asked, or none answered."""
 
 
 @click.command(epilog=EXAMPLES)
@@ -93,8 +93,8 @@ class Report(msgspec.Struct):
     help="The client's principal, without User:.",
 )
 @click.option("--client-id", metavar="NAME", default="", help="Its client-id. [default: none]")
-@click.option("--ip", metavar="ADDRESS", help="Also what its connections from there meet.")
-@click.option("--topic", metavar="NAME", help="Also what its use of this topic meets.")
+@click.option("--ip", metavar="ADDRESS", help="Also explain the quotas of its connections from this address.")
+@click.option("--topic", metavar="NAME", help="Also explain the quotas of this topic.")
 @admin_option
 @json_option
 def explain(
@@ -106,7 +106,7 @@ def explain(
     admin: str | None,
     as_json: bool,
 ) -> None:
-    """Tell for each quota which entry applies to a client, why the others do not, and who shares the budget.
+    """Show for each quota which entry applies to a client, why the others do not, and who shares the budget.
 
     A running Weir also tells which APIs the client's request time went to. The settings quota_mode,
     quota_pacing, empty_client_id and admin count, if --config is given.

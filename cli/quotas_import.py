@@ -1,4 +1,4 @@
-"""`weir quotas import`: quotas of ZooKeeper or of brokers become a quota file, or go into Weir's store."""
+"""`weir quotas import`: write quotas from ZooKeeper or brokers to a quota file, or to Weir's store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cli.quotas_change import Outcome, change, show
 from cli.quotas_show import ChangeEntry, Entry, change_entry, clean, echo_json, entries
 from cli.quotas_source import Source, config_option, json_option, open_source, quotas_option
 from cli.quotas_zookeeper_dump import Dump, DumpError
-from cli.quotas_zookeeper_live import Place, ZooKeeperError
+from cli.quotas_zookeeper_live import ZooKeeperAddress, ZooKeeperError
 from cli.quotas_zookeeper_live import read as read_zookeeper
 from proxy.config import config
 from proxy.control.cluster.connection import QuestionError
@@ -31,11 +31,11 @@ from quotas.zookeeper_layout import ZooKeeperQuotas
 F = TypeVar("F", bound=Callable[..., object])
 
 LINES_SHOWN: Final = 50
-"""Of what was skipped, on stderr; the file and --json have all."""
+"""Number of skipped quotas listed on stderr; the file and --json list all."""
 
 
 class SkippedEntry(msgspec.Struct):
-    """What was not imported, in JSON."""
+    """A quota that was not imported, in JSON."""
 
     where: str
     key: str | None
@@ -43,24 +43,24 @@ class SkippedEntry(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """What `--json` prints."""
+    """The JSON object of `--json`."""
 
     origin: str
     quotas: list[Entry]
     skipped: list[SkippedEntry]
     nodes: int | None
-    """Read from ZooKeeper; null for brokers."""
+    """Number of nodes read from ZooKeeper; null for brokers."""
     credentials: int | None
-    """SCRAM credentials that stood in these nodes."""
+    """Number of SCRAM credentials in these nodes."""
     output: str | None
     """The file of --output."""
     dry_run: bool
     changes: list[ChangeEntry] | None
-    """Of the store, with --apply."""
+    """Changes of the store, with --apply."""
 
 
 class Target(NamedTuple):
-    """Where imported quotas go."""
+    """The destination of imported quotas."""
 
     output: Path | None
     force: bool
@@ -72,7 +72,7 @@ class Target(NamedTuple):
     config: Path | None
 
     def check(self) -> None:
-        """Raises CommandError, before anything is read."""
+        """Check the options before anything is read. Raises CommandError."""
         if self.output is not None and self.apply:
             raise click.UsageError("either --output or --apply")
         if self.dry_run and not self.apply:
@@ -83,12 +83,12 @@ class Target(NamedTuple):
             raise CommandError(f"{self.output} exists already: choose another, or --force to replace it")
 
     def source(self) -> Source | None:
-        """The store that quotas are applied to. Raises CommandError."""
+        """Return the store to change. Raises CommandError."""
         return open_source(self.quotas, self.config) if self.apply else None
 
 
 def target_options(command: F) -> F:
-    """Give a command the options that say where imported quotas go, as argument `target`."""
+    """Give a command the options of the destination, as argument `target`."""
 
     @wraps(command)
     def with_target(
@@ -120,10 +120,16 @@ _TARGET_OPTIONS: Final = (
     ),
     click.option("--force", is_flag=True, help="Replace the file of --output."),
     click.option(
-        "--apply", is_flag=True, help="Set them where --config or --quotas says; other quotas stay."
+        "--apply",
+        is_flag=True,
+        help="Set them in the store of --config or --quotas; other quotas stay.",
     ),
-    click.option("--dry-run", is_flag=True, help="With --apply: show what would change; change nothing."),
-    click.option("--shadow", is_flag=True, help="Import all as shadow entries: counted, nothing is delayed."),
+    click.option("--dry-run", is_flag=True, help="With --apply: show the changes without making them."),
+    click.option(
+        "--shadow",
+        is_flag=True,
+        help="Import as shadow entries: counted, without delaying requests.",
+    ),
     quotas_option,
     config_option,
     json_option,
@@ -139,10 +145,10 @@ Examples:
 """,
 )
 def import_() -> None:
-    """Import quotas from ZooKeeper or from brokers, which are only read.
+    """Import quotas from ZooKeeper or from brokers, without changing these.
 
-    They become a quota file (on stdout, or --output), or go into Weir's own (--apply). What is left out, and
-    why, is listed on stderr, in the file and by --json; the exit code is 3 then.
+    The result is a quota file (on stdout, or --output), or a change of Weir's own quotas (--apply). Skipped
+    quotas are listed, with reasons, on stderr, in the file and by --json; the exit code is 3 then.
     """
 
 
@@ -166,27 +172,25 @@ A dump directory has, for the znode /config/users/alice, one of
     metavar="HOST:PORT[,...][/CHROOT]",
     help="A running ZooKeeper, as in Kafka's zookeeper.connect.",
 )
-@click.option(
-    "--dump", metavar="DIR", type=click.Path(path_type=Path), help="A dump of its nodes; needs no ZooKeeper."
-)
+@click.option("--dump", metavar="DIR", type=click.Path(path_type=Path), help="A dump of ZooKeeper's nodes.")
 @click.option(
     "--zookeeper-digest",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="File with USER:PASSWORD of ZooKeeper's digest scheme, where its ACLs want one.",
+    help="File with USER:PASSWORD of ZooKeeper's digest scheme, if its ACLs require one.",
 )
 @click.option(
     "--timeout-s",
     type=click.FloatRange(0, min_open=True),
     default=10.0,
     show_default=True,
-    help="How long connecting, and each answer, may take.",
+    help="Time limit for connecting, and for each answer.",
 )
 @target_options
 def zookeeper(
     target: Target, connect: str | None, dump: Path | None, zookeeper_digest: Path | None, timeout_s: float
 ) -> None:
-    """Import what brokers up to 3.9 keep in ZooKeeper: quotas of users, client-ids and IPs."""
+    """Import the quotas of users, client-ids and IPs that brokers up to 3.9 keep in ZooKeeper."""
     if (connect is None) == (dump is None):
         raise click.UsageError("either --zookeeper or --dump says where the nodes are")
     source = target.source()
@@ -195,7 +199,7 @@ def zookeeper(
         if dump is not None:
             Dump(dump).read(found)
         elif connect is not None:
-            place = Place(connect, _digest(zookeeper_digest), timeout_s)
+            place = ZooKeeperAddress(connect, _digest(zookeeper_digest), timeout_s)
             with Progress(f"connecting to {clean(connect)}") as progress:
                 read_zookeeper(place, found, progress.say)
     except (DumpError, ZooKeeperError) as error:
@@ -249,7 +253,7 @@ def _digest(file: Path | None) -> str | None:
 
 
 def _deliver(found: Imported, origin: str, target: Target, source: Source | None) -> None:
-    """Bring what was found to where it shall go, tell about it, and end."""
+    """Write the imported quotas to their destination, print a summary, and exit."""
     table = found.table.in_shadow() if target.shadow else found.table
     outcome = _apply(table, target, source) if source is not None else None
     if target.output is not None:
@@ -273,7 +277,7 @@ def _apply(table: QuotaTable, target: Target, source: Source) -> Outcome:
 
 
 def quota_file(table: QuotaTable, skipped: list[Skipped], origin: str) -> str:
-    """A quota file that says where it comes from, and what is not in it."""
+    """Return a quota file that names its origin, and the skipped quotas."""
     lines = [f"# Imported by `weir quotas import` from {clean(origin)}."]
     lines += [f"# Left out: {clean(one)}" for one in skipped]
     return "".join(f"{line}\n" for line in lines) + "\n" + render(table)

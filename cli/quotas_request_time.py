@@ -1,4 +1,4 @@
-"""Which APIs a client's request time goes to, as a running Weir has counted it: for `weir quotas explain`."""
+"""A client's request time by API, from a running Weir, for `weir quotas explain`."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from proxy.config.config import ConfigError, Settings, parse_address
 admin_option: Final = click.option(
     "--admin",
     metavar="HOST:PORT",
-    help="The admin endpoint of a running Weir, for what request time went to. [default: that of --config]",
+    help="The admin endpoint of a running Weir, for request time by API. [default: that of --config]",
 )
 
 
 class RequestTimeJson(msgspec.Struct):
-    """What a running Weir has counted, in JSON."""
+    """The answer of a running Weir, in JSON."""
 
     admin: str
-    """Where it was asked."""
+    """The endpoint's address."""
     budgets: list[BudgetTime]
 
 
 class Spent(NamedTuple):
-    """What a client's request time went to, or why that is not known."""
+    """A client's request time by API, or why it is unknown."""
 
     found: RequestTimeJson | None
     why_not: str = ""
 
 
 def spent(admin: str | None, settings: Settings, user: str, client_id: str) -> Spent:
-    """Ask a running Weir: the one that was named, which must answer, or the configuration's, which may be
-    elsewhere. Raises CommandError.
+    """Ask a running Weir: the given endpoint, which must answer, or the configured one, which may be on
+    another machine. Raises CommandError.
     """
     address = _address(admin, settings)
     if address is None:
@@ -64,7 +64,7 @@ def _address(admin: str | None, settings: Settings) -> Address | None:
 
 
 def lines(of: Spent, *, is_limited: bool) -> Iterator[str]:
-    """What was found, for people; how to find something, if the client has a quota that would be counted."""
+    """Yield the answer as text; if the client has a quota, also how to get an answer."""
     if of.found is None:
         if is_limited:
             yield click.style(f"  which APIs spend it: {of.why_not}", dim=True)

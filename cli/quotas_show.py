@@ -1,7 +1,7 @@
-"""How the `weir quotas` commands show entities, quotas and changes: to people, and as JSON.
+"""Output of the `weir quotas` commands: entities, quotas and changes, as text and as JSON.
 
 In JSON an entity has its parts by name, null for the default, as in Kafka's protocol; whole numbers have no
-point.
+decimal point.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
 
 class Change(NamedTuple):
-    """A value that became another; None: there is none."""
+    """A changed value; None stands for no quota."""
 
     entity: Entity
     key: QuotaKey
@@ -81,17 +81,17 @@ def entity_json(entity: Entity) -> EntityJson:
 
 
 def clean(text: object) -> str:
-    """Text in which nothing moves the cursor or begins a line: names come from anywhere."""
+    """Replace control characters, because names come from anywhere."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
 
 
 def number(value: float) -> int | float:
-    """A value without a point if it is whole."""
+    """Return a value without a decimal point if it is whole."""
     return int(value) if value == value // 1 else value
 
 
 def entries(table: QuotaTable) -> Iterator[Entry]:
-    """Each entity's quotas, the enforced ones first."""
+    """Yield each entity's quotas, the enforced ones first."""
     for mode, grouped in ((ENFORCED, table.entities()), (SHADOW, table.shadow_entities())):
         for entity, rates in grouped:
             values = {key.value: number(rate) for key, rate in rates.items()}
@@ -100,7 +100,7 @@ def entries(table: QuotaTable) -> Iterator[Entry]:
 
 
 def change_entry(change: Change) -> ChangeEntry:
-    """A change, in JSON."""
+    """Return a change for JSON."""
     entity, key, mode, before, after = change
     return ChangeEntry(
         entity_json(entity),
@@ -144,7 +144,7 @@ def show_changes(changes: Iterable[Change]) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines of plain text."""
+    """Format rows as lines of plain text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -152,7 +152,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def told(key: QuotaKey, value: float | None) -> str:
-    """A value for people; None is none."""
+    """Format a value; None is none."""
     if value is None:
         return "none"
     readable = _readable(key, value)
@@ -164,14 +164,14 @@ def compare(
     wanted: Mapping[tuple[Entity, QuotaKey], float | None],
     mode: str,
 ) -> list[Change]:
-    """What the wanted values change."""
+    """Return the changes that the wanted values make."""
     return [
         Change(entity, key, mode, before.get((entity, key)), value) for (entity, key), value in wanted.items()
     ]
 
 
 def _readable(key: QuotaKey, value: float) -> str:
-    """A large number of bytes for people; "" for what is readable as it is."""
+    """Format a large number of bytes with a unit; "" for a small one."""
     if key in _BYTES:
         for size, unit in _UNITS:
             if value >= size:
@@ -180,7 +180,7 @@ def _readable(key: QuotaKey, value: float) -> str:
 
 
 def _draw(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """To a terminal. One that is narrow breaks the lines: names must stay in one piece, to be copied."""
+    """Print a table. A narrow terminal breaks its lines, so that names can be copied whole."""
     width = max(len(value) for _, _, value, *_ in [headings, *rows])
     lines = columns([(*row[:2], row[2].rjust(width), *row[3:]) for row in [headings, *rows]])
     click.secho(lines[0], bold=True)

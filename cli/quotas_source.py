@@ -1,4 +1,4 @@
-"""Which quotas the `weir quotas` commands are about: a quota file, or wherever a configuration keeps them."""
+"""The quotas that the `weir quotas` commands use: a quota file, or the store of a configuration."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ config_option: Final = click.option(
     "config_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Weir's configuration: the quotas that it names, wherever they are kept.",
+    help="Weir's configuration, whose quota store is used.",
 )
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 class Source(Protocol):
-    """A place where quotas are kept."""
+    """A store of quotas."""
 
     @property
     def name(self) -> str:
-        """Such as `quotas.toml`."""
+        """The name, such as `quotas.toml`."""
 
     @property
     def takes_effect(self) -> str:
-        """When a running Weir follows a change."""
+        """When a running Weir applies a change."""
 
     @property
     def settings(self) -> config.Settings:
-        """Of the configuration; the defaults if there is none."""
+        """Settings of the configuration; defaults without one."""
 
     def warn(self) -> None:
-        """Say on stderr what else one must know of these quotas."""
+        """Print warnings about these quotas on stderr."""
 
     def load(self) -> QuotaTable:
         """Return all quotas. Raises CommandError."""
@@ -71,11 +71,11 @@ class Source(Protocol):
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
-        """Return what `alter` would change in a text; "" where there is none. Raises CommandError."""
+        """Return the text changes of `alter`; "" for stores without text. Raises CommandError."""
 
 
 def source_options(command: F) -> F:
-    """Give a command the options that say which quotas, and their `Source` as argument `source`."""
+    """Give a command the options of the quotas, and their `Source` as argument `source`."""
 
     @wraps(command)
     def with_source(*, quotas: Path | None, config_file: Path | None, **others: object) -> object:
@@ -85,7 +85,7 @@ def source_options(command: F) -> F:
 
 
 def open_source(quotas: Path | None, config_file: Path | None) -> Source:
-    """The place of the quotas. Raises CommandError, click.UsageError."""
+    """Open the source. Raises CommandError, click.UsageError."""
     if config_file is None:
         if quotas is None:
             raise click.UsageError("which quotas? give --quotas FILE, or --config weir.toml")
@@ -104,19 +104,19 @@ def open_source(quotas: Path | None, config_file: Path | None) -> Source:
 
 
 class _Configured:
-    """What sources share."""
+    """The common part of all sources."""
 
     def __init__(self, settings: config.Settings) -> None:
         self.settings = settings
 
     def warn(self) -> None:
-        """Say that nothing is enforced, if so."""
+        """Warn if nothing is enforced."""
         if self.settings.quota_mode == "shadow":
             click.echo("quota_mode is shadow: none of these is enforced, all are only counted", err=True)
 
 
 class FileSource(_Configured):
-    """A quota file, changed as the server does it."""
+    """A quota file, changed in the same way as by the server."""
 
     takes_effect: Final = "a running Weir follows it within two seconds"
 
@@ -126,11 +126,11 @@ class FileSource(_Configured):
 
     @property
     def name(self) -> str:
-        """The file."""
+        """The file's path."""
         return clean(self._path)
 
     def load(self) -> QuotaTable:
-        """Read it."""
+        """Read the file."""
         with _one_line(), Progress(f"reading {self.name}"):
             return read_quota_file(self._path)
 
@@ -144,7 +144,7 @@ class FileSource(_Configured):
     def diff(
         self, changes: Mapping[Quota, float | None], *, shadow: bool, options: Options | None = None
     ) -> str:
-        """What a rewrite would change."""
+        """Return the diff of a rewrite."""
         with _one_line():
             before = self._path.read_text("utf-8")
             after = edited(before, changes, shadow=shadow, options=options)
@@ -153,10 +153,10 @@ class FileSource(_Configured):
 
 
 class ClusterSource(_Configured):
-    """A store in the cluster: a topic, or the brokers themselves."""
+    """A store in the cluster: a topic, or the brokers."""
 
     def __init__(self, loaded: config.Config) -> None:
-        """Connects to nothing yet. Raises ConfigError."""
+        """Prepare; the first use connects. Raises ConfigError."""
         super().__init__(loaded.settings)
         is_topic = loaded.settings.quota_store == "topic"
         self._store = topic_store(loaded) if is_topic else broker_store(loaded)
@@ -164,16 +164,16 @@ class ClusterSource(_Configured):
 
     @property
     def name(self) -> str:
-        """Such as `topic __weir_quotas`."""
+        """The name, such as `topic __weir_quotas`."""
         return clean(f"{self._store.name} {self._where}")
 
     @property
     def takes_effect(self) -> str:
-        """When a Weir that runs with this store has it."""
+        """When a Weir that runs with this store applies a change."""
         return "a running Weir follows it within a second or two"
 
     def load(self) -> QuotaTable:
-        """Ask for all of it."""
+        """Read all quotas."""
         with _one_line(), Progress(f"reading {self.name}"):
             return trio.run(self._store.load)
 
@@ -205,7 +205,7 @@ class ClusterSource(_Configured):
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """What may go wrong with a place becomes a CommandError."""
+    """Raise CommandError for errors of a store."""
     try:
         yield
     except (config.ConfigError, StoreError, QuotaFileError, UnicodeDecodeError) as error:

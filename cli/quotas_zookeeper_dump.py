@@ -1,12 +1,12 @@
-"""Reading znodes out of a dump on disk, for `weir quotas import zookeeper --dump`.
+"""Read znodes from a dump on disk, for `weir quotas import zookeeper --dump`.
 
 DIR holds the tree below Kafka's chroot, so DIR/config/users, DIR/config/clients and DIR/config/ips; or it is
 that `config` itself. A znode is
 
-- a file of its name, or, if all files of the dump are called so, of its name and `.json`;
-- or a directory of its name, and in that a file `_znode` or `data` with what the znode holds.
+- a file with its name, or, if all files of the dump have this suffix, with its name and `.json`;
+- or a directory with its name, containing a file `_znode` or `data` with the znode's content.
 
-The first with `_znode` is what guano writes (a file for a leaf, a directory for a node with children).
+guano writes the first form with `_znode` (a file for a leaf, a directory for a node with children).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Final
 from quotas.zookeeper_layout import CLIENTS, IPS, OF_A_USER, USERS, ZooKeeperQuotas
 
 OWN: Final = ("_znode", "data")
-"""Files with what the node of their directory holds."""
+"""Files with the content of their directory's node."""
 SUFFIX: Final = ".json"
 NODE_BYTES_MAX: Final = 1 << 20
 """ZooKeeper's own limit (jute.maxbuffer)."""
 
 
 class DumpError(Exception):
-    """There is nothing to import there; its text is one line."""
+    """The directory has no quotas to import; the text is one line."""
 
 
 class Dump:
     """The znodes of quotas in a directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises DumpError if there are none."""
+        """Raises DumpError if the directory has none."""
         self._config = directory / "config" if (directory / "config").is_dir() else directory
         roots = [self._place(root) for root in (USERS, CLIENTS, IPS)]
         if not any(root.is_dir() for root in roots):
@@ -44,7 +44,7 @@ class Dump:
         self._suffixed = bool(files) and all(file.name.endswith(SUFFIX) for file in files)
 
     def read(self, quotas: ZooKeeperQuotas) -> None:
-        """Read each node; one that cannot be read is skipped there."""
+        """Read each node; a node that cannot be read is skipped."""
         for user in self._nodes(USERS, quotas):
             self._nodes(f"{user}/{OF_A_USER}", quotas)
         self._nodes(CLIENTS, quotas)
@@ -54,7 +54,7 @@ class Dump:
         return self._config / path.removeprefix("/config/")
 
     def _nodes(self, container: str, quotas: ZooKeeperQuotas) -> list[str]:
-        """Read the children of a node; return those that may have children, by their paths."""
+        """Read the children of a node; return the paths of those that may have children."""
         directories: list[str] = []
         for entry in _entries(self._place(container)):
             if entry.is_dir():

@@ -1,4 +1,4 @@
-"""Reading the znodes of a running ZooKeeper, for `weir quotas import zookeeper --zookeeper`. Only reads."""
+"""Read the znodes of a running ZooKeeper, for `weir quotas import zookeeper --zookeeper`. Changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 AT_ONCE: Final = 500
-"""Questions under way at a time."""
+"""Number of concurrent requests."""
 
 
 T = TypeVar("T")
@@ -22,34 +22,34 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ZooKeeperError(Exception):
-    """ZooKeeper cannot be read; its text is one line."""
+    """ZooKeeper cannot be read; the text is one line."""
 
 
-class Place(NamedTuple):
-    """Where ZooKeeper is."""
+class ZooKeeperAddress(NamedTuple):
+    """Address and credentials of ZooKeeper."""
 
     connect: str
     """HOST:PORT[,HOST:PORT...][/CHROOT], as Kafka's zookeeper.connect."""
     digest: str | None
-    """USER:PASSWORD of its digest scheme."""
+    """USER:PASSWORD of the digest scheme."""
     timeout_s: float
 
 
 class _Stat(Protocol):
-    """What ZooKeeper tells of a node, beside what it holds."""
+    """Attributes of a node, besides its content."""
 
     children_count: int
 
 
 class _Answer(Protocol[T_co]):
-    """What kazoo returns for a question that is under way."""
+    """kazoo's handle of a request in progress."""
 
     def get(self, block: bool, timeout: float) -> T_co:
-        """Wait for the answer. Raises what went wrong."""
+        """Wait for the answer. Raises the request's exception."""
 
 
-def read(place: Place, quotas: ZooKeeperQuotas, say: Callable[[str], None]) -> None:
-    """Read each node of quotas; one that must not be read is skipped there. Raises ZooKeeperError."""
+def read(place: ZooKeeperAddress, quotas: ZooKeeperQuotas, say: Callable[[str], None]) -> None:
+    """Read each node of quotas; skip nodes without permission. Raises ZooKeeperError."""
     with _connected(place) as client:
         reader = _Reader(client, place, quotas, say)
         reader.check()
@@ -61,7 +61,7 @@ def read(place: Place, quotas: ZooKeeperQuotas, say: Callable[[str], None]) -> N
 
 
 @contextmanager
-def _connected(place: Place) -> Iterator[KazooClient]:
+def _connected(place: ZooKeeperAddress) -> Iterator[KazooClient]:
     try:
         from kazoo.client import KazooClient
         from kazoo.exceptions import ConfigurationError, KazooException
@@ -78,7 +78,7 @@ def _connected(place: Place) -> Iterator[KazooClient]:
         raise ZooKeeperError(f"--zookeeper is {place.connect!r}, must be HOST:PORT[/CHROOT]") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a chroot that is missing: see `check`
+            warnings.simplefilter("ignore")  # about a missing chroot: see `check`
             client.start(timeout=place.timeout_s)
         yield client
     except client.handler.timeout_exception:
@@ -91,17 +91,21 @@ def _connected(place: Place) -> Iterator[KazooClient]:
 
 
 def _silence() -> logging.Logger:
-    """A logger that says nothing: at its debug level kazoo logs what nodes hold, and the password."""
+    """Return a silent logger: at debug level kazoo logs the nodes' content, and the password."""
     logger = logging.getLogger("kazoo")
     logger.disabled = True
     return logger
 
 
 class _Reader:
-    """Asks many questions at once."""
+    """Sends many requests at once."""
 
     def __init__(
-        self, client: KazooClient, place: Place, quotas: ZooKeeperQuotas, say: Callable[[str], None]
+        self,
+        client: KazooClient,
+        place: ZooKeeperAddress,
+        quotas: ZooKeeperQuotas,
+        say: Callable[[str], None],
     ) -> None:
         from kazoo.exceptions import NoAuthError, NoNodeError
 
@@ -114,7 +118,7 @@ class _Reader:
         self._who = "this user" if place.digest is not None else "those without --zookeeper-digest"
 
     def check(self) -> None:
-        """Raises ZooKeeperError if this is no ZooKeeper of Kafka's."""
+        """Raise ZooKeeperError if this ZooKeeper is not Kafka's."""
         if self._client.exists_async(CONFIG).get(True, self._place.timeout_s) is None:
             raise ZooKeeperError(
                 f"{self._place.connect}: has no {CONFIG}: give the chroot of Kafka's zookeeper.connect, "
@@ -122,12 +126,12 @@ class _Reader:
             )
 
     def nodes(self, container: str) -> list[str]:
-        """Read each child of a node; return the paths of those that have children themselves."""
+        """Read each child of a node; return the paths of those with children."""
         (paths,) = self.children([container])
         return self.contents(paths)
 
     def contents(self, paths: Sequence[str]) -> list[str]:
-        """Read these nodes; return the paths of those that have children."""
+        """Read these nodes; return the paths of those with children."""
         parents: list[str] = []
         get: Callable[[str], _Answer[tuple[bytes | None, _Stat]]] = self._client.get_async
         for path, (content, stat) in self._ask(get, paths):
@@ -137,13 +141,13 @@ class _Reader:
         return parents
 
     def children(self, containers: Sequence[str]) -> list[list[str]]:
-        """The paths of each one's children; one that is missing has none."""
+        """Return the paths of each node's children; a missing node has none."""
         get: Callable[[str], _Answer[list[str]]] = self._client.get_children_async
         answers = self._ask(get, containers)
         return [[f"{path}/{name}" for name in sorted(names)] for path, names in answers] or [[]]
 
     def _ask(self, question: Callable[[str], _Answer[T]], paths: Sequence[str]) -> Iterator[tuple[str, T]]:
-        """Each path with its answer, but those that are gone, and those that must not be read."""
+        """Yield each path with its answer, except for nodes that are missing or not permitted."""
         for start in range(0, len(paths), AT_ONCE):
             asked = [(path, question(path)) for path in paths[start : start + AT_ONCE]]
             for path, answer in asked:

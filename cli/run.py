@@ -1,4 +1,4 @@
-"""`weir run`: the proxy itself."""
+"""`weir run`: the proxy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ A quota file:
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="TOML file with the same keys, in snake_case; options given here win over it.",
+    help="TOML file with the same keys, in snake_case; options override it.",
 )
 @options_of_settings()
 def run(config_file: Path | None, **options: object) -> None:

@@ -81,14 +81,14 @@ SECTIONS: Final = {
     ),
     "Logs, help": ("log_level", "log_format", "help"),
 }
-"""Headings, as those of docs/configuration.md, and the parameters beneath them."""
+"""The headings of docs/configuration.md, each with the parameters below it."""
 
 
 class SectionedCommand(click.Command):
     """A command whose help has its options under the headings of `SECTIONS`."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write them; click asks for it."""
+        """Write the sections; called by click."""
         records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
         for heading, names in SECTIONS.items():
             with formatter.section(heading):

@@ -1,4 +1,4 @@
-"""Options of commands, made from the keys of the configuration file: one list of names and descriptions."""
+"""Command options made from the keys of the configuration: one list of names and descriptions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def options_of_settings(prefix: str = "", *, but: Collection[str] = ()) -> Callable[[F], F]:
-    """Give a command an option for every key of the configuration file whose name begins so, but for some.
+    """Give a command an option for every key of the configuration that begins with `prefix`, except `but`.
 
-    One that is not given stays None.
+    An option that is not given is None.
     """
 
     def decorate(command: F) -> F:

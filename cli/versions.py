@@ -1,4 +1,4 @@
-"""`weir versions`: what a broker speaks, what Weir speaks, and what clients are offered."""
+"""`weir versions`: the versions of a broker, of Weir, and those offered to clients."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ IN_WORDS: Final = {
     Kind.TRANSLATE: "translated",
 }
 HIDDEN: Final = "hidden"
-"""An API that clients are not told of."""
+"""An API that clients are not offered."""
 OWN: Final = "answered by Weir"
 
 
 class Uplifted(msgspec.Struct):
-    """Versions that Weir adds, and what they need."""
+    """Versions that Weir adds, and the change they need."""
 
     min: int
     max: int
@@ -53,21 +53,21 @@ class Uplifted(msgspec.Struct):
 
 
 class Entry(msgspec.Struct):
-    """One API of the broker's, or of Weir's own. Ranges are None where there is no version."""
+    """One API of the broker, or of Weir. Ranges are None where there is no version."""
 
     api_key: int
     name: str | None
-    """None: Weir does not know the API."""
+    """None: the schemas lack the API."""
     broker: VersionRange | None
     weir: VersionRange | None
     offered: VersionRange | None
     uplift: list[Uplifted]
     own: bool
-    """Answered by Weir, whatever the broker speaks."""
+    """True if Weir answers the API itself, whatever the broker has."""
 
 
 class Report(msgspec.Struct):
-    """What `--json` prints."""
+    """The JSON object of `--json`."""
 
     upstream: str
     uplift: bool
@@ -110,10 +110,10 @@ HEADINGS: Final = Row("key", "API", "broker", "Weir", "offered", "by uplift")
 def versions(
     config_file: Path | None, as_json: bool, no_uplift: bool, timeout_s: float, **options: object
 ) -> None:
-    """Show each API's versions: the broker's, Weir's, what clients are offered, and what uplift adds to that.
+    """Show each API's versions: the broker's, Weir's, those offered to clients, and those added by uplift.
 
-    "hidden" are APIs of the broker that clients are not told of: Weir shares no version with it. Those that
-    are "answered by Weir" pass to the broker where quota_store is broker.
+    "hidden" APIs are not offered to clients: Weir and the broker have no version in common. APIs "answered by
+    Weir" are forwarded if quota_store is broker.
     """
     try:
         loaded = config.load(config_file, options)
@@ -122,7 +122,7 @@ def versions(
                 f"upstream is {loaded.settings.upstream!r}, one broker only: each has versions of its own: "
                 "choose one with --upstream"
             )
-        if not timeout_s > 0:  # NaN is not
+        if not timeout_s > 0:  # False for NaN
             raise ConfigError(f"timeout_s is {timeout_s:g}, must be greater than 0")
         (address,) = loaded.upstream
         broker = trio.run(ask_versions, address, timeout_s, Access.of(loaded))
@@ -155,7 +155,7 @@ def _entry(api_key: int, broker: VersionRange | None, told: VersionRange | None)
 
 
 def _uplifted(api_key: int, broker: VersionRange, told: VersionRange) -> Iterator[Uplifted]:
-    """Versions next to each other that need the same are one."""
+    """Merge consecutive versions with the same change."""
     ways = ((version, way.kind) for version in told if (way := route(api_key, version, broker)) is not None)
     for kind, run in groupby(ways, key=lambda way: way[1]):
         numbers = [version for version, _kind in run]
@@ -195,7 +195,7 @@ def _aligned(row: Row, widths: Sequence[int]) -> str:
 
 
 def _draw(found: Report) -> None:
-    from rich.console import Console  # `weir run` needs none of it
+    from rich.console import Console  # `weir run` does not need it
     from rich.table import Table
     from rich.text import Text
 

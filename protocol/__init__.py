@@ -1,14 +1,15 @@
-"""Kafka's wire format: schemas, codec, heads of frames, error codes. Bytes in, values out.
+"""Kafka's wire format: schemas, codec, framing, error codes. Bytes in, values out.
 
-No sockets, no clock, no quotas; imports nothing of ours. Where to look:
+No sockets, no clock, no quotas; imports no other package of Weir. Where to look:
 
-- `api`: which APIs and versions there are, and their headers; `error_codes`: Kafka's errors.
+- `api`: APIs, versions and header versions; `error_codes`: Kafka's error codes.
 - `messages`: every message as a value, the same for all versions; `codec`: values to bytes and back.
-- `heads`: frames and what must be known of each; `places`, `skim`: single fields without decoding the rest.
-- `least_fetch`, `records_remover`: a fetch over its quota asks for little, and gets no records.
-- `schema`: the schemas that all of this comes from; `errors`: what is raised for bytes that are not Kafka's.
+- `framing`: frames and their headers; `field_offsets`, `field_scanner`, `stream_scanner`: single fields
+  without decoding a message; `version_differences`: what a version changes on the wire.
+- `least_fetch`, `records_remover`: make a fetch over its quota ask for little, and remove its records.
+- `schema`: the schemas; `errors`: exceptions for bytes that are not Kafka's.
 
-What others use most is named here; messages are imported from `protocol.messages`.
+The most used names are exported here; messages are imported from `protocol.messages`.
 """
 
 from __future__ import annotations

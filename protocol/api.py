@@ -1,4 +1,4 @@
-"""Which APIs and versions the schemas know, and which header goes with each (KIP-482, ApiMessageType)."""
+"""APIs, versions and header versions of the schemas (KIP-482, ApiMessageType)."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ class ApiKey(IntEnum):
 
 
 def versions(api_key: int) -> VersionRange | None:
-    """The versions of an API that the schemas know; None if they do not know the API."""
+    """Return an API's versions in the schemas; None if the schemas lack the API."""
     found = schema.api(api_key)
     return None if found is None else found.request.versions
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether requests and responses of this version have compact lengths and tag buffers.
+    """Return True if requests and responses of this version have compact lengths and tagged fields.
 
     Raises UnknownVersionError.
     """
@@ -128,17 +128,17 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """0, 1 (with client id) or 2 (with tag buffer). Raises UnknownVersionError."""
+    """Return 0, 1 (with client-id) or 2 (with tagged fields). Raises UnknownVersionError."""
     if is_flexible(api_key, version):
         return 2
     return 0 if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0 else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """0 or 1 (with tag buffer). Raises UnknownVersionError.
+    """Return 0 or 1 (with tagged fields). Raises UnknownVersionError.
 
-    ApiVersions is answered with header 0 in every version, so that a client can read the answer before it
-    knows which versions the broker has (KIP-511).
+    ApiVersions responses have header 0 in every version, so that a client can read them before it knows the
+    broker's versions (KIP-511).
     """
     flexible = is_flexible(api_key, version)
     return 1 if flexible and api_key != ApiKey.API_VERSIONS else 0

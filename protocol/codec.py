@@ -1,8 +1,8 @@
 """Messages to bytes and back: `codec(MetadataResponse, 9).decode(body)`.
 
-A codec is compiled once per message and version. Bodies only: framing and heads are `heads.py`; headers
-have messages of their own (`RequestHeader`, `ResponseHeader`). Whatever the bytes are, decoding gives a
-message or raises ProtocolError, and makes nothing larger than the bytes can account for.
+A codec is compiled once per message and version. It handles bodies only; `framing.py` handles frames, and
+headers have messages of their own (`RequestHeader`, `ResponseHeader`). For any bytes, decoding returns a
+message or raises ProtocolError, and allocates no more than in proportion to the bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Codec(Generic[M]):
         )
 
     def decode(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
-        """The message in data[start:end]. Raises ProtocolError for bad bytes, and for bytes left over."""
+        """Return the message in data[start:end]. Raises ProtocolError for malformed bytes, and for bytes left
+        over.
+        """
         limit = self._limit(data, start, end)
         try:
             message, position = self._read(data, start, limit)
@@ -58,10 +60,11 @@ class Codec(Generic[M]):
         return cast("M", message)
 
     def decode_request(self, data: Buffer, start: int = 0, end: int | None = None) -> M:
-        """The request in data[start:end], as a broker reads it (`AS_A_BROKER`): bytes left over are ignored.
+        """Return the request in data[start:end], read as a broker does (`AS_A_BROKER`): bytes left over are
+        ignored.
 
         Raises ProtocolError for bytes at which a broker closes the connection, UnencodableError for a request
-        that it reads but `encode` cannot write.
+        that brokers can read but `encode` cannot write.
         """
         if self._read_leniently is None:
             self._read_leniently = struct_reader(self.layout, self.message, self._struct_type, AS_A_BROKER)
@@ -74,10 +77,11 @@ class Codec(Generic[M]):
         return cast("M", message)
 
     def decode_prefix(self, data: Buffer, start: int, end: int, through: str) -> tuple[M, int]:
-        """The fields up to and including `through`, the others at their defaults, and the offset after it.
+        """Return (message with the fields up to and including `through`, others at their defaults; the offset
+        after it).
 
-        `through` is a field of the message itself that the version has in its place (not tagged):
-        ValueError if not. Raises ProtocolError for bad bytes.
+        `through` is a top-level field of this version that is not tagged: ValueError if not. Raises
+        ProtocolError for malformed bytes.
         """
         read = self._read_prefix(through)
         limit = self._limit(data, start, end)
@@ -86,12 +90,13 @@ class Codec(Generic[M]):
         except ProtocolError as error:
             self._blame(error)
             raise
-        return self.message(**values), position  # type: ignore[arg-type]  # the layout says what goes where
+        return self.message(**values), position  # type: ignore[arg-type]  # the layout has matching types
 
     def encode(self, message: M) -> bytes:
-        """The message's bytes. Raises EncodeError, naming the field, for what this version cannot say.
+        """Return the message's bytes. Raises EncodeError, naming the field, for values that this version
+        lacks.
 
-        TypeError if it is not this codec's message at all.
+        Raises TypeError if it is not this codec's message.
         """
         out = bytearray()
         try:
@@ -102,7 +107,9 @@ class Codec(Generic[M]):
         return bytes(out)
 
     def encode_prefix(self, message: M, through: str) -> bytes:
-        """The bytes of the fields up to and including `through`, as in `decode_prefix`; no tag buffer."""
+        """Return the bytes of the fields up to and including `through`, as in `decode_prefix`; no tagged
+        fields.
+        """
         write = self._write_prefix(through)
         out = bytearray()
         try:
@@ -119,8 +126,8 @@ class Codec(Generic[M]):
         return limit
 
     def _blame(self, error: ProtocolError) -> ProtocolError:
-        """Say of an error from below which message it was; return it, for a frame that raises it from an
-        argument would be in a cycle with it.
+        """Add the message's name to an error and return it. A frame that raised its own argument would be in
+        a reference cycle with it.
         """
         error.api, error.version = self.layout.name, self.version
         return error
@@ -136,7 +143,7 @@ class Codec(Generic[M]):
 
 
 def codec(message: type[M], version: int) -> Codec[M]:
-    """The codec of a message in a version (cached). Raises UnknownVersionError."""
+    """Return the codec of a message in a version (cached). Raises UnknownVersionError."""
     return _cached(message, version)
 
 

@@ -1,4 +1,4 @@
-"""From a layout to a reader: a layout is compiled once into closures, one per field or run of numbers."""
+"""Compile layouts to readers: closures, one per field or run of numbers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from protocol.values import Value
 
 Types = Callable[[str], "type[Value]"]
-"""A struct's class by its name."""
+"""Returns a struct's class by its name."""
 Step = Callable[[Buffer, int, int, list[object]], int]
-"""Reads one or more fields, appends their values, gives the position after them."""
+"""Reads one or more fields, appends their values, returns the position after them."""
 
 
 def fields_reader(
     slots: Sequence[Slot], types: Types, reading: Reading = STRICT
 ) -> Callable[[Buffer, int, int], tuple[dict[str, object], int]]:
-    """Reads these fields in their order, as values by name."""
+    """Return a reader of these fields in order, as values by name."""
     names = tuple(slot.name for slot in slots)
     steps = _steps(slots, types, reading)
 
@@ -52,7 +52,7 @@ def fields_reader(
 
 
 def struct_reader(layout: Layout, built: type[Value], types: Types, reading: Reading = STRICT) -> Reader:
-    """Reads a message or a struct, with its tag buffer if it is flexible."""
+    """Return a reader of a message or struct, with its tagged fields if it is flexible."""
     read_fields = fields_reader(layout.fields, types, reading)
     make_tags_reader = _lenient_tags_reader if reading.lenient else _tags_reader
     read_tags = make_tags_reader(layout, types, reading) if layout.flexible else None
@@ -64,7 +64,7 @@ def struct_reader(layout: Layout, built: type[Value], types: Types, reading: Rea
                 position += 1
             else:
                 position = read_tags(data, position, end, values)
-        return built(**values), position  # type: ignore[arg-type]  # the schema says which value goes where
+        return built(**values), position  # type: ignore[arg-type]  # the schema has matching types
 
     return read
 
@@ -87,7 +87,7 @@ def _step(read: Reader) -> Step:
 
 
 def _run_step(slots: Sequence[Slot]) -> Step:
-    """Numbers that follow each other, read at once."""
+    """Return a step that reads consecutive numbers at once."""
     form = struct.Struct(">" + "".join(FORMATS[slot.type] for slot in slots))
     unpack, size = form.unpack_from, form.size
     names = ", ".join(slot.name for slot in slots)
@@ -103,7 +103,7 @@ def _run_step(slots: Sequence[Slot]) -> Step:
 
 
 def slot_reader(slot: Slot, types: Types, reading: Reading = STRICT) -> Reader:
-    """Reads one field."""
+    """Return a reader of one field."""
     if slot.is_array:
         return _array_reader(slot, types, reading)
     if slot.struct is not None:
@@ -122,7 +122,7 @@ def _primitive_reader(type_: str, compact: bool, nullable: bool, reading: Readin
 
 
 def _nullable_struct_reader(read_struct: Reader) -> Reader:
-    """An int8 before the struct: negative for null, otherwise the struct follows (KIP-893)."""
+    """Read an int8, negative for null, then the struct (KIP-893)."""
 
     def read(data: Buffer, position: int, end: int) -> tuple[object, int]:
         if position >= end:
@@ -135,7 +135,7 @@ def _nullable_struct_reader(read_struct: Reader) -> Reader:
 
 
 def _array_reader(slot: Slot, types: Types, reading: Reading) -> Reader:
-    """An array: its count is held against the bytes that are left before anything is made of it."""
+    """Read an array; its count is compared with the remaining bytes before anything is allocated."""
     read_elements = _elements_reader(slot, types, reading)
     read_length = reading.compact_length if slot.compact else reading.int32_length
     element_size_min = max(
@@ -163,7 +163,7 @@ def _elements_reader(
         form, size = FORMATS[slot.type], size_min(slot.type, compact=False)
 
         def read_numbers(data: Buffer, position: int, _end: int, count: int) -> tuple[list[object], int]:
-            # The end was minded when the count was checked.
+            # The count was compared with the remaining bytes.
             return list(struct.unpack_from(f">{count}{form}", data, position)), position + count * size
 
         return read_numbers
@@ -183,7 +183,7 @@ def _elements_reader(
 
 
 def struct_size_min(layout: Layout) -> int:
-    """The fewest bytes that a message or struct takes."""
+    """Return the smallest size (bytes) of a message or struct."""
     return sum(map(_slot_size_min, layout.fields)) + layout.flexible
 
 
@@ -196,11 +196,11 @@ def _slot_size_min(slot: Slot) -> int:
 
 
 ReadTags: TypeAlias = Callable[[Buffer, int, int, dict[str, object]], int]
-"""Adds to the values what it finds, gives the position after the tags."""
+"""Adds tagged fields to the values, returns the position after them."""
 
 
 def _tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
-    """Reads a tag buffer (KIP-482): a count, then per tag its number, the size and as many bytes."""
+    """Return a reader of tagged fields (KIP-482): a count, then per field its tag, size and bytes."""
     known = {slot.tag: (slot.name, slot_reader(slot, types, reading)) for slot in layout.tagged}
 
     def read(data: Buffer, position: int, end: int, values: dict[str, object]) -> int:
@@ -231,8 +231,8 @@ def _tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
 
 
 def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> ReadTags:
-    """Reads a tag buffer as Kafka's generated classes do: the last field of a tag counts, and a known field
-    ends where its value ends, whatever size is given.
+    """Return a reader that behaves like Kafka's generated classes: of duplicate tags the last counts, and a
+    known field ends where its value ends, whatever its size says.
     """
     known = {slot.tag: (slot.name, slot_reader(slot, types, reading)) for slot in layout.tagged}
 
@@ -249,7 +249,7 @@ def _lenient_tags_reader(layout: Layout, types: Types, reading: Reading) -> Read
             after = start + size
             if not start <= after <= end:
                 raise ProtocolError(f"tag {tag} of {size} bytes, {end - start} left", offset=position)
-            if 0 <= tag < 0x7FFFFFFF:  # no schema will ever have another
+            if 0 <= tag < 0x7FFFFFFF:  # no schema will ever have other tags
                 unknown[tag] = bytes(data[start:after])
             position = after
         if unknown:

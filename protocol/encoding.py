@@ -1,6 +1,6 @@
-"""From a layout to a writer: a layout is compiled once into closures, as in `decoding.py`.
+"""Compile layouts to writers: closures, as in `decoding.py`.
 
-What cannot be said in a version follows Kafka's generator: a field that the version lacks must hold its
+Values that a version lacks are handled as by Kafka's generator: a field that the version lacks must hold its
 default unless it is ignorable; a tagged field is written only if it does not hold its default; unknown tags
 need a flexible version.
 """
@@ -38,14 +38,14 @@ Put = Callable[[bytearray, "Value"], None]
 """Appends one or more fields of a value."""
 
 TAG_MAX: Final = 0x7FFFFFFE
-"""Kafka keeps 0x7FFFFFFF for itself (RawTaggedFieldWriter)."""
+"""Kafka reserves 0x7FFFFFFF (RawTaggedFieldWriter)."""
 
 _WRONG_VALUE: Final = (struct.error, TypeError, ValueError, AttributeError, OverflowError)
-"""What Python raises for a value that is not of the field's type or range."""
+"""Exceptions of Python for values of a wrong type or range."""
 
 
 def fields_writer(layout: Layout, slots: Sequence[Slot], types: Types) -> Put:
-    """Writes these fields in their order, once it is sure that the version loses nothing of the value."""
+    """Return a writer of these fields in order; it first checks that the version loses no value."""
     puts = [_put(run, types) for run in _runs(slots)]
     kept = [field for field in layout.absent if not field.ignorable]
     absent = [(field.name, default_of(field, _type(field, types))) for field in kept]
@@ -70,7 +70,7 @@ def fields_writer(layout: Layout, slots: Sequence[Slot], types: Types) -> Put:
 
 
 def struct_writer(layout: Layout, built: type[Value], types: Types) -> Writer:
-    """Writes a message or a struct, with its tag buffer if it is flexible."""
+    """Return a writer of a message or struct, with its tagged fields if it is flexible."""
     write_fields = fields_writer(layout, layout.fields, types)
     write_tags = _tags_writer(layout, types) if layout.flexible else None
 
@@ -89,7 +89,7 @@ def _type(field: Field, types: Types) -> type[Value] | None:
 
 
 def _runs(slots: Sequence[Slot]) -> list[list[Slot]]:
-    """Numbers that follow each other together, every other field by itself."""
+    """Group consecutive numbers; every other field is a group of its own."""
     runs: list[list[Slot]] = []
     for number, group in groupby(slots, lambda slot: slot.type in FORMATS and not slot.is_array):
         run = list(group)
@@ -98,13 +98,13 @@ def _runs(slots: Sequence[Slot]) -> list[list[Slot]]:
 
 
 def _put(run: list[Slot], types: Types) -> tuple[list[str], Callable[[Value], object], Writer]:
-    """The names of a run's fields, what gets them from a value, and what writes what it got."""
+    """Return a run's field names, a getter of their values, and a writer of these."""
     names = [slot.name for slot in run]
     return names, attrgetter(*names), slot_writer(run[0], types) if len(run) == 1 else _run_writer(run)
 
 
 def _run_writer(slots: Sequence[Slot]) -> Writer:
-    """Numbers that follow each other, written at once."""
+    """Return a writer of consecutive numbers at once."""
     pack = struct.Struct(">" + "".join(FORMATS[slot.type] for slot in slots)).pack
 
     def write(out: bytearray, value: object) -> None:
@@ -114,7 +114,7 @@ def _run_writer(slots: Sequence[Slot]) -> Writer:
 
 
 def _culprit(layout: Layout, names: Sequence[str], value: Value) -> str:
-    """Which of these fields, numbers if they are several, cannot be written."""
+    """Return the name of the field, or number among several, that cannot be written."""
     slots = {slot.name: slot for slot in layout.fields}
     for name in names[:-1]:
         try:
@@ -125,7 +125,7 @@ def _culprit(layout: Layout, names: Sequence[str], value: Value) -> str:
 
 
 def slot_writer(slot: Slot, types: Types) -> Writer:
-    """Writes one field."""
+    """Return a writer of one field."""
     if slot.is_array:
         return _array_writer(slot, types)
     if slot.struct is not None:
@@ -143,7 +143,7 @@ def _primitive_writer(type_: str, compact: bool, nullable: bool) -> Writer:
 
 
 def _nullable_struct_writer(write_struct: Writer) -> Writer:
-    """An int8 before the struct: -1 for null, 1 if it follows (KIP-893)."""
+    """Write an int8 before the struct: -1 for null, else 1 (KIP-893)."""
 
     def write(out: bytearray, value: object) -> None:
         if value is None:
@@ -180,7 +180,7 @@ def _array_writer(slot: Slot, types: Types) -> Writer:
 
 
 def _tags_writer(layout: Layout, types: Types) -> Put:
-    """Writes a tag buffer (KIP-482): known and unknown tags together, ascending."""
+    """Return a writer of tagged fields (KIP-482): known and unknown tags, ascending."""
     tagged = [
         (slot.tag or 0, slot.name, fields_writer(layout, [slot], types), _slot_default(slot, types))
         for slot in layout.tagged

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What an error_code field says. Codes from newer brokers are plain ints that this enum does not have."""
+    """Values of error_code fields. Codes of newer brokers are plain ints that this enum lacks."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

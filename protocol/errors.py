@@ -1,13 +1,13 @@
-"""What is wrong with bytes from a peer, or with a message that should become bytes."""
+"""Errors of decoding and encoding."""
 
 from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """Bytes that are not Kafka's protocol, or a message that Kafka's protocol has no bytes for.
+    """Bytes that are not Kafka's protocol, or a message that cannot be encoded.
 
-    `api` is the message's name ("MetadataResponse") or empty; `version` and `offset` (bytes from the start
-    of the buffer that was read) are -1 where they mean nothing. `str()` says all that is known.
+    `api` is the message's name ("MetadataResponse") or empty; `version` and `offset` (bytes from the start of
+    the buffer) are -1 if unknown. `str()` includes all of them.
     """
 
     def __init__(self, reason: str, *, api: str = "", version: int = -1, offset: int = -1) -> None:
@@ -24,7 +24,9 @@ class ProtocolError(Exception):
 
 
 class EncodeError(ProtocolError):
-    """A message that has no bytes in this version: `field` ("topics.partitions.leader_epoch") says where."""
+    """A message that this version cannot express; `field` ("topics.partitions.leader_epoch") is the
+    culprit.
+    """
 
     def __init__(self, reason: str, *, field: str, api: str = "", version: int = -1) -> None:
         super().__init__(reason, api=api, version=version)
@@ -36,18 +38,18 @@ class EncodeError(ProtocolError):
 
 
 class UnencodableError(ProtocolError):
-    """A request that a broker reads, but that cannot be written anew: its text is no UTF-8, and too long once
-    the wrong bytes are replaced.
+    """A request that a broker can read but that cannot be encoded again: its text is not UTF-8, and too long
+    once the invalid bytes are replaced.
     """
 
 
 class UnknownVersionError(ProtocolError):
-    """An API, or a version of it, that the schemas do not know."""
+    """An API or version that the schemas lack."""
 
 
 class TokenError(ProtocolError):
-    """A SASL token in which no name can be read; the text has nothing of the token."""
+    """A SASL token without a readable name; the text contains nothing of the token."""
 
 
 class TooLargeError(ProtocolError):
-    """A message of which more would have to be kept in memory than the reader allows."""
+    """A message that needs more memory than the reader allows."""

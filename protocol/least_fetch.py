@@ -1,7 +1,7 @@
-"""Patching a fetch request so that the broker answers at once, with as few records as it can.
+"""Change a fetch request so that the broker answers at once, with as few records as possible.
 
-The fetch of a consumer over its quota still has to reach the broker: an incremental fetch (KIP-227) tells the
-broker's session which partitions and offsets have changed.
+A fetch of a consumer over its quota must still reach the broker: an incremental fetch (KIP-227) tells the
+broker's fetch session which partitions and offsets have changed.
 """
 
 from __future__ import annotations
@@ -10,37 +10,39 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, TypeAlias
 
-from protocol.heads import INCOMPLETE
+from protocol.field_offsets import field_offset
+from protocol.framing import INCOMPLETE
 from protocol.messages import FetchRequest
-from protocol.places import place
 
 AskLeast: TypeAlias = Callable[[bytearray, int, int, bool], bool]
-"""(data, body, end, complete) -> True if the request has been patched, False if more of its bytes are needed.
+"""(data, body, end, complete) -> True if the request was changed, False if more of its bytes are needed.
 
-The arguments are those of `places.Place.locate`, which also tells the ProtocolErrors. No byte is changed
-unless all fields are. The length stays.
+Arguments and ProtocolErrors are those of `field_offsets.FieldOffset.locate`. Either all fields are changed or
+no byte is. The length stays the same.
 """
 
 _LEAST: Final = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1}
-"""A broker answers a fetch with `max_bytes` 1 with one batch at most (KIP-74). Versions before 3 lack the
-field: `partition_max_bytes` alone bounds their answers.
+"""With `max_bytes` 1 a broker returns one batch at most (KIP-74). Versions before 3 lack the field: there
+only `partition_max_bytes` limits the response.
 """
 
 
 @cache
 def ask_least(version: int) -> AskLeast:
-    """Return how to patch fetch requests of this version (cached). Raises ValueError for one that the schemas
-    do not know.
+    """Return how to change fetch requests of this version (cached). Raises ValueError if the schemas
+    lack it.
     """
     patches = tuple(
-        (found, least) for name, least in _LEAST.items() if (found := place(FetchRequest, version, name))
+        (found, least)
+        for name, least in _LEAST.items()
+        if (found := field_offset(FetchRequest, version, name))
     )
     last, _least = patches[-1]
 
     def patch(data: bytearray, body: int, end: int, complete: bool) -> bool:
         if last.locate(data, body, end, complete) == INCOMPLETE:
             return False
-        for found, least in patches:  # all stand before `last`
+        for found, least in patches:  # all are before `last`
             found.write(data, found.locate(data, body, end, complete), least)
         return True
 

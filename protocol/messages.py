@@ -1,7 +1,6 @@
 """Every request, response and header of Kafka as a class: `from protocol.messages import MetadataResponse`.
 
-The classes are made when first asked for (see `protocol/values.py`); `messages.pyi` tells type checkers
-what they hold.
+A class is made at its first use (see `protocol/values.py`); `messages.pyi` has the types for type checkers.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Kafka's primitive types: how each is read and written.
+"""Kafka's primitive types: readers and writers.
 
-A reader takes (buffer, position, end) and gives (value, position after it); it raises ProtocolError, with
-the offset, for whatever it cannot read, and looks at nothing from `end` on. A writer appends a value to a
-bytearray; it raises EncodeError or what Python raises for a value of the wrong type (the caller names the
-field).
+A reader takes (buffer, position, end) and returns (value, position after it); it raises ProtocolError with
+the offset for bytes that it cannot read, and never reads at or behind `end`. A writer appends a value to a
+bytearray; it raises EncodeError, or Python's error for a value of the wrong type (the caller adds the field's
+name).
 
-Types of a fixed size are given by their struct formats, so that several in a row can be read at once. A
-length is int16 (strings) or int32 (the rest), or in flexible versions an unsigned varint of the length plus
-one (KIP-482); null has length -1.
+Types of a fixed size are given as struct formats, so that several in a row can be read at once. A length is
+an int16 (strings) or int32 (others), or in flexible versions an unsigned varint of the length plus one
+(KIP-482); null has length -1.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ FORMATS: Final = {
     "int64": "q",
     "float64": "d",
 }
-"""Types of a fixed size, as struct's format characters (big endian)."""
+"""Types of a fixed size, as format characters of `struct` (big endian)."""
 
 STRING_BYTES_MAX: Final = 0x7FFF
-"""Kafka's own bound on every string, also where the length is a varint."""
+"""Kafka's limit for every string, even where the length is a varint."""
 
 _INT32_MAX: Final = 0x7FFFFFFF
 _INT16: Final = struct.Struct(">h")
@@ -45,7 +45,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """An unsigned varint that fits Kafka's int32 (31 bits), in at most five bytes."""
+    """Read an unsigned varint that fits Kafka's int32 (31 bits), in at most five bytes."""
     value, after = _read_varint(data, position, end)
     if value > _INT32_MAX:
         raise ProtocolError("varint is over 31 bits", offset=position)
@@ -53,7 +53,7 @@ def read_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def _read_varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A varint in at most five bytes, which have room for 35 bits."""
+    """Read a varint in at most five bytes, which hold 35 bits."""
     value = shift = 0
     for at in range(position, min(position + 5, end)):
         byte = data[at]
@@ -67,7 +67,7 @@ def _read_varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
-    """An unsigned varint in as few bytes as it takes."""
+    """Write an unsigned varint in as few bytes as possible."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -75,7 +75,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_compact_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A length in a flexible version; -1 is null."""
+    """Read a length in a flexible version; -1 is null."""
     if position < end and (byte := data[position]) < 0x80:
         return byte - 1, position + 1
     value, position = read_uvarint(data, position, end)
@@ -83,7 +83,7 @@ def read_compact_length(data: Buffer, position: int, end: int) -> tuple[int, int
 
 
 def read_wrapped_uvarint(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A varint as a broker reads it: an int32 of the lowest 32 bits, which may be negative."""
+    """Read a varint as a broker does: an int32 of the lowest 32 bits, which may be negative."""
     value, after = _read_varint(data, position, end)
     return _int32(value), after
 
@@ -94,12 +94,12 @@ def _read_wrapped_compact_length(data: Buffer, position: int, end: int) -> tuple
 
 
 def _int32(value: int) -> int:
-    """What is left of a number in an int32."""
+    """Return a number truncated to an int32."""
     return (value + _INT32_MAX + 1 & 0xFFFFFFFF) - _INT32_MAX - 1
 
 
 def read_int16_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A string's length in an inflexible version; -1 is null."""
+    """Read a string's length in an inflexible version; -1 is null."""
     if position + 2 > end:
         raise ProtocolError("ends within a length", offset=position)
     (length,) = _INT16.unpack_from(data, position)
@@ -109,7 +109,7 @@ def read_int16_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def read_int32_length(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """The length of bytes or of an array in an inflexible version; -1 is null."""
+    """Read the length of bytes or of an array in an inflexible version; -1 is null."""
     if position + 4 > end:
         raise ProtocolError("ends within a length", offset=position)
     (length,) = _INT32.unpack_from(data, position)
@@ -145,7 +145,7 @@ def _replaced_text(data: Buffer, start: int, after: int) -> str:
 
 
 _REPLACEMENT_BYTES: Final = 3
-"""Of U+FFFD, which may stand for a single byte."""
+"""Length of U+FFFD, which may replace a single byte."""
 
 
 class Reading(NamedTuple):
@@ -161,32 +161,33 @@ class Reading(NamedTuple):
 STRICT: Final = Reading(
     read_compact_length, read_int16_length, read_int32_length, _strict_text, lenient=False
 )
-"""Bytes that Kafka's own writers may have made, and nothing else."""
+"""Accepts bytes that Kafka's own writers can produce, nothing else."""
 AS_A_BROKER: Final = Reading(
     _read_wrapped_compact_length, _read_signed_int16, _read_signed_int32, _replaced_text, lenient=True
 )
-"""What a broker reads (Kafka's ByteBufferAccessor and generated classes): every negative length is null,
-varints wrap around, what is no UTF-8 is replaced, and tags may come in any order and more than once.
+"""Accepts the bytes that a broker accepts (Kafka's ByteBufferAccessor and generated classes): every negative
+length is null, varints wrap around, invalid UTF-8 is replaced, tags may come in any order and more than
+once.
 """
 
 
 def write_compact_length(out: bytearray, length: int) -> None:
-    """A length in a flexible version; -1 is null."""
+    """Write a length in a flexible version; -1 is null."""
     write_uvarint(out, length + 1)
 
 
 def write_int16_length(out: bytearray, length: int) -> None:
-    """A string's length in an inflexible version; -1 is null."""
+    """Write a string's length in an inflexible version; -1 is null."""
     out += _INT16.pack(length)
 
 
 def write_int32_length(out: bytearray, length: int) -> None:
-    """The length of bytes or of an array in an inflexible version; -1 is null."""
+    """Write the length of bytes or of an array in an inflexible version; -1 is null."""
     out += _INT32.pack(length)
 
 
 def string_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> Reader:
-    """Reads a str; None if `nullable`."""
+    """Return a reader of str; None if `nullable`."""
     read_length = reading.compact_length if compact else reading.int16_length
     read_text = reading.text
 
@@ -205,14 +206,14 @@ def string_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> R
 
 
 def string_writer(compact: bool, nullable: bool) -> Writer:
-    """Writes a str; None if `nullable`."""
+    """Return a writer of str; None if `nullable`."""
     write_length = write_compact_length if compact else write_int16_length
 
     def write(out: bytearray, value: object) -> None:
         if value is None and nullable:
             write_length(out, -1)
             return
-        encoded = str.encode(value, "utf-8")  # type: ignore[arg-type]  # TypeError is what we want of others
+        encoded = str.encode(value, "utf-8")  # type: ignore[arg-type]  # TypeError is right for other types
         if len(encoded) > STRING_BYTES_MAX:
             raise EncodeError(f"string of {len(encoded)} bytes, over {STRING_BYTES_MAX}", field="")
         write_length(out, len(encoded))
@@ -222,7 +223,7 @@ def string_writer(compact: bool, nullable: bool) -> Writer:
 
 
 def bytes_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> Reader:
-    """Reads bytes, or records as opaque bytes; None if `nullable`."""
+    """Return a reader of bytes, or of records as opaque bytes; None if `nullable`."""
     read_length = reading.compact_length if compact else reading.int32_length
 
     def read(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
@@ -240,14 +241,14 @@ def bytes_reader(compact: bool, nullable: bool, reading: Reading = STRICT) -> Re
 
 
 def bytes_writer(compact: bool, nullable: bool) -> Writer:
-    """Writes bytes, or records; None if `nullable`."""
+    """Return a writer of bytes or records; None if `nullable`."""
     write_length = write_compact_length if compact else write_int32_length
 
     def write(out: bytearray, value: object) -> None:
         if value is None and nullable:
             write_length(out, -1)
             return
-        content = memoryview(value).cast("B")  # type: ignore[arg-type]  # TypeError is what we want of others
+        content = memoryview(value).cast("B")  # type: ignore[arg-type]  # TypeError is right for other types
         write_length(out, len(content))
         out += content
 
@@ -255,7 +256,7 @@ def bytes_writer(compact: bool, nullable: bool) -> Writer:
 
 
 def read_uuid(data: Buffer, position: int, end: int) -> tuple[uuid.UUID, int]:
-    """Sixteen bytes."""
+    """Read sixteen bytes."""
     after = position + 16
     if after > end:
         raise ProtocolError("ends within a uuid", offset=position)
@@ -264,14 +265,14 @@ def read_uuid(data: Buffer, position: int, end: int) -> tuple[uuid.UUID, int]:
 
 
 def write_uuid(out: bytearray, value: object) -> None:
-    """Sixteen bytes."""
+    """Write sixteen bytes."""
     if not isinstance(value, uuid.UUID):
         raise TypeError(f"{type(value).__name__} is not a UUID")
     out += value.bytes
 
 
 def number_reader(type_: str) -> Reader:
-    """Reads one value of a type in FORMATS."""
+    """Return a reader of a type in FORMATS."""
     form = struct.Struct(">" + FORMATS[type_])
     unpack, size = form.unpack_from, form.size
 
@@ -285,7 +286,7 @@ def number_reader(type_: str) -> Reader:
 
 
 def number_writer(type_: str) -> Writer:
-    """Writes one value of a type in FORMATS."""
+    """Return a writer of a type in FORMATS."""
     pack = struct.Struct(">" + FORMATS[type_]).pack
 
     def write(out: bytearray, value: object) -> None:
@@ -295,7 +296,7 @@ def number_writer(type_: str) -> Writer:
 
 
 def size_min(type_: str, compact: bool) -> int:
-    """The fewest bytes that a primitive takes."""
+    """Return the smallest size (bytes) of a primitive."""
     if type_ in FORMATS:
         return struct.calcsize(">" + FORMATS[type_])
     if type_ == "uuid":

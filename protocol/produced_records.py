@@ -1,7 +1,7 @@
-"""Where the records lie in a produce request: a walk over its partitions, as many as one cares to look at.
+"""Find the records in a produce request: scan its partitions, up to a limit.
 
-It goes as far as there are bytes: of a request that is cut it tells what its beginning says. It refuses
-nothing; where the bytes make no sense, it stops.
+The scan ends with the bytes at hand: of a request that is cut off it reads the beginning. It raises nothing;
+at malformed bytes it stops.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from protocol.field_offsets import layout
+from protocol.field_scanner import Bytes, Source, compiled, length_width
 from protocol.messages import ProduceRequest
-from protocol.places import layout
-from protocol.walk import Bytes, Source, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 Produced: TypeAlias = tuple[int, int, int, int, list[tuple[int, int]]]
-"""What was found in a produce request: (topics that it claims to have; how many of these were looked at;
-partitions that those claim to have; where the first topic's partitions begin, behind their count, 0 if that
-is not at hand; (start, stop) of the records of each partition that was looked at). The last stop may lie
-beyond what is at hand, and beyond the frame.
+"""The result of scanning a produce request: (number of topics in the request; number of topics scanned;
+number of partitions in these; position of the first topic's partitions, behind their count, 0 if not at
+hand; (start, stop) of the records of each scanned partition). The last stop may be behind the bytes at
+hand, and behind the frame.
 """
 FindRecords: TypeAlias = "Callable[[Bytes, int, int, int], Produced]"
-"""(data, body, end, limit) -> what the body that begins at `body`, and of which `data[:end]` is at hand, has
-in its first `limit` topics and partitions. Raises nothing on any bytes.
+"""(data, body, end, limit) -> the first `limit` topics and partitions of the body that begins at `body`;
+`data[:end]` is at hand. Raises nothing, whatever the bytes.
 """
 
 _TAGS_MAX: Final = 8
@@ -35,7 +35,7 @@ _STOP: Final = "return topics, begun, partitions, first, spans"
 
 
 class _RecordsSource(Source):
-    """The source of a walk that notes where records are."""
+    """A scan that notes the positions of records."""
 
     def _variable(self, slot: Slot, path: str) -> None:
         if slot.type == "records" and not slot.is_array:
@@ -76,7 +76,7 @@ class _RecordsSource(Source):
             self.line(_STOP)
 
     def _tags(self, path: str) -> None:
-        """Few at most: every one takes a step."""
+        """Read a few at most: each takes a step."""
         self._varint(path)
         with self.block("if n:"):
             self._refuse(f"n > {_TAGS_MAX}", "")
@@ -92,8 +92,8 @@ class _RecordsSource(Source):
 
 @cache
 def records_in(version: int) -> FindRecords:
-    """Return how to find the records in requests of this version (cached). Raises ValueError for one that the
-    schemas do not know.
+    """Return how to find records in requests of this version (cached). Raises ValueError if the schemas lack
+    it.
     """
     found = layout(ProduceRequest, version)
     source = _RecordsSource(found, when_short=_STOP)

@@ -1,7 +1,7 @@
-"""Batches of records in a produce request, and how large they are when unpacked.
+"""Record batches in a produce request, and their unpacked sizes.
 
-A batch (magic 2, KIP-98) has its codec in bits 0 to 2 of its attributes, and all its records are packed. Of
-the older formats (magic 0 and 1, KIP-32) a packed message holds a set of others.
+A batch (magic 2, KIP-98) has its codec in bits 0 to 2 of its attributes; all its records are compressed
+together. In the older formats (magic 0 and 1, KIP-32) a compressed message contains a set of messages.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from protocol.unpacked_sizes import unpacked_bytes
 
 CODEC_BITS: Final = 7
 BATCH_HEAD_BYTES: Final = 61
-"""Of magic 2, up to its records."""
+"""Size of a batch's header (magic 2)."""
 MAGIC_OFFSET: Final = 16
 ATTRIBUTES_OFFSET: Final = 22
-"""The lower byte of a batch's, the one that has the codec."""
+"""Offset of the lower byte of a batch's attributes, which has the codec."""
 _OLD_ATTRIBUTES_OFFSET: Final = 17
 _HEAD_BYTES: Final = 12
-"""The offset, and the size of what follows."""
+"""Size of the offset and the length."""
 _SIZE: Final = Struct(">i")
 _ENTRIES_MAX: Final = 4
-"""How many are looked at: since v3 a produce request has one per partition, before one if it is packed."""
+"""Number of entries scanned: since v3 a produce request has one per partition; before, one if it is
+compressed.
+"""
 
 
 def add_unpacked(data: bytearray, start: int, stop: int, end: int, unpacked: list[float]) -> None:
-    """Add up the unpacked sizes of the packed batches among the records `data[start:stop]`, of which what is
-    in `data[:end]` is at hand, in `unpacked`, by codec. Raises nothing on any bytes. What is not looked at is
-    taken to be like what is.
+    """Add the unpacked sizes of the compressed batches in `data[start:stop]` to `unpacked`, by codec. Of
+    these bytes `data[:end]` is at hand. Bytes not scanned are assumed to be like those that are. Raises
+    nothing, whatever the bytes.
     """
     here = min(stop, end)
     position, found = start, False
@@ -57,7 +59,7 @@ def add_unpacked(data: bytearray, start: int, stop: int, end: int, unpacked: lis
 
 
 def _old_packed(data: bytearray, position: int, here: int) -> int:
-    """Where the value of a message begins; `here` if that is not at hand."""
+    """Return the position of a message's value; `here` if it is not at hand."""
     key = position + (_OLD_ATTRIBUTES_OFFSET + 1) + (8 if data[position + MAGIC_OFFSET] else 0)
     if key + 4 > here:
         return here

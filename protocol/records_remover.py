@@ -1,7 +1,7 @@
-"""A fetch response without its records, made while the response streams by.
+"""Remove the records from a fetch response while it streams by.
 
-A consumer over its quota gets no records, but everything else of the broker's answer: session id, errors,
-high watermarks, aborted transactions, tagged fields. The records themselves are never in memory.
+A consumer over its quota gets no records, but everything else of the broker's response: session id, errors,
+high watermarks, aborted transactions, tagged fields. The records are never in memory.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from protocol.errors import ProtocolError, TooLargeError
+from protocol.field_offsets import layout
+from protocol.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
 from protocol.messages import FetchResponse
-from protocol.places import layout
-from protocol.walk import Bytes, Chunks, Source, Stream, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 
 class RecordsRemover:
-    """Copies the body of one fetch response from its chunks, with every `records` field emptied.
+    """Copies the body of one fetch response chunk by chunk, with every `records` field emptied.
 
-    A null `records` field stays null. Every other byte stays as it is, also behind the last field.
+    A null `records` field stays null. Every other byte is copied, even bytes behind the last field.
     """
 
     __slots__ = ("_chunks", "_keep", "_kept", "_version", "complete")
 
     def __init__(self, version: int, *, kept_bytes_max: int) -> None:
-        """`kept_bytes_max` bounds the body without its records.
+        """`kept_bytes_max` limits the body without its records.
 
-        Raises ValueError for a version that the schemas do not know. The first remover of a version takes
-        some 10 ms to make, for its source is compiled then.
+        Raises ValueError for a version that the schemas lack. The first remover of a version takes about 10
+        ms to make, because its source is compiled.
         """
         self.complete = False
         """True if the last field, and the tagged fields behind it, have been fed."""
         self._version = version
         self._kept = bytearray()
-        self._keep = _keeper(self._kept, kept_bytes_max, version)
+        self._keep = _new_keep(self._kept, kept_bytes_max, version)
         self._chunks = Chunks(_remover(version)(self._keep, self._kept))
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:
         """Copy from the body's next bytes, `data[start:stop]`.
 
-        Raises TooLargeError if more would be kept than allowed, other ProtocolErrors for malformed bytes, and
-        after either nothing but ProtocolError.
+        Raises TooLargeError if more bytes would be kept than allowed, other ProtocolErrors for malformed
+        bytes; after that, every call raises ProtocolError.
         """
         if not self.complete:
             self.complete = self._chunks.feed(data, start, stop) is not None
@@ -53,11 +53,11 @@ class RecordsRemover:
         try:
             self._keep(data, 0, start, stop)
         except TooLargeError:
-            self.complete = False  # the walk has ended, so it refuses all that follows
+            self.complete = False  # the scan has ended, so every further call fails
             raise
 
     def body(self) -> bytes:
-        """The response's body without records. Raises ProtocolError unless `complete`."""
+        """Return the body without records. Raises ProtocolError unless `complete`."""
         if not self.complete:
             reason = "the message ends too early, or is malformed"
             raise ProtocolError(reason, api=FetchResponse.__name__, version=self._version)
@@ -65,14 +65,14 @@ class RecordsRemover:
 
 
 _Keep: TypeAlias = "Callable[[Bytes, int, int, int], int]"
-"""(data, body, start, stop) -> the offset up to which nothing is left to keep.
+"""(data, body, start, stop) -> the new offset up to which all bytes are kept.
 
 Keeps the bytes from the offset `start` in the body to the position `stop` in `data`. Does nothing if `start`
-lies behind `stop`. Raises TooLargeError.
+is behind `stop`. Raises TooLargeError.
 """
 
 
-def _keeper(kept: bytearray, kept_bytes_max: int, version: int) -> _Keep:
+def _new_keep(kept: bytearray, kept_bytes_max: int, version: int) -> _Keep:
     def keep(data: Bytes, body: int, start: int, stop: int) -> int:
         first = body + start
         if first > stop:
@@ -87,18 +87,18 @@ def _keeper(kept: bytearray, kept_bytes_max: int, version: int) -> _Keep:
 
 
 _LENGTH_BYTES_MAX: Final = 5
-"""Bytes of the longest varint."""
+"""Size of the longest varint."""
 
 
 class _RemovingSource(Source):
-    """The source of a walk that keeps everything but records.
+    """A scan that keeps everything except records.
 
-    In it, `start` is the offset in the body of the bytes that are still to be kept. While the walk steps over
-    records, or their length, `start` lies behind these.
+    In the source, `start` is the offset of the first byte not kept yet. While the scan skips records or their
+    length, `start` is behind them.
     """
 
     def message(self, layout: Layout) -> None:
-        """Walk over all fields of a message, the tagged ones too."""
+        """Scan all fields of a message, including tagged ones."""
         self._struct(layout, layout.name)
 
     def next_chunk(self) -> None:

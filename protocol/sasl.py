@@ -1,11 +1,11 @@
-"""Whose name a client puts into a SASL exchange: read from its tokens as Kafka's own servers read them.
+"""The name in a client's SASL tokens, read as Kafka's own servers read it.
 
-A token is the bytes of one step of a mechanism, whether they come bare (SaslHandshake v0) or in a
-SaslAuthenticate request. What is read here is what the client *claims*; the broker says whether it is true.
-Where brokers are strict these functions are lenient, but whatever Kafka accepts, they give the very name that
-Kafka gives it (PlainSaslServer, ScramSaslServer, OAuthBearerSaslServer).
+A token is one message of a mechanism, either without a Kafka header (SaslHandshake v0) or in a
+SaslAuthenticate request. The name is only *claimed*; the broker decides whether it is true. Brokers may be
+stricter than these functions, but for every token that Kafka accepts, they return the same name as Kafka
+(PlainSaslServer, ScramSaslServer, OAuthBearerSaslServer).
 
-Every function raises TokenError for a token without a name. Its text never has a byte of the token.
+Every function raises TokenError for a token without a name. The error's text never has a byte of the token.
 """
 
 from __future__ import annotations
@@ -23,27 +23,25 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 
 SUBJECT: Final = "sub"
-"""The claim of a JWT that is the principal's name unless Kafka is told otherwise
-(sasl.oauthbearer.sub.claim.name).
-"""
+"""The claim of a JWT that is the principal's name, unless sasl.oauthbearer.sub.claim.name is set."""
 NAME_BYTES_MAX: Final = 32_767
-"""What a string of Kafka's protocol can be: no quota can be set for a longer name."""
+"""Size of the longest string in Kafka's protocol: no quota can be set for a longer name."""
 _JAVA_SPACES: Final = "".join(map(chr, range(33)))
-"""What Java's String.trim takes away."""
+"""The characters that Java's String.trim removes."""
 
 
 class Claimed(NamedTuple):
-    """What a SCRAM client says that it is."""
+    """The name in a SCRAM token."""
 
     name: str
     is_token_id: bool = False
-    """The name is a delegation token's id; the principal is its owner (KIP-48)."""
+    """True if the name is a delegation token's id; the principal is the token's owner (KIP-48)."""
 
 
 def plain_name(token: bytes) -> str:
     """Return the user of a PLAIN token: `[authzid] NUL authcid NUL passwd` (RFC 4616). Raises TokenError."""
     parts = token.decode("utf-8", "replace").split("\0")
-    if len(parts) != 3:  # not named: the last one is the password
+    if len(parts) != 3:  # not checked first: the last part is the password
         raise TokenError(f"a PLAIN token of {len(parts)} parts, expected 3")
     if parts[0] not in ("", parts[1]):
         raise TokenError("a PLAIN token with an authorization id that is not its user")
@@ -51,8 +49,8 @@ def plain_name(token: bytes) -> str:
 
 
 def scram_name(token: bytes) -> Claimed:
-    """Return the user of a SCRAM client-first message (RFC 5802), or the delegation token that it names by
-    the extension `tokenauth=true`. Raises TokenError.
+    """Return the user of a SCRAM client-first message (RFC 5802), or the delegation token id, if the
+    extension `tokenauth=true` is present. Raises TokenError.
     """
     parts = token.decode("utf-8", "replace").split(",")
     fields = parts[2:] if parts[0] in ("n", "y") or parts[0].startswith("p=") else []
@@ -71,14 +69,14 @@ def scram_name(token: bytes) -> Claimed:
 def oauthbearer_name(token: bytes, claim: str = SUBJECT) -> str:
     """Return the principal of an OAUTHBEARER client's initial response (RFC 7628): a claim of its JWT.
 
-    Signature, issuer and dates are the broker's business. Raises TokenError, also for tokens that are no JWT
-    or are encrypted.
+    The broker checks signature, issuer and dates. Raises TokenError, also for tokens that are not JWTs, or
+    encrypted.
     """
     gs2_header, *pairs = token.decode("utf-8", "replace").split("\x01")
     auth = [pair[len("auth=") :] for pair in pairs if pair.startswith("auth=")]
     if not auth:
         raise TokenError("not an OAUTHBEARER initial response")
-    scheme, _, credentials = auth[-1].partition(" ")  # as Kafka: the last one counts
+    scheme, _, credentials = auth[-1].partition(" ")  # as in Kafka: the last one counts
     if scheme.lower() != "bearer":
         raise TokenError("an OAUTHBEARER response whose scheme is not Bearer")
     name = _checked(_claim(credentials.strip(" "), claim).strip(_JAVA_SPACES), "OAUTHBEARER token")
@@ -87,7 +85,7 @@ def oauthbearer_name(token: bytes, claim: str = SUBJECT) -> str:
 
 
 def _unescaped(saslname: str) -> str:
-    """=2C is a comma, =3D an equals sign; there is no other `=` in a saslname."""
+    """Decode =2C (comma) and =3D (equals sign); a saslname contains no other `=`."""
     name = saslname.replace("=2C", ",")
     if "=" in name.replace("=3D", ""):
         raise TokenError("a SCRAM name with an escape that is neither =2C nor =3D")
@@ -95,7 +93,7 @@ def _unescaped(saslname: str) -> str:
 
 
 def _check_authzid(field: str, name: str) -> None:
-    """A gs2 header's `a=...`, if any, must be the name: Kafka knows no acting for others."""
+    """Check that a gs2 header's `a=...`, if any, is the name: Kafka does not support acting for others."""
     authzid = field.removeprefix("a=")
     if authzid not in ("", name) and authzid.replace("=2C", ",").replace("=3D", "=") != name:
         raise TokenError("an authorization id that is not the client's own name")
@@ -112,7 +110,7 @@ def _claim(jwt: str, claim: str) -> str:
         value = _CLAIMS.decode(written).get(claim)
         return "" if value is None else _TEXT.decode(value)
     except (ValueError, msgspec.MsgspecError, RecursionError):
-        pass  # not chained: what was read stands in the error
+        pass  # not chained: the original error quotes the token
     raise TokenError(f"a JWT whose claim {claim} cannot be read as text")
 
 

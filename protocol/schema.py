@@ -1,12 +1,10 @@
-"""The schemas of Kafka's messages: which fields a message has, and how they lie in each version.
+"""The schemas of Kafka's messages: fields, and the layout of each version.
 
-`api(key)` gives an API's request and response schema, `header(...)` that of a header; each is read from
-`schemas/` when first asked for. A `MessageSchema` knows all versions at once;
-`MessageSchema.layout(version)` is what one version looks like on the wire: the fields in their order, then
-the tagged ones. Nothing here touches bytes.
+`api(key)` returns an API's request and response schema, `header(...)` a header's; each is read from
+`schemas/` at its first use. A `MessageSchema` covers all versions; `MessageSchema.layout(version)` is the
+layout of one version: the fields in order, then the tagged fields. Nothing here handles bytes.
 
-The files are written by `tools/import_schemas.py` from Kafka's own schemas (flexible versions, tags:
-KIP-482).
+`tools/import_schemas.py` writes the files from Kafka's own schemas (flexible versions, tags: KIP-482).
 """
 
 from __future__ import annotations
@@ -38,49 +36,48 @@ PRIMITIVES: Final = frozenset(
 
 Kind = Literal["request", "response", "header"]
 Default = bool | int | float | str | None
-"""A field's default as the schemas give it. Arrays, structs and bytes are None or UNSET (empty), uuids
-UNSET."""
+"""A field's default in the schemas. Arrays, structs and bytes have None or UNSET (empty), uuids UNSET."""
 
 
 class Field(msgspec.Struct, frozen=True):
     """One field of a message or struct, for all versions."""
 
     name: str
-    """In snake_case."""
+    """The field's name in snake_case."""
     type: str
-    """A primitive's name (`PRIMITIVES`) or a struct's; of an array, its element's."""
+    """A primitive's name (`PRIMITIVES`) or a struct's; for an array, its element's."""
     is_array: bool
     versions: VersionSet
     nullable: VersionSet
     tagged: VersionSet
-    """Versions in which the field is not in its place but in the tag buffer."""
+    """Versions in which the field is a tagged field."""
     tag: int | None
     default: Default | msgspec.UnsetType
     """UNSET: the type's zero value (0, "", empty, a struct of defaults)."""
     ignorable: bool
-    """Whether encoding a version that lacks the field may drop its value."""
+    """True if encoding a version that lacks the field may drop its value."""
     map_key: bool
     entity_type: str | None
     flexible: VersionSet | None
-    """Set where the field's lengths do not follow the message (the client id of a request header)."""
+    """Set if the field's lengths differ from the message's (the client-id of a request header)."""
 
     @property
     def is_struct(self) -> bool:
-        """Whether the field, or the array's element, is a struct."""
+        """True if the field, or the array's element, is a struct."""
         return self.type not in PRIMITIVES
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A field as it lies in one version."""
+    """A field in one version."""
 
     field: Field
     nullable: bool
     compact: bool
-    """Lengths are unsigned varints plus one instead of int16 or int32 (flexible versions)."""
+    """True if lengths are unsigned varints plus one instead of int16 or int32 (flexible versions)."""
     tag: int | None
-    """None: in its place among the fields."""
+    """None if the field is not tagged."""
     struct: Layout | None
-    """How the struct, or the array's element, lies in this version; None for primitives."""
+    """Layout of the struct, or of the array's element; None for primitives."""
 
     @property
     def name(self) -> str:
@@ -88,7 +85,7 @@ class Slot(msgspec.Struct, frozen=True):
 
     @property
     def type(self) -> str:
-        """A primitive's name or a struct's; of an array, its element's."""
+        """A primitive's name or a struct's; for an array, its element's."""
         return self.field.type
 
     @property
@@ -97,29 +94,29 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What one version of a message or struct looks like on the wire."""
+    """The layout of one version of a message or struct."""
 
     name: str
-    """The message's name, or the struct's."""
+    """The name of the message or struct."""
     version: int
     flexible: bool
-    """A tag buffer follows the fields."""
+    """True if tagged fields follow the fields."""
     fields: tuple[Slot, ...]
-    """In wire order, without the tagged ones."""
+    """In wire order, without tagged fields."""
     tagged: tuple[Slot, ...]
-    """By ascending tag."""
+    """Tagged fields by ascending tag."""
     absent: tuple[Field, ...]
-    """Fields that this version has no place for."""
+    """Fields that this version lacks."""
 
 
 class MessageSchema(msgspec.Struct, frozen=True, dict=True):
     """A message in all its versions."""
 
     name: str
-    """As in Kafka, with its kind: MetadataRequest."""
+    """Kafka's name, with its kind: MetadataRequest."""
     kind: Kind
     api_key: int
-    """-1 for headers."""
+    """The API key; -1 for headers."""
     versions: VersionRange
     flexible: VersionSet
     fields: tuple[Field, ...]
@@ -127,7 +124,7 @@ class MessageSchema(msgspec.Struct, frozen=True, dict=True):
     """By CamelCase name, at any depth; names are unique within a message."""
 
     def layout(self, version: int) -> Layout:
-        """How `version` lies on the wire (cached). Raises ValueError if the message has no such version."""
+        """Return the layout of `version` (cached). Raises ValueError if the message lacks the version."""
         layouts: dict[int, Layout] = self.__dict__.setdefault("layouts", {})
         if version not in layouts:
             if version not in self.versions:
@@ -159,18 +156,18 @@ class MessageSchema(msgspec.Struct, frozen=True, dict=True):
 
 
 class Api(msgspec.Struct, frozen=True):
-    """One API: what is asked and what is answered. Both have the same versions."""
+    """One API: request and response. Both have the same versions."""
 
     api_key: int
     name: str
-    """As in Kafka: Metadata."""
+    """Kafka's name: Metadata."""
     request: MessageSchema
     response: MessageSchema
 
 
 @cache
 def api(api_key: int) -> Api | None:
-    """The API with this key, or None if the schemas do not know it."""
+    """Return the API with this key; None if the schemas lack it."""
     file = _files().get(api_key)
     if file is None:
         return None
@@ -185,7 +182,7 @@ def api(api_key: int) -> Api | None:
 
 @cache
 def header(kind: Literal["request", "response"]) -> MessageSchema:
-    """The schema of the header before every request, or before every response."""
+    """Return the schema of the request header or the response header."""
     stored = msgspec.json.decode(_read("headers.json"), type=_StoredHeaders)
     if kind == "request":
         return _message(stored.request, "RequestHeader", "header", -1)
@@ -193,14 +190,15 @@ def header(kind: Literal["request", "response"]) -> MessageSchema:
 
 
 def api_keys() -> tuple[int, ...]:
-    """All API keys that the schemas know, ascending."""
+    """Return all API keys of the schemas, ascending."""
     return tuple(sorted(_files()))
 
 
 @cache
 def message(name: str) -> MessageSchema | None:
-    """The message with this name ("MetadataResponse", "RequestHeader"), or None; reads only that message's
-    file."""
+    """Return the message with this name ("MetadataResponse", "RequestHeader"), or None; reads only that
+    message's file.
+    """
     for kind, suffix in (("request", "Request"), ("response", "Response")):
         if name == suffix + "Header":
             return header("request" if kind == "request" else "response")
@@ -213,19 +211,19 @@ def message(name: str) -> MessageSchema | None:
 
 
 def message_names() -> list[str]:
-    """The names of all requests and responses."""
+    """Return the names of all requests and responses."""
     known = [found for key in api_keys() if (found := api(key)) is not None]
     return [schema.name for found in known for schema in (found.request, found.response)]
 
 
 def _stem(file: str) -> str:
-    """ "003_create_topics.json" is "createtopics"."""
+    """Return the API's name in a file name: "createtopics" of "003_create_topics.json"."""
     return file[4:].removesuffix(".json").replace("_", "")
 
 
 @cache
 def _files() -> dict[int, str]:
-    """API key to file name."""
+    """Return file names by API key."""
     names = (entry.name for entry in resources.files("protocol").joinpath("schemas").iterdir())
     return {int(name[:3]): name for name in sorted(names) if name[:3].isdigit()}
 
@@ -235,7 +233,7 @@ def _read(file: str) -> bytes:
 
 
 class _StoredField(msgspec.Struct, forbid_unknown_fields=True):
-    """A field as the files have it: what is left out is the message's versions, "none", or false."""
+    """A field in the files; omitted values are the message's versions, "none", or false."""
 
     name: str
     type: str
@@ -270,7 +268,7 @@ class _StoredHeaders(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_message(data: bytes, name: str, kind: Kind, api_key: int) -> MessageSchema:
-    """A message as the files have it. Raises msgspec.ValidationError if it is not of that form."""
+    """Parse a message's file. Raises msgspec.ValidationError if it has another form."""
     return _message(msgspec.json.decode(data, type=_StoredMessage), name, kind, api_key)
 
 

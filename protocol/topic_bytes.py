@@ -1,7 +1,6 @@
-"""How many bytes of records a produce request, or a fetch response, has for each topic, as it streams by.
+"""Count the bytes of records by topic in a produce request or fetch response while it streams by.
 
-The message is never in memory as a whole, and nothing of it is decoded but the topics' names and the lengths
-of their records.
+The message is never in memory as a whole; only topic names and the lengths of records are decoded.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from protocol.places import MessageLike, layout
+from protocol.field_offsets import MessageLike, layout
+from protocol.field_scanner import Bytes, Chunks, Source, Stream, compiled, length_width
 from protocol.topic_names import NAME_BYTES_MAX, is_topic_name
-from protocol.walk import Bytes, Chunks, Source, Stream, compiled, length_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TopicBytes:
-    """Follows one message's body through its chunks and counts what the wanted topics have."""
+    """Follows one message's body through its chunks and counts the bytes of the wanted topics."""
 
     __slots__ = ("_chunks", "_counted", "complete")
 
@@ -32,7 +31,7 @@ class TopicBytes:
         if not names_topics(message, version):
             raise ValueError(f"{layout(message, version).name} v{version} does not name its topics")
         self.complete = False
-        """Whether all records have been fed, to their last byte."""
+        """True once all records have been fed, to their last byte."""
         self._counted = Counter[bytes]()
 
         def known(topic: bytearray) -> bytes | None:
@@ -43,24 +42,26 @@ class TopicBytes:
 
     @property
     def counted(self) -> Mapping[bytes, int]:
-        """Bytes of records by topic; nothing before `complete`: until then they are only claimed."""
+        """Return bytes of records by topic; nothing before `complete`, because until then they are only
+        claimed.
+        """
         return self._counted if self.complete else {}
 
     @property
     def begun(self) -> Mapping[bytes, int]:
-        """Bytes of the records of which something has been fed: what the message says of them."""
+        """Return the claimed bytes of records by topic, once the first of them have been fed."""
         return self._counted
 
     def feed(self, data: Bytes, start: int, stop: int) -> None:
-        """Look at the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
+        """Scan the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
         if not self.complete:
             self.complete = self._chunks.feed(data, start, stop) is not None
 
 
 def names_topics(message: MessageLike, version: int) -> bool:
-    """Whether this version names its topics beside their records; newer ones have their ids only (KIP-516).
+    """Return True if this version names topics beside their records; newer ones have topic ids (KIP-516).
 
-    Raises ValueError for a message or version that the schemas do not know.
+    Raises ValueError for a message or version that the schemas lack.
     """
     return _names_topics(layout(message, version))
 
@@ -82,9 +83,9 @@ def _has_records(found: Layout) -> bool:
 
 
 class _CountingSource(Source):
-    """The source of a walk that asks once for each topic whether it is `known`, and counts its records then.
+    """A scan that asks once per topic whether it is `known`, and then counts its records.
 
-    Only the name at hand is kept, and no more of it than a name may have.
+    Only the current name is kept, and no more of it than a name may have.
     """
 
     def _variable(self, slot: Slot, path: str) -> None:

@@ -1,6 +1,6 @@
-"""Which topics a request is about, of those that somebody cares for: without decoding it.
+"""Find given topics in a request without decoding it.
 
-Decoding a request of 1 MB takes a second, and every client may send one. Walking over it takes a tenth.
+Decoding a request of 1 MB takes a second, and any client may send one. Scanning takes a tenth of that.
 """
 
 from __future__ import annotations
@@ -9,39 +9,38 @@ from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from protocol.places import MessageLike, layout
-from protocol.walk import Bytes, Source, compiled, length_width
+from protocol.field_offsets import MessageLike, layout
+from protocol.field_scanner import Bytes, Source, compiled, length_width
 
 if TYPE_CHECKING:
     from protocol.schema import Layout, Slot
 
 NAME_BYTES_MAX: Final = 32_767
-"""Of any string of Kafka's protocol."""
+"""Size of the longest string in Kafka's protocol."""
 
 SHORT: Final = "return short(position - body, True)"
 
 FindTopics: TypeAlias = Callable[[Bytes, int, int, Collection[bytes]], set[bytes]]
-"""(data, body, end, wanted) -> those of the wanted topics, in UTF-8, that the body `data[body:end]` names.
-
-Raises ProtocolError.
+"""(data, body, end, wanted) -> the wanted topics, in UTF-8, that occur in the body `data[body:end]`. Raises
+ProtocolError.
 """
 
 
 def is_topic_name(slot: Slot) -> bool:
-    """Whether a field is the name of one topic."""
+    """Return True if a field is the name of one topic."""
     return slot.field.entity_type == "topicName" and slot.type == "string" and not slot.is_array
 
 
 def topics_in(message: MessageLike, version: int, array: str) -> FindTopics:
-    """Return how to find the topics that are named in an array of a message's whole body (cached).
+    """Return how to find the topics named in an array of a message's whole body (cached).
 
-    Raises ValueError for a message or version that the schemas do not know, or without that array.
+    Raises ValueError for a message or version that the schemas lack, or without that array.
     """
     return _finder(layout(message, version), array)
 
 
 class _NamingSource(Source):
-    """The source of a walk that looks at topics' names."""
+    """A scan that reads topic names."""
 
     def _variable(self, slot: Slot, path: str) -> None:
         if not is_topic_name(slot):

@@ -1,18 +1,18 @@
-"""How many bytes compressed records have when unpacked, read off their framing: nothing is unpacked for it.
+"""Unpacked sizes of compressed records, derived from their framing without unpacking them.
 
-Exact is what the wire says: gzip's last four bytes, the first bytes of snappy's blocks, zstd's content size
-(which no producer that we know of writes). lz4 and zstd say how many blocks they have, of which only the last
-is not full; how full it is, is estimated: as well packed as those before it, or else by its first sequences
-(lz4: a walk over their tokens), or by the number of its literals and sequences (zstd: records that repeat one
-another at great length, in a batch of less than one block, are underestimated).
+Sizes on the wire are exact: gzip's last four bytes, the first bytes of snappy's blocks, zstd's content size
+(which no known producer writes). lz4 and zstd have a number of blocks; only the last is not full.
+The size of the last block is estimated: from the ratio of the blocks before it, or else from its first
+sequences (lz4: scanning their tokens), or from the number of its literals and sequences (zstd: records that
+repeat each other at great length, in a batch of less than one block, are underestimated).
 
-Of a stream whose end is not at hand the rest is taken to be as well packed as the beginning; of gzip's
-the beginning is unpacked for that, 64 KB at most. So it is with each part when a gzip stream that is all here
-has several: its end tells about the last one only.
+If the end of a stream is not at hand, the missing part is assumed to have the same ratio as the beginning;
+for gzip the beginning is unpacked to find it, 64 KB at most. So is each member of a gzip stream that has
+several, because the end of the stream has the size of the last member only.
 
-Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]`, of which what is in
-`data[:end]` is at hand. They raise nothing on any bytes and look at a bounded number of them. What a broker
-would refuse as corrupt may come out as anything between the stream's length and the codec's greatest ratio.
+Every function takes `(data, start, stop, end)`: the stream is `data[start:stop]`, with `data[:end]` at
+hand. The functions raise nothing and read a limited number of bytes, whatever they are. For bytes that a
+broker refuses as corrupt, the result is between the stream's length and the codec's greatest ratio.
 
 Sources: RFC 1952, RFC 8878, the format descriptions of snappy and of LZ4 frames and blocks; Kafka's
 SnappyFactory writes the framing of snappy-java, librdkafka none.
@@ -30,19 +30,19 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 BLOCKS_MAX: Final = 64
-"""How many are looked at: 2 MB of snappy's, more of the others'."""
+"""Number of blocks read: 2 MB of snappy's, more of the others'."""
 _MEMBERS_MAX: Final = 4
-"""Parts of a gzip stream and frames of a zstd stream that are looked at. Producers write one."""
+"""Number of members of a gzip stream, or frames of a zstd stream, that are read. Producers write one."""
 _LITTLE: Final = Struct("<I")
 _BIG: Final = Struct(">I")
 
 _RATIO_MAX: Final = (1, 1040, 24, 256, 32768 + 1)
-"""By codec: no stream can be packed better than that."""
+"""The greatest compression ratio by codec."""
 
 
 def unpacked_bytes(codec: int, data: bytearray, start: int, stop: int, end: int) -> int:
-    """Return how many bytes a stream has when unpacked. `codec` is that of a batch's attributes; one that
-    Kafka does not know packs nothing.
+    """Return the unpacked size (bytes) of a stream. `codec` is from a batch's attributes; with an unknown one
+    the stream counts as not compressed.
     """
     packed = stop - start
     if packed <= 0:
@@ -65,11 +65,11 @@ _GZIP_LEAST: Final = 18
 _SAMPLE_PACKED: Final = 4096
 _SAMPLE_UNPACKED: Final = 32768
 _PART_UNPACKED: Final = 8192
-"""At most, twice."""
+"""Number of bytes that are unpacked of a member at most, in each of two steps."""
 
 
 def _gzip(data: bytearray, start: int, stop: int, end: int) -> int:
-    """The size stands at the end, modulo 2^32: a stream that is so long is never in the buffer as a whole."""
+    """The last bytes have the size modulo 2^32: a longer stream is never in the buffer as a whole."""
     if end < stop:
         return int(_gzip_ratio(data, start, end, _SAMPLE_UNPACKED) * (stop - start))
     if stop - start < _GZIP_LEAST:
@@ -81,7 +81,9 @@ def _gzip(data: bytearray, start: int, stop: int, end: int) -> int:
 
 
 def _gzip_parts(data: bytearray, start: int, stop: int) -> int:
-    """Unpack the beginning of each part. What only looks like one counts to the part before it."""
+    """Unpack the beginning of each member. Bytes that only look like a member's beginning count to the one
+    before.
+    """
     unpacked, ratio = 0.0, 1.0
     position = start
     for number in range(_MEMBERS_MAX):
@@ -95,8 +97,8 @@ def _gzip_parts(data: bytearray, start: int, stop: int) -> int:
 
 
 def _gzip_ratio(data: bytearray, start: int, here: int, unpacked_max: int) -> float:
-    """How well its beginning is packed, the very first of it aside, which finds little to copy; 0: it is no
-    gzip stream.
+    """Return the ratio near the stream's beginning, without the first part, which finds little to copy; 0 if
+    it is not gzip.
     """
     unpacker = zlib.decompressobj(31)
     position, ratio = start, 0.0
@@ -117,7 +119,7 @@ def _gzip_ratio(data: bytearray, start: int, here: int, unpacked_max: int) -> fl
 
 _SNAPPY_HEAD: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEAD_BYTES: Final = 16
-"""With two versions."""
+"""Size with two version fields."""
 
 
 def _snappy(data: bytearray, start: int, stop: int, end: int) -> int:
@@ -127,7 +129,7 @@ def _snappy(data: bytearray, start: int, stop: int, end: int) -> int:
         return _varint(data, start, here)
     position, unpacked = start, 0
     for _ in range(BLOCKS_MAX):
-        if data.startswith(_SNAPPY_HEAD, position):  # a reader skips them also further on
+        if data.startswith(_SNAPPY_HEAD, position):  # readers skip repeated headers too
             position += _SNAPPY_HEAD_BYTES
         if position + 4 >= here:
             break
@@ -138,7 +140,7 @@ def _snappy(data: bytearray, start: int, stop: int, end: int) -> int:
 
 
 def _varint(data: bytearray, position: int, here: int) -> int:
-    """At most 32 bits, the lowest first."""
+    """Read at most 32 bits, the lowest first."""
     value = shift = 0
     while position < here and shift < 35:
         byte = data[position]
@@ -151,7 +153,7 @@ def _varint(data: bytearray, position: int, here: int) -> int:
 
 
 def _scaled(unpacked: int, position: int, start: int, stop: int) -> int:
-    """As much for all of the stream as for what lies before `position`."""
+    """Scale the size from the bytes before `position` to the whole stream."""
     return unpacked if position >= stop else unpacked * (stop - start) // max(1, position - start)
 
 
@@ -160,7 +162,7 @@ _RAW: Final = 0x80000000
 
 
 def _lz4(data: bytearray, start: int, stop: int, end: int) -> int:
-    """The size that a frame may claim is not looked at: brokers do not compare it with the blocks."""
+    """The frame's own size field is ignored: brokers do not compare it with the blocks."""
     here = min(stop, end)
     if here - start < _LZ4_HEAD_BYTES:
         return 0
@@ -176,7 +178,7 @@ def _lz4(data: bytearray, start: int, stop: int, end: int) -> int:
         if size == 0:
             position = stop
             break
-        if last_size:  # not the last one, then: full
+        if last_size:  # not the last block: full
             unpacked, packed, last_size = unpacked + most, packed + last_size, 0
         position += 4
         if size & _RAW:
@@ -196,9 +198,9 @@ _SEQUENCES_MAX: Final = 32
 
 
 def _lz4_block(data: bytearray, start: int, stop: int, size: int) -> int:
-    """About how many bytes a packed block of this size has, of which `data[start:stop]` is at hand: what its
-    first sequences make, and for the rest as much as the second half of these. (The first ones find little
-    to copy.)
+    """Estimate the unpacked size of a compressed block of `size` bytes; `data[start:stop]` is at
+    hand: its first sequences, extrapolated with the second half of these. (The first ones find little to
+    copy.)
     """
     position, unpacked = start, 0
     half, half_unpacked = start, 0
@@ -214,7 +216,7 @@ def _lz4_block(data: bytearray, start: int, stop: int, size: int) -> int:
             extra = _lz4_run(data, position, stop)
             position += extra // 255 + 1
             literals += extra
-        position += literals + 2  # what is copied from where
+        position += literals + 2  # and the offset of the match
         unpacked += literals
         if position >= stop:
             break  # the last sequence copies nothing
@@ -228,11 +230,11 @@ def _lz4_block(data: bytearray, start: int, stop: int, size: int) -> int:
 
 
 _RUN_MAX: Final = 16450
-"""Bytes of the longest run in a block of 4 MB."""
+"""Number of bytes in the length of the longest run, in a block of 4 MB."""
 
 
 def _lz4_run(data: bytearray, position: int, stop: int) -> int:
-    """A length that goes on: bytes of 255, and the first other one."""
+    """Read a continued length: bytes of 255, and the first other byte."""
     most = min(stop, position + _RUN_MAX)
     if position < most and data[position] != 255:
         return data[position]
@@ -266,7 +268,7 @@ def _zstd(data: bytearray, start: int, stop: int, end: int) -> int:
 
 
 def _zstd_frame(data: bytearray, start: int, here: int) -> tuple[int, int]:
-    """Return (its unpacked size, as far as it is here; where it ends, or how far it is here)."""
+    """Return (unpacked size of the bytes at hand, end of the frame or of the bytes at hand)."""
     flags = data[start + 4]
     whole, position, most = flags & 32, start + 5, _ZSTD_BLOCK_MAX
     if not whole:
@@ -285,7 +287,7 @@ def _zstd_frame(data: bytearray, start: int, here: int) -> tuple[int, int]:
         head = data[position] | data[position + 1] << 8 | data[position + 2] << 16
         ended, kind, size = head & 1 == 1, head >> 1 & 3, head >> 3
         position += 3
-        if last_size and size:  # not the last one, then: full
+        if last_size and size:  # not the last block: full
             unpacked, packed, last_size = unpacked + most, packed + last_size, 0
         if kind == 2:
             last, last_size = position, size
@@ -303,16 +305,16 @@ def _zstd_frame(data: bytearray, start: int, here: int) -> tuple[int, int]:
 
 
 _MATCH_BYTES: Final = 13
-"""What a sequence copies on average: 12 to 13 bytes in JSON and in text."""
+"""Average length of a sequence's match: 12 to 13 bytes in JSON and in text."""
 
 
 def _zstd_block(data: bytearray, start: int, stop: int) -> int:
-    """About how many bytes a packed block has: its literals, and what its sequences copy."""
+    """Estimate the unpacked size of a block: its literals and the matches of its sequences."""
     if stop - start < 8:
         return 0
     bits = int.from_bytes(data[start : start + 5], "little")
     kind, form = bits & 3, bits >> 2 & 3
-    if kind < 2:  # as they are, or one byte over and over
+    if kind < 2:  # stored, or one byte repeated
         width = (1, 2, 1, 3)[form]
         literals = (bits & ((1 << (8 * width)) - 1)) >> (4 if form & 1 else 3)
         behind = start + width + (literals if kind == 0 else 1)

@@ -1,8 +1,8 @@
 """Messages as values: one class per message, the same for all its versions.
 
-The classes are built from the schemas when first asked for; `protocol/messages.py` gives them their names
-and `protocol/messages.pyi` their types. A field that a version lacks holds its default. Classes are
-keyword-only msgspec structs, compared by value; the structs inside a message are classes inside its class.
+The classes are built from the schemas at their first use; `protocol/messages.py` gives them their names and
+`protocol/messages.pyi` their types. A field that a version lacks holds its default. Classes are keyword-only
+msgspec structs, compared by value; the structs inside a message are classes inside its class.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PYTHON_TYPES: Final[dict[str, type]] = {
     "bytes": bytes,
     "records": bytes,
 }
-"""Primitive to Python type; `records` are opaque bytes here."""
+"""Primitive to Python type; `records` are opaque bytes."""
 
 _ZEROS: Final[dict[type, object]] = {
     int: 0,
@@ -47,7 +47,7 @@ class Value(msgspec.Struct, kw_only=True, repr_omit_defaults=True):
     """A message, or a struct inside one."""
 
     unknown_tagged_fields: tuple[tuple[int, bytes], ...] = ()
-    """Tags that the schemas do not know, ascending, with their bytes: they survive a round trip."""
+    """Tags that the schemas lack, ascending, with their bytes; a round trip keeps them."""
 
 
 class Message(Value, kw_only=True, repr_omit_defaults=True):
@@ -56,7 +56,9 @@ class Message(Value, kw_only=True, repr_omit_defaults=True):
 
 @cache
 def message_type(name: str) -> type[Message]:
-    """The class of the message with this name ("MetadataResponse"). Raises KeyError if there is none."""
+    """Return the class of the message with this name ("MetadataResponse"). Raises KeyError if it does not
+    exist.
+    """
     found = schema.message(name)
     if found is None:
         raise KeyError(name)
@@ -76,7 +78,7 @@ def message_type(name: str) -> type[Message]:
 
 
 def schema_of(message: type[Message]) -> MessageSchema:
-    """The schema that a message's class was built from."""
+    """Return the schema of a message's class."""
     found = schema.message(message.__name__)
     if found is None:
         raise KeyError(message.__name__)
@@ -84,17 +86,17 @@ def schema_of(message: type[Message]) -> MessageSchema:
 
 
 def request_type(api_key: int) -> type[Message]:
-    """The class of an API's requests. Raises UnknownVersionError if the schemas do not know the API."""
+    """Return the class of an API's requests. Raises UnknownVersionError if the schemas lack the API."""
     return message_type(_api(api_key).request.name)
 
 
 def response_type(api_key: int) -> type[Message]:
-    """The class of an API's responses. Raises UnknownVersionError if the schemas do not know the API."""
+    """Return the class of an API's responses. Raises UnknownVersionError if the schemas lack the API."""
     return message_type(_api(api_key).response.name)
 
 
 def default_of(field: Field, struct: type[Value] | None) -> object:
-    """What the field holds when unset, a new object each time; `struct` is its class, if it has one."""
+    """Return a field's default, a new object each time; `struct` is its class, if it has one."""
     if field.default is not msgspec.UNSET:
         return field.default
     if field.is_array:
@@ -103,7 +105,7 @@ def default_of(field: Field, struct: type[Value] | None) -> object:
 
 
 def may_be_null(field: Field) -> bool:
-    """Whether the field's type includes None."""
+    """Return True if the field's type includes None."""
     return bool(field.nullable) or field.default is None
 
 
@@ -137,7 +139,7 @@ def _struct(message: MessageSchema, name: str, structs: dict[str, type[Value]]) 
 def _definitions(
     fields: tuple[Field, ...], structs: dict[str, type[Value]]
 ) -> list[tuple[str, object, object]]:
-    """What msgspec.defstruct wants: name, type, default."""
+    """Return msgspec.defstruct's definitions: name, type, default."""
     definitions: list[tuple[str, object, object]] = []
     for field in fields:
         struct = structs.get(field.type)
@@ -149,7 +151,7 @@ def _definitions(
 
 
 def _default(field: Field, struct: type[Value] | None) -> object:
-    """As `default_of`, but as msgspec wants it: mutable values by what makes them."""
+    """Return a default for msgspec: like `default_of`, but mutable values as factories."""
     if field.default is msgspec.UNSET and (field.is_array or struct is not None):
         factory: type = list if field.is_array or struct is None else struct
         return msgspec.field(default_factory=factory)

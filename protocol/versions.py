@@ -1,7 +1,7 @@
-"""Which versions something exists in: ranges and sets of ranges, as Kafka's schemas write them.
+"""Ranges and sets of versions, in the notation of Kafka's message schemas.
 
-The notation is that of Kafka's message schemas: "3" is one version, "0-5" a closed range, "3+" everything
-from 3 on, "none" nothing at all. A set of ranges joins them by commas ("0-2,5-7").
+"3" is one version, "0-5" a closed range, "3+" all versions from 3 on, "none" no version. Commas join ranges
+to sets ("0-2,5-7").
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 LAST: Final = 32767
-"""What "3+" ends at: the highest version an int16 can name."""
+"""The end of "3+": the highest version in an int16."""
 
 
 class VersionRange(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class VersionRange(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> VersionRange:
-        """Read "3", "0-5", "3+" or "none". Raises ValueError for anything else."""
+        """Parse "3", "0-5", "3+" or "none". Raises ValueError for other text."""
         if text == "none":
             return NONE
         if text.endswith("+"):
@@ -53,7 +53,7 @@ class VersionRange(msgspec.Struct, frozen=True):
         return str(self.min) if self.min == self.max else f"{self.min}-{self.max}"
 
     def intersect(self, other: VersionRange) -> VersionRange:
-        """The versions in both; `NONE` if there are none."""
+        """Return the versions in both; `NONE` without common versions."""
         both = VersionRange(max(self.min, other.min), min(self.max, other.max))
         return both or NONE
 
@@ -68,13 +68,13 @@ class VersionSet(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> VersionSet:
-        """Read ranges joined by commas, or "none"."""
+        """Parse ranges joined by commas, or "none"."""
         ranges = (VersionRange.parse(part) for part in text.split(","))
         return cls(tuple(found for found in ranges if found))
 
     @classmethod
     def of(cls, versions: Iterable[int]) -> VersionSet:
-        """The set of these single versions."""
+        """Return the set of these single versions."""
         ranges: list[VersionRange] = []
         for version in sorted(set(versions)):
             if ranges and ranges[-1].max == version - 1:

@@ -1,5 +1,5 @@
 """The running proxy: joins Kafka's bytes (`protocol`) and the quota rules (`quotas`) on real sockets.
 
-The rules of one client connection are a synchronous state machine without I/O (`session`); `reactor` and
-`relay` move the bytes; Trio owns listeners, discovery, configuration and shutdown (`server`).
+A client connection is a synchronous state machine without I/O (`connection`); `net` moves the bytes; Trio
+runs listeners, discovery, configuration and shutdown (`server`).
 """

@@ -1,10 +1,10 @@
-"""Which broker listens where: on its own address, and on Weir's.
+"""Addresses of brokers: their own, and the listeners that Weir advertises for them.
 
-Clients must reach every broker through Weir. There are two ways to place brokers: each node id has a port of
-Weir's, FIRST + (node id - first node id), or all of them share one port and are told apart by the names that
-clients call them by (TLS's SNI). The book learns brokers from discovery and from the very responses that pass
-through; a broker it has not met gets its listener before the response that names it goes out. A node id
-outside the port range gets none: it is left out of responses, and said once.
+Clients must reach every broker through Weir. Either each node id has a port of Weir's, FIRST + (node id -
+first node id), or all share one port and clients choose the broker by server name (TLS SNI). Weir learns
+brokers from discovery and from responses that it forwards. A new broker gets its listener before the response
+that names it is sent. A node id outside the port range has no listener: it is removed from responses, and
+logged once.
 """
 
 from __future__ import annotations
@@ -31,22 +31,26 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Places(Protocol):
-    """Where brokers are placed on Weir's side."""
+class AdvertisedListeners(Protocol):
+    """Weir's listeners for brokers."""
 
     def port(self, node_id: int) -> int | None:
-        """Return the port of a node, None if it has none."""
+        """Return a node's port; None if it has none."""
 
     def host(self, node_id: int, host: str) -> str:
-        """Return the host to tell clients for a node; `host` is where they have reached Weir."""
+        """Return the host that clients are told for a node; `host` is the address at which they have reached
+        Weir.
+        """
 
-    def outside(self, node_ids: list[int]) -> str | None:
-        """Say what to set if some of these node ids have no place; None if all have one."""
+    def unmapped(self, node_ids: list[int]) -> str | None:
+        """Return which settings to change if some of these node ids have no listener; None if all have
+        one.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class PortRange:
-    """A port for each broker: node `first_node_id` has port `first`, the next one the next port."""
+    """A port for each broker: node `first_node_id` has port `first`, the next node the next port."""
 
     first: int
     last: int
@@ -56,7 +60,7 @@ class PortRange:
         return f"ports {self.first}-{self.last}, node ids from {self.first_node_id}"
 
     def port(self, node_id: int) -> int | None:
-        """Return the port of a node, None if it has none in this range."""
+        """Return a node's port; None if it is out of range."""
         port = self.first + node_id - self.first_node_id
         return port if self.first <= port <= self.last and node_id >= 0 else None
 
@@ -69,8 +73,8 @@ class PortRange:
         """Return the same host for every node."""
         return host
 
-    def outside(self, node_ids: list[int]) -> str | None:
-        """Say what to set if some of these node ids have no port; None if all have one."""
+    def unmapped(self, node_ids: list[int]) -> str | None:
+        """Return which settings to change if some of these node ids have no port; None if all have one."""
         strange = [node_id for node_id in sorted(node_ids) if self.port(node_id) is None]
         if not strange:
             return None
@@ -86,29 +90,29 @@ _BROKER_NAME: Final = re.compile(r"broker-(0|[1-9][0-9]{0,9})")
 
 @dataclass(frozen=True, slots=True)
 class ServerNames:
-    """All brokers at one port: node 7 is called `broker-7.DOMAIN`."""
+    """All brokers on one port: node 7 is called `broker-7.DOMAIN`."""
 
     domain: str
-    """Lower case, without a dot at its end."""
+    """In lower case, without a final dot."""
     at_port: int
 
     def port(self, node_id: int) -> int | None:
-        """Return the one port; negative ids, which mean no broker, have none."""
+        """Return the shared port; None for negative ids, which stand for no broker."""
         return self.at_port if node_id >= 0 else None
 
     def host(self, node_id: int, _host: str) -> str:
-        """Return the name of a node."""
+        """Return a node's name."""
         return f"broker-{node_id}.{self.domain}"
 
-    def outside(self, _node_ids: list[int]) -> str | None:
+    def unmapped(self, _node_ids: list[int]) -> str | None:
         """Every node id has a name."""
         return None
 
     def node_id(self, name: str | None) -> int | None:
-        """Return whom a client means by this name; None for `bootstrap.DOMAIN`, any other name, and none.
+        """Return the node id in a server name; None for `bootstrap.DOMAIN`, any other name, and no name.
 
-        Clients that bootstrap at an IP address name nobody, others may know Weir by an older name: there
-        is nothing wrong with either, as the first answer tells them the right ones.
+        Clients that bootstrap at an IP address send no name, others may know Weir by an older name. Both are
+        valid: the first response tells them the right names.
         """
         first, _, rest = (name or "").lower().rstrip(".").partition(".")
         found = _BROKER_NAME.fullmatch(first) if rest == self.domain else None
@@ -116,19 +120,19 @@ class ServerNames:
 
 
 OpenListener: TypeAlias = Callable[[int, int], None]
-"""(node id, port): make the port accept connections from now on; raises OSError."""
+"""(node id, port): make the port accept connections; raises OSError."""
 
 
 class AddressBook:
-    """What Weir knows of the cluster's brokers; one per process, used on one thread."""
+    """The cluster's brokers; one per process, used on one thread."""
 
-    def __init__(self, places: Places, open_listener: OpenListener) -> None:
-        self._places = places
+    def __init__(self, listeners: AdvertisedListeners, open_listener: OpenListener) -> None:
+        self._listeners = listeners
         self._open_listener = open_listener
         self._upstream: dict[int, Address] = {}
-        self._left_out: set[int] = set()
+        self._unmapped: set[int] = set()
         self.version = 0
-        """Increases when an answer of `port` may have changed, so that what was made with it must be made
+        """Incremented when a result of `port` may have changed, so that cached responses must be made
         again.
         """
 
@@ -138,15 +142,13 @@ class AddressBook:
         return self._upstream
 
     def observe(self, node_id: int, upstream: Address) -> int | None:
-        """Learn that a broker has this address; return its port of Weir's, or None if it is to be left
-        out.
-        """
+        """Record a broker's address; return its port at Weir, None if it has no listener."""
         known = self._upstream.get(node_id)
         if known == upstream:
-            return self._places.port(node_id)
-        port = self._places.port(node_id)
+            return self._listeners.port(node_id)
+        port = self._listeners.port(node_id)
         if port is None:
-            self._leave_out(node_id, upstream)
+            self._note_unmapped(node_id, upstream)
             return None
         if known is None:
             if not self._opened(node_id, port):
@@ -158,28 +160,32 @@ class AddressBook:
         return port
 
     def learn(self, node_id: int, upstream: Address) -> None:
-        """Learn of a broker whose listener is open already."""
+        """Record a broker whose listener is open already."""
         self._know(node_id, upstream)
-        log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._places.port(node_id))
+        log.info("broker found", node_id=node_id, upstream=str(upstream), port=self._listeners.port(node_id))
 
     def host(self, node_id: int, host: str) -> str:
-        """Return the host to tell clients for a node; `host` is where they have reached Weir."""
-        return self._places.host(node_id, host)
+        """Return the host that clients are told for a node; `host` is the address at which they have reached
+        Weir.
+        """
+        return self._listeners.host(node_id, host)
 
-    def outside(self, node_ids: list[int]) -> str | None:
-        """Say what to set if some of these node ids have no place; None if all have one."""
-        return self._places.outside(node_ids)
+    def unmapped(self, node_ids: list[int]) -> str | None:
+        """Return which settings to change if some of these node ids have no listener; None if all have
+        one.
+        """
+        return self._listeners.unmapped(node_ids)
 
     def node_at(self, upstream: Address) -> int | None:
-        """Return the node id of the broker that was last learnt to have this address, None if no one has.
+        """Return the node id of the broker last seen at this address; None if unknown.
 
-        A broker that is gone keeps its entry; another may have been put in its place.
+        A removed broker keeps its entry; another one may have taken its address.
         """
         latest_first = reversed(self._upstream.items())
         return next((node_id for node_id, address in latest_first if address == upstream), None)
 
     def _know(self, node_id: int, upstream: Address) -> None:
-        self._upstream.pop(node_id, None)  # the latest comes last: see `node_at`
+        self._upstream.pop(node_id, None)  # re-inserted as the latest: see `node_at`
         self._upstream[node_id] = upstream
         self.version += 1
 
@@ -187,10 +193,10 @@ class AddressBook:
         try:
             self._open_listener(node_id, port)
         except OSError as error:
-            say = log.debug if node_id in self._left_out else log.error
-            self._left_out.add(node_id)
+            say = log.debug if node_id in self._unmapped else log.error
+            self._unmapped.add(node_id)
             say(
-                "no listener for broker, left out of responses: free the port, or move --broker-ports",
+                "no listener for broker, removed from responses: free the port, or move --broker-ports",
                 node_id=node_id,
                 port=port,
                 error=str(error),
@@ -198,20 +204,20 @@ class AddressBook:
             return False
         return True
 
-    def _leave_out(self, node_id: int, upstream: Address) -> None:
-        if node_id in self._left_out:
+    def _note_unmapped(self, node_id: int, upstream: Address) -> None:
+        if node_id in self._unmapped:
             return
-        self._left_out.add(node_id)
+        self._unmapped.add(node_id)
         log.warning(
-            "broker left out of responses: no port for it, see --broker-ports and --first-node-id",
+            "broker removed from responses: no port for it, see --broker-ports and --first-node-id",
             node_id=node_id,
             upstream=str(upstream),
-            places=str(self._places),
+            listeners=str(self._listeners),
         )
 
 
 def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
-    """Say what to set so that these node ids have ports: no range narrower than the present one."""
+    """Return which settings to change so that these node ids have ports; the range never gets smaller."""
     last = max(ports.last, ports.first + last_id - first_id)
     if last > PORT_MAX:
         return (
@@ -224,12 +230,14 @@ def _remedy(ports: PortRange, first_id: int, last_id: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddresses:
-    """What one client is told about brokers: `host` is Weir's as that client has reached it."""
+    """The addresses that one client is told; `host` is the address at which it has reached Weir."""
 
     host: str
-    book: AddressBook
+    address_book: AddressBook
 
     def of(self, node_id: int, upstream: Address) -> Address | None:
-        """Return where the client reaches this broker through Weir, None if nowhere."""
-        port = self.book.observe(node_id, upstream)
-        return None if port is None else Address(self.book.host(node_id, self.host), port)
+        """Return the address at which the client reaches this broker through Weir; None without a
+        listener.
+        """
+        port = self.address_book.observe(node_id, upstream)
+        return None if port is None else Address(self.address_book.host(node_id, self.host), port)

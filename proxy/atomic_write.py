@@ -1,6 +1,4 @@
-"""Replacing a file in one step: whoever reads it, at whatever moment, after whatever crash, finds the old
-content or the new one.
-"""
+"""Atomic replacement of a file: any reader, even after a crash, finds the old content or the new one."""
 
 from __future__ import annotations
 
@@ -16,10 +14,11 @@ PRIVATE: Final = 0o600
 
 
 def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: bytes | None = None) -> Stamp:
-    """Put `content` at `path`, durably, and return its stamp. Raises OSError, and leaves the old file then.
+    """Write `content` to `path`, durably, and return the file's stamp. Raises OSError, and then keeps the old
+    file.
 
-    A file that is there keeps its permissions, and its owner where Weir may give it; a new one has `mode`.
-    With `instead_of`, it is replaced only if it holds that; if it does not any more, return None.
+    An existing file keeps its permissions, and its owner if Weir may set it; a new file gets `mode`. With
+    `instead_of`, the file is replaced only if it has that content; otherwise return None.
     """
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
@@ -30,7 +29,7 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: byte
             os.fsync(new.fileno())
         if instead_of is not None and path.read_bytes() != instead_of:
             return None
-        written = stamp(Path(name))  # not that of `path`, which somebody may replace in turn
+        written = stamp(Path(name))  # not of `path`, which another process may replace now
         Path(name).replace(path)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -40,7 +39,7 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, instead_of: byte
 
 
 def sync_directory(directory: Path) -> None:
-    """Make new names in it durable. Raises OSError."""
+    """Make renames in the directory durable. Raises OSError."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

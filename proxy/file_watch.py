@@ -1,8 +1,8 @@
-"""Files are looked at once a second, and read again when they have changed.
+"""Detect changed files: compare stamps once a second.
 
-Looking sees every way in which files are replaced: links that are swapped at any level of the path, as
-Kubernetes does, and programs that write one file of several first. So a change counts when the files are the
-same for two looks. A look takes microseconds, but a thread makes it: a file system on a network may be away.
+Stamps reveal every way of replacing files: links swapped at any level of the path, as Kubernetes does, and
+programs that write one of several files first. So a change counts once the files are the same for two looks.
+A look takes microseconds, but runs in a thread, because a network file system may hang.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 LOOK_S: Final = 1.0
 
 Stamp: TypeAlias = tuple[int, int, int] | None
-"""What changes with the content: time of modification, size, inode; None if there is no such file."""
+"""Modification time, size, inode, which change with the content; None if the file is missing."""
 
 
 def stamp(path: Path) -> Stamp:
@@ -29,25 +29,25 @@ def stamp(path: Path) -> Stamp:
 
 
 class FileWatch:
-    """Tells when some files, which belong together, have changed."""
+    """Detects changes of files that belong together."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Nothing was read yet."""
+        """Begin with no file read."""
         self._paths = tuple(paths)
         self._seen: tuple[Stamp, ...] = ()
         self.read: tuple[Stamp, ...] = ()
-        """The stamps of what was read, or tried, last."""
+        """Stamps of the files when they were last read, or tried."""
 
     def stamps(self) -> tuple[Stamp, ...]:
-        """Return the present stamps of all files; take them before reading the files."""
+        """Return the files' current stamps; take them before reading the files."""
         return tuple(map(stamp, self._paths))
 
     def has_changed(self) -> bool:
-        """Whether the files are not what was read, and were the same at the last look."""
+        """Return True if the files differ from those read, and are the same as at the last look."""
         found = self.stamps()
         settled, self._seen = found == self._seen, found
         return settled and found != self.read
 
     async def look(self) -> bool:
-        """As `has_changed`, in a thread."""
+        """Call `has_changed` in a thread."""
         return await trio.to_thread.run_sync(self.has_changed, abandon_on_cancel=True)

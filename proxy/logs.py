@@ -11,7 +11,7 @@ import structlog
 
 
 def audit_logger(name: str) -> structlog.types.FilteringBoundLogger:
-    """A logger whose lines are written at whatever log level, and told from others by `log`: who did what."""
+    """Return a logger whose lines are written at any log level, and have the field `log`."""
     every = structlog.make_filtering_bound_logger(logging.NOTSET)
     logger: structlog.types.FilteringBoundLogger = structlog.wrap_logger(
         None, wrapper_class=every, logger_factory_args=(name,), log=name
@@ -22,7 +22,7 @@ def audit_logger(name: str) -> structlog.types.FilteringBoundLogger:
 def _escape(
     _logger: structlog.types.WrappedLogger, _method: str, event: structlog.types.EventDict
 ) -> structlog.types.EventDict:
-    """Clients choose names, and a terminal obeys what it is sent. (JSON escapes by itself.)"""
+    """Escape control characters: clients choose names, and terminals obey them. (JSON escapes anyway.)"""
     return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -33,14 +33,14 @@ def _escaped(text: str) -> str:
 
 
 class _Lines:
-    """Prints lines; one that cannot be printed is lost, and ends nothing."""
+    """Prints lines; drops lines that cannot be printed."""
 
     def __init__(self, file: TextIO) -> None:
         self._printer = structlog.PrintLogger(file)
 
     def msg(self, message: str) -> None:
         """Print a line. (structlog asks for a method per level.)"""
-        with suppress(OSError, ValueError):  # the latter of a closed file
+        with suppress(OSError, ValueError):  # ValueError: a closed file
             self._printer.msg(message)
 
     debug = info = warning = error = critical = exception = msg
@@ -51,7 +51,7 @@ def configure(level: str, form: Literal["auto", "console", "json"]) -> None:
     stderr = sys.stderr
     on_terminal = stderr.isatty()
     console = form == "console" or (form == "auto" and on_terminal)
-    plain = structlog.dev.plain_traceback  # rich's shows variables, so clients' data, and takes seconds
+    plain = structlog.dev.plain_traceback  # rich's shows variables, and so clients' data, and takes seconds
     renderers: list[structlog.types.Processor] = (
         [_escape, structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=plain)]
         if console

@@ -1,4 +1,4 @@
-"""Running the proxy as a process: signals, hot reload of the quota file, and the reactor around it all."""
+"""Run the proxy as a process: signals, hot reload of the quota file, the reactor."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ log = structlog.get_logger("weir")
 
 
 def run(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT; a second one stops at once. Raises ConfigError."""
+    """Serve until SIGTERM or SIGINT; a second signal stops at once. Raises ConfigError."""
     _check_system()
     recorded = recording(config)
     chosen = choose(config)
-    book = quota_registry(config, chosen.table)
+    registry = quota_registry(config, chosen.table)
     sockets.allow_all_descriptors()
     reactor = Reactor(monotonic_us)
     try:
-        run_hosting_trio(reactor, lambda: _main(config, reactor, book, chosen, recorded))
+        run_hosting_trio(reactor, lambda: _main(config, reactor, registry, chosen, recorded))
     except BaseExceptionGroup as group:
         raise _single(group) from None
     finally:
@@ -45,7 +45,7 @@ def run(config: Config) -> None:
 
 
 def _check_system() -> None:
-    """Raise ConfigError if this system has no epoll, with which the reactor waits."""
+    """Raise ConfigError if the system lacks epoll, which the reactor needs."""
     if not hasattr(select, "epoll"):
         raise ConfigError(
             "this system has no epoll, which Weir needs: run it on Linux, or in Docker (deploy/Dockerfile)"
@@ -69,7 +69,7 @@ def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:
 
 
 def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the one exception within nested groups of one; nurseries wrap what ends them."""
+    """Return the only exception in nested groups of one, which nurseries make."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
@@ -77,19 +77,21 @@ def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _main(
-    config: Config, reactor: Reactor, book: QuotaRegistry, chosen: Chosen, recorded: Recording | None
+    config: Config, reactor: Reactor, registry: QuotaRegistry, chosen: Chosen, recorded: Recording | None
 ) -> None:
-    server = Server(config, reactor, book)
+    server = Server(config, reactor, registry)
     state = StoreHealth(time.time, chosen.store.name)
-    quota_manager = QuotaManager(chosen.store, book, chosen.table, config.admins, state, server.supervisor)
-    server.management = quota_manager
+    quota_manager = QuotaManager(
+        chosen.store, registry, chosen.table, config.admins, state, server.supervisor
+    )
+    server.quota_admin = quota_manager
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
         if config.admin is not None:
             from proxy.admin import start  # its libraries take half a second to import, and 20 MB
 
             tally = recorded.writer.tally if recorded is not None else None
-            sources = start.Sources(server, book, state, lambda: reactor.now_ms, tally)
+            sources = start.Sources(server, registry, state, lambda: reactor.now_ms, tally)
             await start.start(nursery, config.admin, sources, listening)
         await nursery.start(quota_manager.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
@@ -107,7 +109,7 @@ async def _main(
 
 
 def _say_costs(config: Config) -> None:
-    """Say by what request time is estimated, where that is not what is shipped."""
+    """Log the source of request costs, unless they are the shipped ones."""
     settings, costs = config.settings, config.request_time.costs
     if settings.request_costs:
         log.info("request costs read", file=settings.request_costs, broker=costs.broker, source=costs.source)
@@ -127,7 +129,7 @@ async def _obey_signals(server: Server, everything: trio.CancelScope) -> None:
 
 
 async def _obey_hangup(reload: Callable[[], Awaitable[object]]) -> None:
-    """SIGHUP's usual meaning; without this it would end the process."""
+    """Reload at SIGHUP, which would end the process otherwise."""
     with trio.open_signal_receiver(signal.SIGHUP) as received:
         async for _number in received:
             log.info("reloading", signal="SIGHUP")

@@ -1,7 +1,6 @@
-"""What was used: the records that Weir writes and the pipeline reads, each defined once, here.
+"""Usage records: written by Weir, read by the pipeline, defined here once.
 
-Sans-IO, and imports nothing of ours: `proxy/` fills records, `pipeline/` derives its Spark schemas from them.
-`quotas/` says what may be used, this room what was.
+Sans-IO. `proxy/` fills records, `pipeline/` derives its Spark schemas from them.
 """
 
 from usage.groups import GROUPS, Group

@@ -1,4 +1,4 @@
-"""API groups: usage is counted by these, for 90 API keys each would be a record of its own otherwise."""
+"""API groups: usage is counted by group, because 90 API keys would need a record each."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Final
 
 
 class Group(StrEnum):
-    """What kind of thing a request asks for."""
+    """The kind of a request."""
 
     PRODUCE = "produce"
     FETCH = "fetch"
     METADATA = "metadata"
-    """Topics, offsets, coordinators, versions: what clients ask before and while they work."""
+    """Topics, offsets, coordinators, versions: requests that clients send before and during their work."""
     GROUPS = "groups"
     """Consumer and share groups: membership, commits."""
     TRANSACTIONS = "transactions"
     MUTATIONS = "mutations"
-    """Topics and partitions created or deleted: what controller_mutation_rate is for."""
+    """Creation and deletion of topics and partitions, which controller_mutation_rate limits."""
     ADMIN = "admin"
-    """Configuration, ACLs, quotas, reassignment: what operators' tools ask."""
+    """Configuration, ACLs, quotas, reassignment: requests of operators' tools."""
     SECURITY = "security"
     """SASL and delegation tokens."""
     BROKERS = "brokers"
-    """What brokers and controllers ask each other."""
+    """Requests between brokers and controllers."""
     OTHER = "other"
-    """APIs that Weir has no schema for."""
+    """APIs that the schemas lack."""
 
 
 GROUPS: Final = tuple(Group)
-"""All of them; a group's place here is its index wherever counts are kept in a list."""
+"""All groups; counts kept in lists use a group's index here."""

@@ -1,4 +1,4 @@
-"""A record's schema in Spark's own JSON form, derived from its type; no Spark is needed to derive it."""
+"""A record's schema in Spark's JSON form, derived from its type without Spark."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 Schema: TypeAlias = dict[str, object]
-"""What `StructType.fromJson` takes."""
+"""The argument of `StructType.fromJson`."""
 
 _NAMES: Final = {int: "long", float: "double", str: "string", bool: "boolean"}
 
 
 def schema(record: type[msgspec.Struct]) -> Schema:
-    """The schema of a record type, every field nullable: JSON leaves out what is at its default.
+    """Return a record type's schema; every field is nullable, because JSON omits default values.
 
     >>> schema(type("R", (msgspec.Struct,), {"__annotations__": {"n": int}}))["fields"]
     [{'name': 'n', 'type': 'long', 'nullable': True, 'metadata': {}}]
@@ -26,12 +26,12 @@ def schema(record: type[msgspec.Struct]) -> Schema:
 
 
 def required(record: type[msgspec.Struct]) -> list[str]:
-    """The names of the fields that every record has."""
+    """Return the names of the fields that every record has."""
     return [field.name for field in msgspec.structs.fields(record) if field.required]
 
 
 def defaults(record: type[msgspec.Struct]) -> dict[str, object]:
-    """What a field that was left out means, by name; of a field that is a struct, a dict of the same kind.
+    """Return the meaning of omitted fields, by name; for a field that is a struct, a dict of the same kind.
 
     >>> class R(msgspec.Struct):
     ...     a: int

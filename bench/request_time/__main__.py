@@ -132,7 +132,7 @@ def _measure(stand: Stand, seconds: float, costs: Path | None, say: comparing.Sa
 
 
 def _compare(stand: Stand, chosen: Sequence[Workload], how: comparing.How, say: comparing.Say) -> Compared:
-    measuring.warm_up(stand, Book(stand.dialect), say)
+    measuring.warm_up(stand, Book(stand.broker_versions), say)
     return comparing.compare(stand, chosen, _table(how.costs, stand.version), how, say)
 
 

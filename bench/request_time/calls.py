@@ -22,7 +22,7 @@ from protocol import (
     response_type,
     versions,
 )
-from protocol.heads import LENGTH, response_body
+from protocol.framing import LENGTH, response_body
 from protocol.messages import RequestHeader
 from tests.kafka import wire
 
@@ -77,7 +77,7 @@ def again(*calls: Call) -> Script:
             yield call
 
 
-class Dialect:
+class BrokerVersions:
     """The versions that a broker and we have in common."""
 
     def __init__(self, spoken: Mapping[int, tuple[int, int]]) -> None:
@@ -85,7 +85,7 @@ class Dialect:
         self._spoken = spoken
 
     @classmethod
-    def of(cls, host: str, port: int) -> Dialect:
+    def of(cls, host: str, port: int) -> BrokerVersions:
         """Ask a broker. Raises OSError, EOFError, ValueError."""
         return cls(wire.api_versions(host, port))
 

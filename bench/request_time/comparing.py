@@ -59,7 +59,7 @@ def kind_of(workload: Workload) -> Kind:
 
 def possible(workloads: Sequence[Workload], stand: Stand) -> list[Workload]:
     """Those that a broker can do."""
-    book = Book(stand.dialect)
+    book = Book(stand.broker_versions)
     return [workload for workload in workloads if workload.needs(book, stand.data)]
 
 
@@ -99,7 +99,7 @@ def _errors(version: str, workload: str, way: str, seen: Sequence[Observation]) 
 def _run(
     stand: Stand, workload: Workload, cold: ColdCost, seconds: float, weir: Weir | None, way: str
 ) -> list[Observation]:
-    book, client = Book(stand.dialect), f"{way}-{workload.name}"
+    book, client = Book(stand.broker_versions), f"{way}-{workload.name}"
     case = Case(workload.name, partial(greeted, workload, book, stand.data, client))
     run = partial(observe, case, truth=stand.truth, cold=cold, warm_up_s=seconds / 2, seconds=seconds)
     if weir is None:

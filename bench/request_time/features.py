@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from protocol.heads import LENGTH_BYTES
+from protocol.framing import LENGTH_BYTES
 from quotas.request_costs import CODECS, ApiCost, ColdCost, CostTable
 
 if TYPE_CHECKING:

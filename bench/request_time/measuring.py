@@ -27,7 +27,7 @@ def measure(stand: Stand, seconds: float, say: Say) -> tuple[CostTable, list[Obs
     """Run every microworkload for so long, in several rounds, and keep the round that each was cheapest in:
     nothing but what disturbs makes a round dearer. Raises LoopError, TruthError, OSError.
     """
-    book, when, load = Book(stand.dialect), datetime.now(UTC).date(), os.getloadavg()[0]
+    book, when, load = Book(stand.broker_versions), datetime.now(UTC).date(), os.getloadavg()[0]
     warm_up(stand, book, say)
     rounds = list[list[Observation]]()
     for number in range(1, ROUNDS + 1):

@@ -143,14 +143,14 @@ def _data(make: _Cases) -> Iterator[Case]:
     yield from each("fetch-medium", lambda c: book.fetch(c, BIG, at_most_bytes=16_500), both)
     for count in (10, 100, 500):
         yield from each(f"fetch-empty-{count}", _empty(book, count), (FEW,))
-    if book.dialect.speaks(ApiKey.FETCH, CONVERTED_VERSION):
+    if book.broker_versions.speaks(ApiKey.FETCH, CONVERTED_VERSION):
         for topic in (SMALL, BIG):
             yield from each(
                 f"fetch-converted-{topic}",
                 _converted(book, topic),
                 (FEW, SOME),
             )
-    if book.dialect.version(ApiKey.FETCH) >= 7:
+    if book.broker_versions.version(ApiKey.FETCH) >= 7:
         for count in (1, 50, 500):
             name = f"{SESSION_PREFIX}{count}"
             yield Case(name, partial(_session, book, name, count))
@@ -162,7 +162,7 @@ def _compressed(make: _Cases) -> Iterator[Case]:
 
 
 def _questions(make: _Cases) -> Iterator[Case]:
-    book, each, speaks = make.book, make.each, make.book.dialect.speaks
+    book, each, speaks = make.book, make.each, make.book.broker_versions.speaks
     both = (FEW, SOME)
     yield from each("metadata", book.metadata, both)
     yield from each("metadata-none", lambda c: book.metadata(c, ()), (FEW,))
@@ -190,7 +190,7 @@ def _questions(make: _Cases) -> Iterator[Case]:
 
 
 def _members(book: Book) -> Iterator[Case]:
-    speaks = book.dialect.speaks
+    speaks = book.broker_versions.speaks
     for number in (FEW, SOME):
         name = f"membership-{number}"
         yield Case(name, partial(_members_of, book, name, number))

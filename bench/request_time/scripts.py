@@ -62,21 +62,21 @@ def read(call: Call, frame: bytes, kind: type[M]) -> M:
 
 def membership(book: Book, client: str, group: str) -> Script:
     """Join a group alone, have its assignment, send heartbeats, leave: again and again."""
-    dialect, group = book.dialect, f"{group}-{next(_SERIAL)}"
+    broker_versions, group = book.broker_versions, f"{group}-{next(_SERIAL)}"
     while True:
         member = ""
         while True:
-            call = dialect.call(client, ApiKey.JOIN_GROUP, _join(group, member))
+            call = broker_versions.call(client, ApiKey.JOIN_GROUP, _join(group, member))
             joined = read(call, (yield call), JoinGroupResponse)
             member = joined.member_id
             if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 break
         generation = joined.generation_id
-        yield dialect.call(client, ApiKey.SYNC_GROUP, _sync(group, member, generation))
+        yield broker_versions.call(client, ApiKey.SYNC_GROUP, _sync(group, member, generation))
         for _ in range(HEARTBEATS):
             yield book.heartbeat(client, group, member, generation)
-        yield dialect.call(
-            client, ApiKey.LEAVE_GROUP, _leave(group, member, dialect.version(ApiKey.LEAVE_GROUP))
+        yield broker_versions.call(
+            client, ApiKey.LEAVE_GROUP, _leave(group, member, broker_versions.version(ApiKey.LEAVE_GROUP))
         )
 
 
@@ -117,20 +117,20 @@ def producer_ids(book: Book, client: str) -> Script:
     body = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
-    call = book.dialect.call(client, ApiKey.INIT_PRODUCER_ID, body)
+    call = book.broker_versions.call(client, ApiKey.INIT_PRODUCER_ID, body)
     while True:
         yield call
 
 
 def transactions(book: Book, client: str, name: str, partitions: int) -> Script:
     """Begin, add partitions and a group's offsets, commit; every tenth begins with a new epoch."""
-    dialect = book.dialect
+    broker_versions = book.broker_versions
     topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=WIDE, partitions=list(range(partitions)))
     begin = InitProducerIdRequest(
         transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
     while True:
-        call = dialect.call(client, ApiKey.INIT_PRODUCER_ID, begin)
+        call = broker_versions.call(client, ApiKey.INIT_PRODUCER_ID, begin)
         started = read(call, (yield call), InitProducerIdResponse)
         if started.error_code:
             continue
@@ -142,18 +142,18 @@ def transactions(book: Book, client: str, name: str, partitions: int) -> Script:
             v3_and_below_topics=[topic],
         )
         for _ in range(10):
-            yield dialect.call(client, ApiKey.ADD_PARTITIONS_TO_TXN, add)
+            yield broker_versions.call(client, ApiKey.ADD_PARTITIONS_TO_TXN, add)
             offsets = AddOffsetsToTxnRequest(
                 transactional_id=name, group_id=name, producer_id=producer, producer_epoch=epoch
             )
-            yield dialect.call(client, ApiKey.ADD_OFFSETS_TO_TXN, offsets)
-            yield dialect.call(
+            yield broker_versions.call(client, ApiKey.ADD_OFFSETS_TO_TXN, offsets)
+            yield broker_versions.call(
                 client, ApiKey.TXN_OFFSET_COMMIT, _txn_commit(name, partitions, producer, epoch)
             )
             end = EndTxnRequest(
                 transactional_id=name, committed=True, producer_id=producer, producer_epoch=epoch
             )
-            yield dialect.call(client, ApiKey.END_TXN, end)
+            yield broker_versions.call(client, ApiKey.END_TXN, end)
 
 
 def _txn_commit(name: str, partitions: int, producer_id: int, producer_epoch: int) -> TxnOffsetCommitRequest:
@@ -190,24 +190,24 @@ def fetch_session(book: Book, client: str, partitions: int, *, rest: str, max_wa
 
 def topic_admin(book: Book, client: str, prefix: str, partitions: int) -> Script:
     """Create a topic, add a partition to it, delete it: one after another."""
-    dialect = book.dialect
+    broker_versions = book.broker_versions
     for number in _SERIAL:
         name = f"{prefix}-{number}"
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         body = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-        yield dialect.call(client, ApiKey.CREATE_TOPICS, body)
+        yield broker_versions.call(client, ApiKey.CREATE_TOPICS, body)
         more = CreatePartitionsRequest.CreatePartitionsTopic(
             name=name, count=partitions + 1, assignments=None
         )
         grow = CreatePartitionsRequest(topics=[more], timeout_ms=30_000)
-        yield dialect.call(client, ApiKey.CREATE_PARTITIONS, grow)
+        yield broker_versions.call(client, ApiKey.CREATE_PARTITIONS, grow)
         gone = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
-        yield dialect.call(client, ApiKey.DELETE_TOPICS, gone)
+        yield broker_versions.call(client, ApiKey.DELETE_TOPICS, gone)
 
 
 def config_admin(book: Book, client: str) -> Script:
     """Change a topic's setting, in the old way and in the new one."""
-    dialect = book.dialect
+    broker_versions = book.broker_versions
     for number in count():
         value = str(10**9 + number)
         old = AlterConfigsRequest.AlterConfigsResource(
@@ -215,8 +215,8 @@ def config_admin(book: Book, client: str) -> Script:
             resource_name=SMALL,
             configs=[AlterConfigsRequest.AlterableConfig(name="flush.messages", value=value)],
         )
-        yield dialect.call(client, ApiKey.ALTER_CONFIGS, AlterConfigsRequest(resources=[old]))
-        if dialect.speaks(ApiKey.INCREMENTAL_ALTER_CONFIGS):
+        yield broker_versions.call(client, ApiKey.ALTER_CONFIGS, AlterConfigsRequest(resources=[old]))
+        if broker_versions.speaks(ApiKey.INCREMENTAL_ALTER_CONFIGS):
             setting = IncrementalAlterConfigsRequest.AlterableConfig(
                 name="flush.messages", config_operation=0, value=value
             )
@@ -224,14 +224,14 @@ def config_admin(book: Book, client: str) -> Script:
                 resource_type=_TOPIC_RESOURCE, resource_name=SMALL, configs=[setting]
             )
             body = IncrementalAlterConfigsRequest(resources=[new])
-            yield dialect.call(client, ApiKey.INCREMENTAL_ALTER_CONFIGS, body)
+            yield broker_versions.call(client, ApiKey.INCREMENTAL_ALTER_CONFIGS, body)
 
 
 def record_deleter(book: Book, client: str) -> Script:
     """Delete records of a partition that has none."""
     part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=0)
     topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EMPTY, partitions=[part])
-    call = book.dialect.call(
+    call = book.broker_versions.call(
         client, ApiKey.DELETE_RECORDS, DeleteRecordsRequest(topics=[topic], timeout_ms=30_000)
     )
     while True:
@@ -240,7 +240,7 @@ def record_deleter(book: Book, client: str) -> Script:
 
 def consumer_heartbeats(book: Book, client: str, group: str) -> Script:
     """A member of a group of the new kind (KIP-848) that stays."""
-    dialect = book.dialect
+    broker_versions = book.broker_versions
     member, epoch = _MEMBER_ID, 0
     body = ConsumerGroupHeartbeatRequest(
         group_id=group,
@@ -251,7 +251,7 @@ def consumer_heartbeats(book: Book, client: str, group: str) -> Script:
         topic_partitions=[],
     )
     while True:
-        call = dialect.call(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, body)
+        call = broker_versions.call(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, body)
         answer = read(call, (yield call), ConsumerGroupHeartbeatResponse)
         member, epoch = answer.member_id or member, answer.member_epoch or epoch
         body = ConsumerGroupHeartbeatRequest(
@@ -266,12 +266,12 @@ def consumer_heartbeats(book: Book, client: str, group: str) -> Script:
 
 def share_heartbeats(book: Book, client: str, group: str) -> Script:
     """A member of a share group (KIP-932) that stays."""
-    dialect = book.dialect
+    broker_versions = book.broker_versions
     body = ShareGroupHeartbeatRequest(
         group_id=group, member_id=_MEMBER_ID, member_epoch=0, subscribed_topic_names=[SMALL]
     )
     while True:
-        call = dialect.call(client, ApiKey.SHARE_GROUP_HEARTBEAT, body)
+        call = broker_versions.call(client, ApiKey.SHARE_GROUP_HEARTBEAT, body)
         answer = read(call, (yield call), ShareGroupHeartbeatResponse)
         body = ShareGroupHeartbeatRequest(
             group_id=group,
@@ -283,15 +283,15 @@ def share_heartbeats(book: Book, client: str, group: str) -> Script:
 
 def share_fetches(book: Book, client: str, group: str, *, rest: str) -> Script:
     """A member of a share group fetches from an empty partition, in a session; `rest` leads up to it."""
-    dialect = book.dialect
+    broker_versions = book.broker_versions
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=EMPTY)])
-    call = dialect.call(rest, ApiKey.METADATA, asked)
+    call = broker_versions.call(rest, ApiKey.METADATA, asked)
     topic_id = read(call, (yield call), MetadataResponse).topics[0].topic_id
     assert topic_id != ZERO_UUID
     joining = ShareGroupHeartbeatRequest(
         group_id=group, member_id=_MEMBER_ID, member_epoch=0, subscribed_topic_names=[EMPTY]
     )
-    yield dialect.call(rest, ApiKey.SHARE_GROUP_HEARTBEAT, joining)
+    yield broker_versions.call(rest, ApiKey.SHARE_GROUP_HEARTBEAT, joining)
     part = ShareFetchRequest.FetchPartition(partition_index=0)
     topics = [ShareFetchRequest.FetchTopic(topic_id=topic_id, partitions=[part])]
     epoch = 0
@@ -307,7 +307,7 @@ def share_fetches(book: Book, client: str, group: str, *, rest: str) -> Script:
             batch_size=500,
             topics=topics if epoch == 0 else [],
         )
-        call = dialect.call(client if epoch else rest, ApiKey.SHARE_FETCH, body)
+        call = broker_versions.call(client if epoch else rest, ApiKey.SHARE_FETCH, body)
         answer = read(call, (yield call), ShareFetchResponse)
         epoch = 0 if answer.error_code else epoch + 1
 

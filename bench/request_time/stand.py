@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from bench.entry import receive_frame
 from bench.request_time import topics
-from bench.request_time.calls import Call, Dialect
+from bench.request_time.calls import BrokerVersions, Call
 from bench.request_time.truth import SETTINGS as TRUTH_SETTINGS
 from bench.request_time.truth import Truth
 from protocol import ApiKey, Message
@@ -54,7 +54,7 @@ class Stand:
 
     version: str
     address: tuple[str, int]
-    dialect: Dialect
+    broker_versions: BrokerVersions
     truth: Truth
     directory: Path
     """For files; deleted at the end."""
@@ -97,10 +97,15 @@ def standing(version: str) -> Iterator[Stand]:
         classes.mkdir()
         truth = stack.enter_context(Truth(cluster.jmx(0), classes))
         _limit_everybody(cluster)
-        dialect = Dialect.of(HOST, port)
-        _await_account(address, dialect, truth)
+        broker_versions = BrokerVersions.of(HOST, port)
+        _await_account(address, broker_versions, truth)
         yield Stand(
-            version, address, dialect, truth, cluster.directory, topics.prepare(address, dialect, version)
+            version,
+            address,
+            broker_versions,
+            truth,
+            cluster.directory,
+            topics.prepare(address, broker_versions, version),
         )
 
 
@@ -117,12 +122,12 @@ def _limit_everybody(cluster: Cluster) -> None:
         raise StandError(f"no quota could be set: {done.stderr.strip() or done.stdout.strip()}")
 
 
-def _await_account(address: tuple[str, int], dialect: Dialect, truth: Truth) -> None:
+def _await_account(address: tuple[str, int], broker_versions: BrokerVersions, truth: Truth) -> None:
     """A broker learns of quotas a moment later, and keeps no account before."""
     from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
     body = ApiVersionsRequest(client_software_name="weir", client_software_version="1")
-    call = dialect.call("known", ApiKey.API_VERSIONS, body)
+    call = broker_versions.call("known", ApiKey.API_VERSIONS, body)
     truth.begin(call.client_id)
     deadline_s = time.monotonic() + _SEEN_S
     while not truth.read()[call.client_id] > 0.0:

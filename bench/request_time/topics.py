@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import Producer
 
 from bench.entry import receive_frame
-from bench.request_time.calls import Call, Dialect
+from bench.request_time.calls import BrokerVersions, Call
 from calibration import batches
 from protocol import ApiKey, ErrorCode
 from protocol.messages import (
@@ -83,48 +83,48 @@ class Data:
     """By codec and text."""
 
 
-def prepare(address: tuple[str, int], dialect: Dialect, version: str) -> Data:
+def prepare(address: tuple[str, int], broker_versions: BrokerVersions, version: str) -> Data:
     """Create and fill the topics. Raises TopicsError, OSError."""
     from tests.kafka.jars import version_tuple
 
     codecs = [codec for codec, since in CODECS.items() if version_tuple(version) >= since]
     names = {**PARTITIONS, **{_codec_topic(c, t): 1 for c in codecs for t in TEXTS}}
-    create(address, dialect, names)
-    await_topics(address, dialect, names)
+    create(address, broker_versions, names)
+    await_topics(address, broker_versions, names)
     data = Data(
         small=plain([bytes(SMALL_BYTES)]),
         medium=plain([bytes(RECORD_BYTES)] * MEDIUM_RECORDS),
         large=plain([bytes(RECORD_BYTES)] * LARGE_RECORDS),
         large_of_small=plain([bytes(SMALL_BYTES)] * (LARGE_RECORDS * RECORD_BYTES // SMALL_BYTES)),
-        compressed={(c, t): _compressed(address, dialect, c, t) for c in codecs for t in TEXTS},
+        compressed={(c, t): _compressed(address, broker_versions, c, t) for c in codecs for t in TEXTS},
     )
     for kind in (GROUP, TRANSACTION):
-        await_coordinator(address, dialect, kind)
+        await_coordinator(address, broker_versions, kind)
     for topic, batch, count in ((SMALL, data.small, 1), (BIG, data.medium, 64)):
         for _ in range(count):
-            write(address, dialect, topic, batch)
+            write(address, broker_versions, topic, batch)
     return data
 
 
-def create(address: tuple[str, int], dialect: Dialect, partitions: Mapping[str, int]) -> None:
+def create(address: tuple[str, int], broker_versions: BrokerVersions, partitions: Mapping[str, int]) -> None:
     """Create topics. Raises TopicsError, OSError."""
     wanted = [
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in partitions.items()
     ]
     body = CreateTopicsRequest(topics=wanted, timeout_ms=30_000)
-    answer = exchange(address, dialect.call("setup", ApiKey.CREATE_TOPICS, body))
+    answer = exchange(address, broker_versions.call("setup", ApiKey.CREATE_TOPICS, body))
     assert isinstance(answer, CreateTopicsResponse)
     codes = {topic.error_code for topic in answer.topics} - {0}
     if codes:
         raise TopicsError(f"creating topics: {', '.join(ErrorCode(code).name for code in codes)}")
 
 
-def await_topics(address: tuple[str, int], dialect: Dialect, names: Iterable[str]) -> None:
+def await_topics(address: tuple[str, int], broker_versions: BrokerVersions, names: Iterable[str]) -> None:
     """Return once each partition of these topics has its leader. Raises TopicsError, OSError."""
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    call = dialect.call("setup", ApiKey.METADATA, body)
+    call = broker_versions.call("setup", ApiKey.METADATA, body)
     deadline_s = time.monotonic() + READY_S
     while True:
         answer = exchange(address, call)
@@ -138,9 +138,11 @@ def await_topics(address: tuple[str, int], dialect: Dialect, names: Iterable[str
         time.sleep(_POLL_S)
 
 
-def await_coordinator(address: tuple[str, int], dialect: Dialect, kind: int) -> None:
+def await_coordinator(address: tuple[str, int], broker_versions: BrokerVersions, kind: int) -> None:
     """Return once the broker coordinates groups, or transactions. Raises TopicsError, OSError."""
-    call = dialect.call("setup", ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key="any", key_type=kind))
+    call = broker_versions.call(
+        "setup", ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key="any", key_type=kind)
+    )
     deadline_s = time.monotonic() + READY_S
     while True:
         answer = exchange(address, call)
@@ -159,9 +161,11 @@ def exchange(address: tuple[str, int], call: Call) -> Message:
         return call.response(receive_frame(connection))
 
 
-def write(address: tuple[str, int], dialect: Dialect, topic: str, batch: Batch) -> None:
+def write(address: tuple[str, int], broker_versions: BrokerVersions, topic: str, batch: Batch) -> None:
     """Write a batch to partition 0. Raises TopicsError, OSError."""
-    answer = exchange(address, dialect.call("setup", ApiKey.PRODUCE, produce_body({topic: [0]}, batch)))
+    answer = exchange(
+        address, broker_versions.call("setup", ApiKey.PRODUCE, produce_body({topic: [0]}, batch))
+    )
     assert isinstance(answer, ProduceResponse)
     for part in chain.from_iterable(found.partition_responses for found in answer.responses):
         if part.error_code:
@@ -191,7 +195,7 @@ def _codec_topic(codec: str, text: str) -> str:
     return f"{CODEC_TOPIC}-{codec}-{text}"
 
 
-def _compressed(address: tuple[str, int], dialect: Dialect, codec: str, text: str) -> Batch:
+def _compressed(address: tuple[str, int], broker_versions: BrokerVersions, codec: str, text: str) -> Batch:
     """What librdkafka makes of 1 MB: it writes it, we read it as it is stored."""
     topic = _codec_topic(codec, text)
     values = [_value(text, index) for index in range(LARGE_RECORDS * 9 // 10)]
@@ -219,7 +223,7 @@ def _compressed(address: tuple[str, int], dialect: Dialect, codec: str, text: st
         session_epoch=-1,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
     )
-    answer = exchange(address, dialect.call("setup", ApiKey.FETCH, body))
+    answer = exchange(address, broker_versions.call("setup", ApiKey.FETCH, body))
     assert isinstance(answer, FetchResponse)
     records = answer.responses[0].partitions[0].records or b""
     count = int.from_bytes(records[_COUNT_AT : _COUNT_AT + 4])

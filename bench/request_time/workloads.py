@@ -72,7 +72,7 @@ def _converted(topic: str) -> Workload:
     return Workload(
         f"fetch-converted-{topic}",
         make,
-        needs=lambda book, _data: book.dialect.speaks(ApiKey.FETCH, CONVERTED_VERSION),
+        needs=lambda book, _data: book.broker_versions.speaks(ApiKey.FETCH, CONVERTED_VERSION),
     )
 
 
@@ -85,7 +85,9 @@ def _session(
             for _ in range(connections)
         ]
 
-    return Workload(name, make, idle=idle, needs=lambda book, _data: book.dialect.version(ApiKey.FETCH) >= 7)
+    return Workload(
+        name, make, idle=idle, needs=lambda book, _data: book.broker_versions.version(ApiKey.FETCH) >= 7
+    )
 
 
 def _long_polls(book: Book, _data: Data, client: str) -> list[Script]:

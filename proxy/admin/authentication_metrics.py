@@ -1,4 +1,4 @@
-"""Metrics of SASL exchanges, as Weir has followed them."""
+"""Metrics of SASL exchanges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.counters import Counters
 
 
 def families(counters: Counters) -> Iterator[Metric]:
-    """Yield how exchanges ended, by mechanism, and how many clients have names that cannot be seen."""
+    """Yield results of exchanges by mechanism, and the number of clients without a visible name."""
     ends = {"success": counters.authentications_succeeded, "failure": counters.authentications_failed}
     yield family.counters(
         "weir_authentications",

@@ -1,4 +1,4 @@
-"""Metrics of connection quotas (KIP-612); who was refused is in `weir_sessions_closed_total`."""
+"""Metrics of connection quotas (KIP-612); `weir_sessions_closed_total` counts refused connections."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from proxy.admin.entities import broker_label
 from quotas.connections import ConnectionBudget, ConnectionQuotas
 
 PROCESS = "all"
-"""The label of the rate that all listeners share."""
+"""The label of the rate shared by all listeners."""
 
 
 def families(quotas: ConnectionQuotas) -> Iterator[Metric]:
-    """Yield how many connections were accepted late, and for how long."""
+    """Yield the number of delayed connections, and their delays."""
     rows = list(_limited(quotas))
     yield family.counters(
         "weir_connections_late",

@@ -1,8 +1,8 @@
 """HTTP for operators: metrics, health, request time. Starlette's routes on hypercorn's connections, in Trio.
 
-Hypercorn's own server is left out: it has no limit of connections, lets an error of one end them all, and
-waits without limit for a client that does not read, even to stop. Here connections are few and short,
-each ends alone, and sending has a deadline.
+Hypercorn's own server is not used: it has no limit of connections, ends all of them at an error of one, and
+waits without limit for clients that do not read, even to stop. Here connections are few and short, fail
+independently, and have a deadline for sending.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ log = structlog.get_logger("weir.admin")
 
 CONNECTIONS_MAX: Final = 32
 SEND_S: Final = 10.0
-"""How long a client may take to receive a response."""
+"""Time (s) that a client may take to receive a response."""
 IDLE_S: Final = 5
-"""How long a connection may be without a whole request."""
+"""Time (s) that a connection may go without a complete request."""
 CONNECTION_S: Final = 30.0
-"""How long a connection may last at all; each serves one request."""
+"""Time (s) that a connection may last; each serves one request."""
 
 
 async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
-    """Return listening sockets. Raises ConfigError if there are none to be had, or not in time."""
+    """Return listening sockets. Raises ConfigError if none can be opened in time."""
     try:
         return sockets.listen(await sockets.ip_addresses(address.host, timeout_s), address.port)
     except OSError as error:
@@ -57,7 +57,7 @@ async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
 
 
 def application(sources: Sources, readiness: Readiness) -> Starlette:
-    """Return the pages."""
+    """Return the application with all pages."""
     scraping = trio.Lock()
 
     async def metrics(request: Request) -> Response:
@@ -78,7 +78,7 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
         return PlainTextResponse(f"not ready: {problem}\n", status_code=503)
 
     async def request_time(request: Request) -> Response:
-        answer = report(sources.book, request.query_params, sources.now_ms())
+        answer = report(sources.quota_registry, request.query_params, sources.now_ms())
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
@@ -91,7 +91,7 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
 
 
 class Endpoint:
-    """Serves an application on listening sockets, until cancelled; again after a failure."""
+    """Serves an application on listening sockets until cancelled; restarts after failures."""
 
     def __init__(self, listening: list[socket.socket], app: Starlette) -> None:
         """Take over the sockets."""
@@ -102,7 +102,7 @@ class Endpoint:
 
     async def serve(self, supervisor: Supervisor) -> None:
         """Accept connections until cancelled, then close all of them at once."""
-        logging.getLogger("trio.serve_listeners").setLevel(logging.CRITICAL)  # the server says the same
+        logging.getLogger("trio.serve_listeners").setLevel(logging.CRITICAL)  # the server logs the same
         try:
             await supervisor.keep_running(Task.ADMIN, self._serve)
         finally:
@@ -135,7 +135,7 @@ class Endpoint:
                     ConnectionState({}),
                     bounded,  # type: ignore[arg-type]  # it has what is used of a stream
                 )
-        except Exception as error:  # a bug in parsing HTTP must end nothing but its connection
+        except Exception as error:  # a bug in parsing HTTP must affect only its connection
             log.error("internal error, the admin connection is closed; please report this", exc_info=error)
         finally:
             self._open.discard(bounded)
@@ -143,7 +143,9 @@ class Endpoint:
 
 
 class _Stream:
-    """A socket as hypercorn uses it, but no send lasts for ever. (No `do_handshake` means no TLS.)"""
+    """A socket with the methods that hypercorn uses, and a time limit for sends. (No `do_handshake`: no
+    TLS.)
+    """
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
@@ -153,19 +155,19 @@ class _Stream:
         self.aclose = stream.aclose
 
     async def send_all(self, data: bytes) -> None:
-        """Raises trio.BrokenResourceError, also if the peer takes too long."""
+        """Send. Raises trio.BrokenResourceError, also after the time limit."""
         with trio.move_on_after(SEND_S) as deadline:
             await self._stream.send_all(data)
         if deadline.cancelled_caught:
             raise trio.BrokenResourceError("the client does not read")
 
     def close(self) -> None:
-        """Wake up, with an error, whoever uses it."""
+        """Close the socket; tasks that use it get an error."""
         self.socket.close()
 
 
 class _Log(Logger):
-    """Hypercorn's messages: only failures are of interest, and in our format."""
+    """Hypercorn's log: only failures, in Weir's format."""
 
     async def exception(self, message: str, *_args: object, **_kwargs: object) -> None:
         log.exception("internal error in an admin page; please report this", what=message)
@@ -181,5 +183,5 @@ def _http_config() -> HttpConfig:
     config.keep_alive_timeout = IDLE_S
     config.read_timeout = IDLE_S
     config.h2_max_concurrent_streams = 4
-    config.websocket_max_message_size = 4096  # there are no websockets; so much until they are told
+    config.websocket_max_message_size = 4096  # for websocket requests, which are refused
     return config

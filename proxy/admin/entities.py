@@ -1,8 +1,7 @@
-"""Reading the budgets of rates: totals, and the figures of those that were charged the most.
+"""Read the budgets of rates: totals, and details of those charged most.
 
-Clients choose their client-ids, so the number of budgets is theirs to choose as well. Prometheus keeps every
-label value that it has ever seen: only the `ENTITIES_MAX` largest are shown one by one. All of them count in
-the totals.
+Clients choose their client-ids, and so the number of budgets. Prometheus stores every label value that it has
+ever seen, so only the `ENTITIES_MAX` largest budgets are shown; the totals include all.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ ENTITIES_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 200
 """Kafka allows client-ids of 32 KB."""
 SLICE: Final = 1000
-"""Budgets to look at in one go: about a millisecond."""
+"""Number of budgets read in one go: about a millisecond."""
 
 A = TypeVar("A", bound=Limiter)
 B = TypeVar("B", bound=Budget)
@@ -46,13 +45,13 @@ class Pot(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """The figures of one budget."""
+    """The values of one budget."""
 
     labels: tuple[str, ...]
-    """broker, quota, and who shares it."""
+    """Broker, quota, and the clients that share the budget."""
     charged: float
     rate: float
-    """Units per second, now."""
+    """Current rate in units per second."""
     limit: float
     throttled: int
     throttle_ms: int
@@ -60,18 +59,18 @@ class Entity(NamedTuple):
 
 @dataclass(slots=True)
 class Reading(Generic[B]):
-    """All budgets of one unit at one time, as far as they are shown."""
+    """All budgets of one unit at one time."""
 
     totals: dict[Pot, Totals] = field(default_factory=dict)
-    """Of all budgets, shown or not, and of those that have expired."""
+    """Totals of all budgets, including hidden and expired ones."""
     counts: dict[Pot, int] = field(default_factory=dict)
-    """How many budgets are remembered."""
+    """Number of budgets kept."""
     largest: list[tuple[Pot, B]] = field(default_factory=list)
-    """Those that were charged most."""
+    """The budgets charged most."""
     shown: list[Entity] = field(default_factory=list)
-    """Their figures."""
+    """The values of the budgets in `largest`, in the same order."""
     hidden: int = 0
-    """How many are not among `shown`."""
+    """Number of budgets not in `shown`."""
 
 
 def byte_rates(quotas: BrokerQuotas | ClusterQuotas) -> tuple[ClientQuotas[Budget], ...]:
@@ -85,7 +84,7 @@ def request_times(quotas: BrokerQuotas | ClusterQuotas) -> tuple[ClientQuotas[Re
 
 
 def read(
-    book: QuotaRegistry,
+    quota_registry: QuotaRegistry,
     kinds: Kinds[B],
     now_ms: int,
     reading: Reading[B],
@@ -93,12 +92,11 @@ def read(
     *,
     shadow: bool = False,
 ) -> Iterator[None]:
-    """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work.
-
-    `shadow`: of the budgets of shadow entries.
+    """Fill `reading`, in steps of about a millisecond; sockets are served at each yield. `shadow`: read the
+    budgets of shadow entries.
     """
     largest = reading.largest
-    for pot, kind in list(_pots(book, kinds, shadow=shadow)):
+    for pot, kind in list(_pots(quota_registry, kinds, shadow=shadow)):
         total = reading.totals[pot] = copy(kind.forgotten)
         reading.counts[pot] = len(kind)
         for part in counted(kind, total):
@@ -114,23 +112,23 @@ def read(
 
 
 def counted(kind: ClientQuotas[A], total: Totals) -> Iterator[list[A]]:
-    """Add every budget to `total`; yield them in parts that take a millisecond or so."""
-    budgets = iter(list(kind))  # it may change between two steps
+    """Add every budget to `total`; yield them in slices of about a millisecond."""
+    budgets = iter(list(kind))  # may change between two steps
     while part := list(islice(budgets, SLICE)):
         for budget in part:
             total.add(budget)
         yield part
 
 
-def _pots(book: QuotaRegistry, kinds: Kinds[B], *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[B]]]:
+def _pots(registry: QuotaRegistry, kinds: Kinds[B], *, shadow: bool) -> Iterator[tuple[Pot, ClientQuotas[B]]]:
     """Every kind of quota of this unit, at every broker; of the shadow's and the cluster's, those in use."""
-    for node_id, quotas in book.brokers.items():
+    for node_id, quotas in registry.brokers.items():
         for kind in kinds(quotas):
             if not shadow:
                 yield Pot(node_id, kind.key.value), kind
             elif kind.shadow is not None and _is_used(kind.shadow):
                 yield Pot(node_id, kind.key.value), kind.shadow
-    for kind in kinds(book.cluster):
+    for kind in kinds(registry.cluster):
         side = kind.shadow if shadow else kind
         if side is not None and _is_used(side):
             yield Pot(CLUSTER, kind.key.value), side
@@ -156,7 +154,7 @@ def _entity(pot: Pot, budget: Budget, now_ms: int) -> Entity:
 
 
 def sharers(tags: Tags) -> tuple[str, str, str]:
-    """user, client_id, client_id_prefix: who shares a budget, as label values."""
+    """Return user, client_id, client_id_prefix: the label values of a budget."""
     return shortened(tags.user), shortened(tags.client_id), shortened(tags.client_id_prefix)
 
 
@@ -166,7 +164,7 @@ def broker_label(node_id: Where) -> str:
 
 
 def shortened(name: str) -> str:
-    """Return the name as a label value: short, encodable, and no two names the same."""
+    """Return a name as a label value: short, encodable, and unique."""
     plain = name.encode("utf-8", "replace").decode("utf-8")
     if len(name) <= NAME_CHARS_MAX and plain == name:
         return name

@@ -1,7 +1,7 @@
-"""The text of a scrape, written in short steps.
+"""Write the text of a scrape in short steps.
 
-prometheus-client takes 10 to 20 µs for a line, so a thousand of them would keep the sockets waiting. It is
-given a part of a metric at a time; the heads that parts repeat, and OpenMetrics' end marks, are taken off.
+prometheus-client takes 10 to 20 µs per line, so a thousand lines would delay the sockets. It gets a part of a
+metric at a time; repeated headers and OpenMetrics' end marks are removed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 LINES: Final = 100
-"""Samples to write in one go."""
+"""Number of samples written in one go."""
 END: Final = b"# EOF\n"
 
 
 class _Given(Collector):
-    """Metrics as prometheus-client wants to be handed them."""
+    """Metrics in the form that prometheus-client reads."""
 
     def __init__(self, *metrics: Metric) -> None:
         self._metrics = metrics
@@ -31,7 +31,7 @@ class _Given(Collector):
 
 
 async def render(families: Iterator[Metric | None], accept: str) -> tuple[bytes, str]:
-    """Return the text, and its content type, in the format that an Accept header asks for."""
+    """Return the text and content type in the format of an Accept header."""
     encode, content_type = choose_encoder(accept)
     text = bytearray()
     for family in families:
@@ -44,7 +44,7 @@ async def render(families: Iterator[Metric | None], accept: str) -> tuple[bytes,
 
 
 def _parts(family: Metric) -> Iterator[Metric]:
-    """Yield the metric in parts of `LINES` samples; the first one is the metric itself, cut short."""
+    """Yield the metric in parts of `LINES` samples."""
     samples = family.samples
     family.samples = samples[:LINES]
     yield family
@@ -55,7 +55,7 @@ def _parts(family: Metric) -> Iterator[Metric]:
 
 
 def _body(text: bytes, *, first: bool) -> bytes:
-    """Without the end mark; without the head, unless it is the first part. No label value begins a line."""
+    """Remove the end mark, and the header except in the first part. No label value begins a line."""
     text = text.removesuffix(END)
     while not first and text.startswith(b"# "):
         text = text.partition(b"\n")[2]
@@ -63,5 +63,7 @@ def _body(text: bytes, *, first: bool) -> bytes:
 
 
 def _process_text(encode: Callable[[Collector], bytes]) -> bytes:
-    """CPU, memory, descriptors. In a thread: counting 40,000 descriptors takes long."""
+    """Return process metrics: CPU, memory, descriptors. Runs in a thread: counting 40,000 descriptors takes
+    long.
+    """
     return encode(_Given(*ProcessCollector(registry=None).collect())).removesuffix(END)

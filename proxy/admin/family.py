@@ -1,4 +1,4 @@
-"""Families of metrics, made in one line each."""
+"""Short constructors of metric families."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TypeAlias
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 Row: TypeAlias = tuple[tuple[str, ...], float]
-"""Label values, value."""
+"""(label values, value) of one sample."""
 
 
 def gauge(name: str, meaning: str, value: float) -> Metric:
-    """One value that goes up and down."""
+    """Return a gauge with one value."""
     return GaugeMetricFamily(name, meaning, value=float(value))
 
 
 def counter(name: str, meaning: str, value: float) -> Metric:
-    """One value that only grows; `_total` is put behind the name."""
+    """Return a counter with one value; its name gets the suffix `_total`."""
     return CounterMetricFamily(name, meaning, value=float(value))
 
 
 def gauges(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Metric:
-    """A gauge per row."""
+    """Return a gauge with a sample per row."""
     family = GaugeMetricFamily(name, meaning, labels=labels)
     for values, value in rows:
         family.add_metric(values, value)
@@ -30,7 +30,7 @@ def gauges(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[Row]
 
 
 def counters(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Metric:
-    """A counter per row; `_total` is put behind the name."""
+    """Return a counter with a sample per row; its name gets the suffix `_total`."""
     family = CounterMetricFamily(name, meaning, labels=labels)
     for values, value in rows:
         family.add_metric(values, value)

@@ -1,6 +1,6 @@
-"""What is exposed: every metric's name, meaning, labels and source. docs/operations.md has the same table.
+"""Every metric: name, description, labels and source. docs/operations.md has the same table.
 
-Values are plain integers that the proxy keeps anyway; they are read when somebody asks.
+Values are plain integers that the proxy keeps anyway; scrapes read them.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from proxy.server.server import Server
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the figures come from."""
+    """The sources of all metrics."""
 
     server: Server
-    book: QuotaRegistry
+    quota_registry: QuotaRegistry
     store: StoreHealth
     now_ms: Callable[[], int]
-    """The clock of the budgets."""
+    """The budgets' clock."""
     usage: Tally | None = None
-    """What is recorded, if it is."""
+    """Counts of usage records; None if usage is not recorded."""
 
 
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
-    """Yield every metric of Weir's own; None is a place to let others work."""
+    """Yield every metric of Weir's own, and None where sockets may be served."""
     yield from _process(sources, ready=ready)
     yield _tasks(sources.server)
     yield from _sessions(sources.server)
-    yield from store_metrics.families(sources.book, sources.store)
+    yield from store_metrics.families(sources.quota_registry, sources.store)
     for shadow in (False, True):
-        yield from quota_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
-        yield from topic_metrics.families(sources.book, sources.now_ms(), shadow=shadow)
-    yield from connection_metrics.families(sources.server.gate.quotas)
+        yield from quota_metrics.families(sources.quota_registry, sources.now_ms(), shadow=shadow)
+        yield from topic_metrics.families(sources.quota_registry, sources.now_ms(), shadow=shadow)
+    yield from connection_metrics.families(sources.server.connection_limiter.quotas)
     yield from authentication_metrics.families(sources.server.counters)
     yield from tls_metrics.families(sources.server.config.tls.files)
     if sources.usage is not None:
@@ -66,15 +66,17 @@ def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
     yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
     yield family.gauge("weir_ready", "1 if /readyz answers 200.", ready)
     yield family.gauge(
-        "weir_brokers", "Brokers known; each has a listener of Weir's.", len(server.book.nodes)
+        "weir_brokers", "Brokers known; each has a listener of Weir's.", len(server.address_book.nodes)
     )
     known = GaugeMetricFamily(
         "weir_broker_info",
         "Each broker's own address, and Weir's port for it.",
         labels=["broker", "upstream", "port"],
     )
-    for node_id, address in sorted(server.book.nodes.items()):
-        known.add_metric([str(node_id), str(address), str(server.config.places.port(node_id))], 1)
+    for node_id, address in sorted(server.address_book.nodes.items()):
+        known.add_metric(
+            [str(node_id), str(address), str(server.config.advertised_listeners.port(node_id))], 1
+        )
     yield known
 
 
@@ -129,6 +131,6 @@ def _sessions(server: Server) -> Iterator[Metric]:
 
 
 def _api_name(api_key: int) -> str:
-    """Kafka's name, as in its own metrics: `Produce`."""
+    """Return Kafka's name of an API, as in its own metrics: `Produce`."""
     found = schema.api(api_key)
     return str(api_key) if found is None else found.name

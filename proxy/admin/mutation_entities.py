@@ -1,4 +1,4 @@
-"""Reading the mutation budgets, as `entities` reads those of byte rates; they belong to no broker."""
+"""Read the mutation budgets, which belong to no broker; otherwise like `entities`."""
 
 from __future__ import annotations
 
@@ -17,48 +17,47 @@ from quotas.client_quotas import Totals
 
 
 class MutationEntity(NamedTuple):
-    """The figures of one budget."""
+    """The values of one budget."""
 
     labels: tuple[str, ...]
-    """Who shares it."""
+    """The clients that share the budget."""
     charged: float
-    """Partitions."""
+    """Number of partitions charged."""
     tokens: float
-    """The balance now, in partitions."""
+    """Current balance in partitions."""
     limit: float
     """Partitions per second."""
     throttled: int
     throttle_ms: int
     refused: int
-    """Topics."""
+    """Number of topics refused."""
 
 
 @dataclass(slots=True)
 class MutationReading:
-    """All mutation budgets at one time, as far as they are shown."""
+    """All mutation budgets at one time."""
 
     totals: Totals = field(default_factory=Totals)
-    """Of all budgets, shown or not, and of those that have expired."""
+    """Totals of all budgets, including hidden and expired ones."""
     count: int = 0
-    """How many budgets are remembered."""
+    """Number of budgets kept."""
     shown: list[MutationEntity] = field(default_factory=list)
     hidden: int = 0
-    """How many are not among `shown`."""
+    """Number of budgets not shown."""
 
 
 def read_mutations(
-    book: QuotaRegistry,
+    quota_registry: QuotaRegistry,
     now_ms: int,
     reading: MutationReading,
     most: int = ENTITIES_MAX,
     *,
     shadow: bool = False,
 ) -> Iterator[None]:
-    """Fill `reading`, in steps of a millisecond or so: each yield is a place to let others work.
-
-    `shadow`: of the budgets of shadow entries.
+    """Fill `reading`, in steps of about a millisecond; sockets are served at each yield. `shadow`: read the
+    budgets of shadow entries.
     """
-    kind = book.mutations.shadow if shadow else book.mutations
+    kind = quota_registry.mutations.shadow if shadow else quota_registry.mutations
     if kind is None:
         return
     reading.totals = copy(kind.forgotten)

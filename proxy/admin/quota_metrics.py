@@ -1,6 +1,4 @@
-"""What is exposed of budgets: those that are enforced, and in the same shape, as `weir_shadow_*`, those of
-shadow entries.
-"""
+"""Metrics of budgets: of enforced entries, and as `weir_shadow_*` of shadow entries."""
 
 from __future__ import annotations
 
@@ -24,20 +22,20 @@ SHARERS: Final = ("user", "client_id", "client_id_prefix")
 ENTITY: Final = (*BROKER_QUOTA, *SHARERS)
 
 
-def families(book: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
-    """Yield the metrics of one side; None is a place to let others work."""
+def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric | None]:
+    """Yield the metrics of enforced or shadow quotas, and None where sockets may be served."""
     side = SHADOW if shadow else ENFORCED
     rates: Reading[Budget] = Reading()
-    yield from read(book, byte_rates, now_ms, rates, shadow=shadow)
+    yield from read(quota_registry, byte_rates, now_ms, rates, shadow=shadow)
     times: Reading[RequestBudget] = Reading()
-    yield from read(book, request_times, now_ms, times, shadow=shadow)
+    yield from read(quota_registry, request_times, now_ms, times, shadow=shadow)
     yield from _quotas(side, rates, times)
     yield from _entities(side, rates.shown, times.shown)
     by_api = ApiTimes()
     yield from api_times(times, by_api)
     yield from _api_times(side, by_api)
     mutations = MutationReading()
-    yield from read_mutations(book, now_ms, mutations, shadow=shadow)
+    yield from read_mutations(quota_registry, now_ms, mutations, shadow=shadow)
     yield from _mutations(side, mutations)
     yield from _mutation_entities(side, mutations.shown)
 

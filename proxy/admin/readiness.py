@@ -1,8 +1,7 @@
-"""Whether clients can be served now, and if not, why.
+"""Readiness: whether clients can be served now, and if not, why.
 
-Brokers are asked when somebody asks Weir, at most every `CHECK_S`: one connection as a rule, more if that
-broker does not answer at once. A broker that closes the connection unasked counts as there: one that wants
-SASL does so.
+Each check asks the brokers, at most every `CHECK_S`: usually on one connection, on more if that broker does
+not answer at once. A broker that closes the connection counts as reachable: brokers that require SASL do so.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from proxy.control.cluster.discovery import DiscoveryError, discover
 from proxy.server.server import Server
 
 CHECK_S: Final = 5.0
-"""How long an answer counts."""
+"""Time (s) for which a result counts."""
 PATIENCE_S: Final = 3.0
-"""How long one check takes at most."""
+"""Time (s) that a check may take."""
 STAGGER_S: Final = 0.02
-"""How long a broker is alone in being asked before the next one is, too."""
+"""Time (s) before the next broker is asked too."""
 REASONS_MAX: Final = 3
 
 
 class Readiness:
-    """Starting, then ready as long as a broker answers, then draining."""
+    """Starting, then ready while a broker answers, then draining."""
 
     def __init__(self, server: Server, listening: trio.Event) -> None:
         """`listening` is set once clients can connect."""
@@ -39,14 +38,14 @@ class Readiness:
         self._unreachable: str | None = None
 
     async def problem(self) -> str | None:
-        """Return why clients cannot be served, None if they can."""
+        """Return why clients cannot be served; None if they can."""
         if self._server.stopping:
             return "draining"
         if not self._listening.is_set():
             return "starting"
         async with self._checking:
             if trio.current_time() - self._checked_s >= CHECK_S:
-                known, configured = self._server.book.nodes.values(), self._server.config.upstream
+                known, configured = self._server.address_book.nodes.values(), self._server.config.upstream
                 self._unreachable = await _unreachable(
                     dict.fromkeys([*known, *configured]), Access.of(self._server.config)
                 )
@@ -55,7 +54,7 @@ class Readiness:
 
 
 async def _unreachable(addresses: Iterable[Address], access: Access) -> str | None:
-    """Ask the brokers until one answers; return what is wrong if none does."""
+    """Ask the brokers until one answers; return the problem if none does."""
     failures: list[str] = []
     found = False
 

@@ -1,4 +1,4 @@
-"""`GET /request-time?user=..&client_id=..`: which APIs the request time of a client went to."""
+"""`GET /request-time?user=..&client_id=..`: a client's request time by API."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from quotas.limiters.budgets import UNLIMITED
 from quotas.request_time import RequestBudget
 
 
-def report(book: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
-    """Return what a client has used, found as sessions find it, at every broker; no budget is made by it."""
+def report(quota_registry: QuotaRegistry, asked: Mapping[str, str], now_ms: int) -> Report:
+    """Return a client's request time at every broker. Looks budgets up as connections do, but creates
+    none.
+    """
     user, client_id = asked.get(USER) or ANONYMOUS, asked.get(CLIENT_ID, "")
-    return Report(user, client_id, list(_budgets(book, user, client_id, now_ms)))
+    return Report(user, client_id, list(_budgets(quota_registry, user, client_id, now_ms)))
 
 
-def _budgets(book: QuotaRegistry, user: str, client_id: str, now_ms: int) -> Iterator[BudgetTime]:
+def _budgets(registry: QuotaRegistry, user: str, client_id: str, now_ms: int) -> Iterator[BudgetTime]:
     shared: dict[str, RequestBudget] = {}
-    for node_id, quotas in sorted(book.brokers.items(), key=_unknown_last):
+    for node_id, quotas in sorted(registry.brokers.items(), key=_unknown_last):
         both = zip((ENFORCED, SHADOW), quotas.request_budgets(user, client_id), strict=True)
         for mode, budget in both:
-            if budget is not None and budget in book.cluster.request_budgets(budget.tags):
+            if budget is not None and budget in registry.cluster.request_budgets(budget.tags):
                 shared[mode] = budget
             elif budget is not None:
                 yield _budget(broker_label(node_id), mode, budget, now_ms)

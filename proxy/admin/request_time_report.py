@@ -1,4 +1,4 @@
-"""What `GET /request-time` answers, in JSON: read by `weir quotas explain`, and by whoever likes."""
+"""The JSON of `GET /request-time`, also read by `weir quotas explain`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import msgspec
 
 PATH: Final = "/request-time"
 USER: Final = "user"
-"""The name of a client's principal, without type; without it, ANONYMOUS."""
+"""The principal's name, without type; default ANONYMOUS."""
 CLIENT_ID: Final = "client_id"
 ENFORCED: Final = "enforce"
 SHADOW: Final = "shadow"
 
 
 class ApiTime(msgspec.Struct, frozen=True):
-    """What requests of one API have cost."""
+    """Request time of one API."""
 
     api: str
-    """Kafka's name."""
+    """Kafka's name of the API."""
     seconds: float
-    """Of one thread, estimated."""
+    """Estimated seconds of one thread."""
     percent: float
-    """Of all that was charged to the budget."""
+    """Percent of all that was charged to the budget."""
 
 
 class BudgetTime(msgspec.Struct, frozen=True):
-    """A budget that the client draws on, at one broker. Others may share it."""
+    """A budget of the client at one broker. Others may share it."""
 
     broker: str
     """Its node id, `unknown`, or `cluster` for a budget of all brokers."""
@@ -35,22 +35,22 @@ class BudgetTime(msgspec.Struct, frozen=True):
     user: str
     client_id: str
     client_id_prefix: str
-    """Who shares it; empty where the quota does not distinguish."""
+    """The clients that share the budget; empty names do not distinguish."""
     seconds: float
-    """All that was ever charged; it begins anew an hour after the last charge."""
+    """Seconds charged in total; starts at 0 again an hour after the last charge."""
     rate: float
-    """Percent of one thread, now."""
+    """Current rate in percent of one thread."""
     limit: float | None
     throttles: int
     throttle_seconds: float
     apis: list[ApiTime]
-    """The dearest first."""
+    """The most expensive API first."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The request time of a client."""
+    """A client's request time."""
 
     user: str
     client_id: str
     budgets: list[BudgetTime]
-    """Empty if it has no `request_percentage`, or sent no request yet."""
+    """Empty if the client has no `request_percentage` quota, or has sent no request."""

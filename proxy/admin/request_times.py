@@ -1,4 +1,4 @@
-"""Request time by API: what each entity's requests are estimated to have cost, in seconds of one thread."""
+"""Request time by entity and API: estimated seconds of one thread."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from proxy.admin.family import Row
 from quotas.request_time import OTHER_APIS, RequestBudget
 
 SERIES_MAX: Final = 2000
-"""Pairs of entity and API: most clients use five to ten APIs."""
+"""Number of (entity, API) pairs shown; most clients use five to ten APIs."""
 SLICE: Final = 100
-"""Budgets to look at in one go: a millisecond or two."""
+"""Number of budgets read in one go: a millisecond or two."""
 PERCENT: Final = 100
-"""Of a thread's second."""
+"""Percent in a thread's second."""
 OTHERS: Final = "others"
 
 
 @dataclass(slots=True)
 class ApiTimes:
-    """Request time of entities by API, as far as it is shown."""
+    """Request time of entities by API."""
 
     rows: list[Row] = field(default_factory=list)
     """(broker, user, client_id, client_id_prefix, api): seconds."""
     hidden: int = 0
-    """How many rows are not among them."""
+    """Number of rows not in `rows`."""
 
 
 def api_times(reading: Reading[RequestBudget], times: ApiTimes, most: int = SERIES_MAX) -> Iterator[None]:
-    """Fill `times` from the budgets of a reading, the dearest rows first to be shown, in short steps."""
+    """Fill `times` from the budgets of a reading, the most expensive rows first, in short steps."""
     budgets, rows = iter(reading.largest), times.rows
     while part := list(islice(budgets, SLICE)):
         rows += [row for pot, budget in part for row in _rows(pot, budget)]
@@ -45,7 +45,9 @@ def api_times(reading: Reading[RequestBudget], times: ApiTimes, most: int = SERI
 
 
 def api_name(api_key: int) -> str:
-    """Kafka's name, such as `Produce`; `api_99` if it has none here, `others` for those beyond."""
+    """Return Kafka's name of an API, such as `Produce`; `api_99` for unknown keys, `others` for many of
+    them.
+    """
     if api_key == OTHER_APIS:
         return OTHERS
     found = schema.api(api_key)
@@ -53,7 +55,7 @@ def api_name(api_key: int) -> str:
 
 
 def seconds(percent: float) -> float:
-    """What was charged, in seconds of one thread."""
+    """Return a charge in seconds of one thread."""
     return percent / PERCENT
 
 

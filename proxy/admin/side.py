@@ -1,4 +1,4 @@
-"""The two sides of the metrics of quotas: of those that are enforced, and of those in shadow."""
+"""The two sides of quota metrics: enforced and shadow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy.admin import family
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How the metrics of one side are called, and explained."""
+    """Names and descriptions of one side's metrics."""
 
     prefix: str
     says: str

@@ -1,4 +1,4 @@
-"""Putting the endpoint together, and starting it."""
+"""Build and start the admin endpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def start(nursery: trio.Nursery, address: Address, sources: Sources, liste
     nursery.start_soon(endpoint.serve, server.supervisor)
 
     async def say() -> None:
-        """Start-up that fails says why in one line: nothing is logged before it has succeeded."""
+        """Log only after a successful start: a failed one has one line, its error."""
         await listening.wait()
         log.info("admin endpoint listening", address=str(address))
 

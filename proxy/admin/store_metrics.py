@@ -1,4 +1,4 @@
-"""Metrics of the quota table and of the store that it comes from."""
+"""Metrics of the quota table and its store."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.store_health import RESULTS, StoreHealth
 
 
-def families(book: QuotaRegistry, store: StoreHealth) -> Iterator[Metric]:
-    """Yield them; those of the quota file only where there may be one."""
-    yield family.gauge("weir_quotas_configured", "Quota values in force.", len(book.table))
-    yield family.counter("weir_quota_table_changes", "How often other quotas came into force.", book.changes)
+def families(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metric]:
+    """Yield the metrics; those of the quota file only if the store is a file."""
+    yield family.gauge("weir_quotas_configured", "Quota values in force.", len(quota_registry.table))
+    yield family.counter(
+        "weir_quota_table_changes", "How often other quotas came into force.", quota_registry.changes
+    )
     if store.name == "file":
         yield from _file(store)
     rows = (((store.name,), float(store.last_was_good)),)

@@ -1,4 +1,4 @@
-"""Metrics of TLS: whether changed files could be used, when certificates end."""
+"""Metrics of TLS: refused files, expiry of certificates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.net.tls.files import ContextOfFiles
 
 
 def families(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
-    """Yield them; without TLS they have no values."""
+    """Yield the metrics; without TLS they have no samples."""
     labels = ("files",)
     yield family.gauges(
         "weir_tls_files_last_reload_successful",

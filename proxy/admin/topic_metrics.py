@@ -1,4 +1,4 @@
-"""Metrics of per-topic rates: of enforced ones, and as `weir_shadow_topic_*` of those in shadow."""
+"""Metrics of per-topic rates: enforced ones, and as `weir_shadow_topic_*` shadow ones."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from quotas.topics import TopicRates
 LABELS: Final = ("broker", "quota", "topic")
 
 
-def families(book: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
-    """Yield the metrics of the topics that were charged most."""
-    rows = nlargest(ENTITIES_MAX, _budgets(book, shadow=shadow), key=lambda row: row[1].charged)
+def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metric]:
+    """Yield the metrics of the topics charged most."""
+    rows = nlargest(ENTITIES_MAX, _budgets(quota_registry, shadow=shadow), key=lambda row: row[1].charged)
     prefix, says = ("weir_shadow_topic_", "Shadow rates, as if enforced: ") if shadow else ("weir_topic_", "")
 
     def values(of: Callable[[Budget], float]) -> list[family.Row]:
@@ -51,11 +51,11 @@ def families(book: QuotaRegistry, now_ms: int, *, shadow: bool) -> Iterator[Metr
     )
 
 
-def _budgets(book: QuotaRegistry, *, shadow: bool) -> Iterator[tuple[tuple[str, str, str], Budget]]:
+def _budgets(registry: QuotaRegistry, *, shadow: bool) -> Iterator[tuple[tuple[str, str, str], Budget]]:
     everywhere: list[tuple[Where, Iterable[TopicRates]]] = [
-        (node_id, quotas.topics or ()) for node_id, quotas in book.brokers.items()
+        (node_id, quotas.topics or ()) for node_id, quotas in registry.brokers.items()
     ]
-    for where, topics in [*everywhere, (CLUSTER, book.cluster.topics)]:
+    for where, topics in [*everywhere, (CLUSTER, registry.cluster.topics)]:
         for rates in topics:
             for budget in rates.budgets(shadow=shadow):
                 yield (broker_label(where), rates.key.value, budget.tags.topic), budget

@@ -1,4 +1,4 @@
-"""Metrics of the recording of usage; shown where it is recorded."""
+"""Metrics of usage records; shown if usage is recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.control.usage.tally import Kind, Loss, Tally
 
 
 def families(tally: Tally) -> Iterator[Metric]:
-    """Yield them."""
+    """Yield the metrics."""
     yield family.counters(
         "weir_usage_records",
         "Usage records written, or acknowledged by the cluster.",

@@ -1,1 +1,1 @@
-"""Configuration: the settings, their types and defaults, and what is checked before start-up."""
+"""Configuration: settings, their types and defaults, checks before start-up."""

@@ -1,7 +1,7 @@
-"""Configuration: a TOML file, options of the command line over it, defaults beneath.
+"""Configuration: defaults, overridden by a TOML file, overridden by command-line options.
 
-Every key of the file is an option of `weir run` of the same name, and stands in no table. A mistake in either
-is one line: `ConfigError`.
+Every key of the file is an option of `weir run` with the same name; keys are not in tables. A mistake in
+either is one line: `ConfigError`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from proxy.addresses import Address, Places, PortRange
+from proxy.addresses import Address, AdvertisedListeners, PortRange
 from proxy.config.config_error import ConfigError as ConfigError
 from proxy.config.connection_rules import ConnectionRules, connection_rules
 from proxy.config.credentials import Credentials, credentials_of
@@ -28,7 +28,7 @@ from proxy.handlers.sasl.identity import IdentityRules, identity_rules
 from proxy.net.tls.rules import TlsRules, tls_rules
 
 BROKER_PORTS = 100
-"""How many ports brokers are given when --broker-ports does not say."""
+"""Number of ports for brokers if --broker-ports is not set."""
 
 _ONCE_IN_TABLES: Final = {
     "quotas": "quota",
@@ -40,13 +40,13 @@ _ONCE_IN_TABLES: Final = {
     "connections.max_per_ip": "max_connections_per_ip",
     "connections.max_per_ip_overrides": "max_connections_per_ip_overrides",
 }
-"""Keys could once stand in tables: how the keys of a table begin (if not as the table), and single keys.
-Only for the advice how to write them now.
+"""Earlier releases had keys in tables. By table: the prefix of its keys today, if it is not the table's name.
+By key in a table: the key today. Used only to say how to write a key now.
 """
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings, checked and in the types that the proxy uses."""
+    """Checked settings, in the types that the proxy uses."""
 
     settings: Settings
     upstream: tuple[Address, ...]
@@ -54,29 +54,29 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ports: PortRange
     quota_file: Path | None
     admins: frozenset[str]
-    """Names of principals that may describe and alter quotas."""
+    """Principals that may describe and alter quotas."""
     admin: Address | None
     connections: ConnectionRules
     brokers: frozenset[str]
-    """The principals that fetch as replicas."""
+    """Principals that fetch as replicas."""
     credentials: Credentials | None
-    """Of Weir's own connections to brokers."""
+    """Credentials of Weir's own connections to brokers."""
     tls: TlsRules
 
     @property
-    def places(self) -> Places:
-        """Where brokers are placed: a port each, or at listen's if clients name them."""
+    def advertised_listeners(self) -> AdvertisedListeners:
+        """Listeners for brokers: a port each, or `listen` itself if clients send server names."""
         names = self.tls.listener.names if self.tls.listener is not None else None
         return names or self.ports
 
     identity: IdentityRules
     request_time: RequestTimeRules
     usage: UsageRules | None
-    """None if it is not recorded."""
+    """None if usage is not recorded."""
 
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
-    """Read the configuration file, if any, and put the given options (None: not given) over it. Raises
+    """Read the configuration file, if any, and override it by the given options (None: not given). Raises
     ConfigError.
     """
     given = {key: value for key, value in options.items() if value is not None}
@@ -85,7 +85,7 @@ def load(path: Path | None, options: Mapping[str, object]) -> Config:
 
 
 def _read_settings(path: Path) -> dict[str, object]:
-    """Read the settings in a file, paths in it relative to it. Raises ConfigError."""
+    """Read the settings in a file; paths are relative to it. Raises ConfigError."""
     settings = _read(path)
     for key, value in settings.items():
         _check_written(f"{path}: ", key, value)
@@ -96,7 +96,7 @@ def _read_settings(path: Path) -> dict[str, object]:
 
 
 def _check_written(where: str, key: str, value: object) -> None:
-    """Raises ConfigError if there is no such key, or if it cannot have this value."""
+    """Raise ConfigError if the key does not exist, or cannot have this value."""
     if isinstance(value, dict):
         renamed = ", ".join(_outside(key, value))
         advice = f"write {renamed}" if renamed else f"leave out [{key}]"
@@ -113,7 +113,7 @@ def _check_written(where: str, key: str, value: object) -> None:
 
 
 def _outside(table: str, inside: Mapping[str, object]) -> Iterator[str]:
-    """Yield "table.name as key" for all that stands in a table, or in tables within it, and is a key."""
+    """Yield "table.name as key" for every key in a table or in tables within it."""
     for name, value in inside.items():
         place = f"{table}.{name}"
         if isinstance(value, dict):
@@ -145,7 +145,7 @@ def _read(path: Path) -> dict[str, object]:
 
 def _check(settings: Settings) -> Config:
     for name in ("connections_max", "frame_bytes_max", "in_flight_max", "connect_timeout_s", "refresh_s"):
-        if not getattr(settings, name) > 0:  # NaN is not
+        if not getattr(settings, name) > 0:  # False for NaN
             raise ConfigError(f"{name} is {getattr(settings, name)}, must be greater than 0")
     for name in ("throttle_ms_max", "first_request_hold_ms_max"):
         if not 0 <= getattr(settings, name) < 2**31:
@@ -197,7 +197,9 @@ def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
 def _parse_ports(settings: Settings, listen: Address) -> PortRange:
     text = settings.broker_ports
     if settings.sni_domain:
-        return PortRange(listen.port, listen.port, settings.first_node_id)  # see `Config.places`
+        return PortRange(
+            listen.port, listen.port, settings.first_node_id
+        )  # see `Config.advertised_listeners`
     if not text:
         first = listen.port + 1
         if first > 65535:

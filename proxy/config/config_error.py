@@ -1,9 +1,9 @@
-"""The one error of configuration: for `config` and for the modules that check a part of it."""
+"""The error of configuration, for `config` and the modules that check parts of it."""
 
 from __future__ import annotations
 
 
 class ConfigError(Exception):
-    """Configuration or surroundings that Weir cannot start with; its text is one line that says what to
+    """Configuration or surroundings with which Weir cannot start; the text is one line that says what to
     do.
     """

@@ -1,4 +1,4 @@
-"""What the configuration says about connections (KIP-402, KIP-612)."""
+"""Connection limits, checked (KIP-402, KIP-612)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _OVERRIDE = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<count>\d{1
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRules:
-    """What the configuration says about connections; rates per second, 0 for no limit."""
+    """Connection limits; rates per second, 0 for no limit."""
 
     total_rate: int
     listener_rate: int
     per_ip_max: int
     overrides: dict[str, int]
-    """Other numbers than `per_ip_max`, by address."""
+    """Exceptions from `per_ip_max`, by address."""
     num_samples: int
     window_s: int
 
 
 def connection_rules(settings: Settings) -> ConnectionRules:
-    """Check what is configured. Raises ConfigError."""
+    """Check the settings. Raises ConfigError."""
     for key in (
         "max_connection_creation_rate",
         "listener_max_connection_creation_rate",
@@ -50,7 +50,7 @@ def connection_rules(settings: Settings) -> ConnectionRules:
 
 
 def plain_ip(host: str) -> str:
-    """Return an IP address in its usual spelling; an IPv4 one as itself, not mapped to IPv6; no zone.
+    """Return an IP address in its usual spelling, without a zone; IPv4 addresses not mapped to IPv6.
 
     >>> plain_ip("::ffff:10.0.0.1"), plain_ip("FE80:0::1%eth0")
     ('10.0.0.1', 'fe80::1')

@@ -1,4 +1,4 @@
-"""Who Weir is on its own connections to brokers. Clients' connections carry the clients' own credentials."""
+"""Credentials of Weir's own connections to brokers. Clients' connections use the clients' credentials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Credentials:
 
 
 def credentials_of(settings: Settings) -> Credentials | None:
-    """Read the password; None if Weir does not authenticate. Raises ConfigError."""
+    """Read the password; return None if Weir does not authenticate. Raises ConfigError."""
     given = {
         "upstream_sasl_mechanism": settings.upstream_sasl_mechanism,
         "upstream_sasl_username": settings.upstream_sasl_username,
@@ -44,7 +44,9 @@ def credentials_of(settings: Settings) -> Credentials | None:
 
 
 def _password(path: Path) -> str:
-    """The file's text without the line end that editors add. Raises ConfigError, which does not quote it."""
+    """Return the file's text without its final line end. Raises ConfigError, which does not quote the
+    text.
+    """
     where = f"upstream_sasl_password_file {path}"
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Principals as configuration names them: `User:alice;User:bob`, as in Kafka's `super.users`."""
+"""Lists of principals in the configuration: `User:alice;User:bob`, as in Kafka's `super.users`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ _TYPE: Final = "User:"
 def parse_principals(text: str, key: str) -> frozenset[str]:
     """Return the names, without type, of principals separated by `;`. Raises ConfigError naming `key`.
 
-    A name is taken as it is: it may contain commas, as a certificate's subject does, and colons.
+    Names are taken literally: they may contain colons, and commas as in a certificate's subject.
 
-    >>> sorted(parse_principals("User:admin; User:CN=a,O=b", "admins"))
-    ['CN=a,O=b', 'admin']
+        >>> sorted(parse_principals("User:admin; User:CN=a,O=b", "admins"))
+        ['CN=a,O=b', 'admin']
     """
     principals = [part.strip() for part in text.split(";")]
     return frozenset(_name(principal, key) for principal in principals if principal)
 
 
 def broker_principals(settings: Settings) -> frozenset[str]:
-    """Return whose fetches as replicas are exempt: nobody's unless brokers reach each other through Weir.
+    """Return the principals whose replica fetches are exempt; none unless brokers reach each other through
+    Weir.
 
     Raises ConfigError.
     """

@@ -1,4 +1,4 @@
-"""What the configuration says about request time: an operator's file of costs, and factors of brokers."""
+"""Request-time settings, checked: the operator's file of costs, and factors of brokers."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 SCALE_MAX: Final = 1000.0
 FILE_BYTES_MAX: Final = 1 << 20
-"""A file that names every API with every cost has less than a hundredth of it."""
+"""Size limit of the file; one with every cost of every API has less than a hundredth of it."""
 NODE_ID_MAX: Final = 2**31 - 1
 _SHOWN_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeRules:
-    """How request time is estimated, where that differs from the shipped figures."""
+    """Differences from the shipped estimation of request time."""
 
     costs: Overrides = field(default_factory=Overrides)
     scale: float = 1.0
-    """What estimates are multiplied with."""
+    """Factor of all estimates."""
     scales: Mapping[int, float] = field(default_factory=dict)
-    """The same of single brokers, by node id."""
+    """Factors of single brokers, by node id."""
 
     def scale_of(self, node_id: int | None) -> float:
-        """Return the factor of a broker."""
+        """Return a broker's factor."""
         return self.scale if node_id is None else self.scales.get(node_id, self.scale)
 
 
 def request_time_rules(settings: Settings) -> RequestTimeRules:
-    """Read what is configured. Raises ConfigError."""
+    """Check the settings, and read the file. Raises ConfigError."""
     costs = _read(Path(settings.request_costs)) if settings.request_costs else Overrides()
     scale, scales = _scales(settings.request_time_scale)
     return RequestTimeRules(costs, scale, scales)
@@ -51,7 +51,7 @@ def _read(path: Path) -> Overrides:
     try:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
-    except (OSError, ValueError) as error:  # the latter of a path with a NUL in it
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot read request_costs: {why}") from None
     if len(content) > FILE_BYTES_MAX:
@@ -82,7 +82,7 @@ def _factor(text: str, factor: str) -> float:
         value = float(factor)
     except ValueError:
         raise _unusable(text) from None
-    if not 0 < value <= SCALE_MAX:  # NaN is not
+    if not 0 < value <= SCALE_MAX:  # False for NaN
         raise _unusable(text)
     return value
 

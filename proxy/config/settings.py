@@ -1,6 +1,6 @@
-"""The keys of the configuration: their types, defaults and descriptions. `config` reads and checks them.
+"""The keys of the configuration: types, defaults and descriptions. `config` reads and checks them.
 
-Every capability that is configured has a function from `Settings` to rules of its own; `config` calls it.
+Every configured capability has a function from `Settings` to rules of its own; `config` calls it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ def _key(description: str) -> msgspec.Meta:
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The keys of the configuration file, as written there; `weir run` makes its options from them."""
+    """The keys of the configuration file; `weir run` derives its options from them."""
 
     upstream: Annotated[str, _key("Kafka's bootstrap brokers, HOST:PORT[,HOST:PORT...].")] = ""
     listen: Annotated[
-        str, _key("Where clients bootstrap, HOST:PORT; an empty host is every interface, IPv4 and IPv6.")
+        str,
+        _key("Bootstrap address for clients, HOST:PORT; an empty host is every interface, IPv4 and IPv6."),
     ] = "127.0.0.1:19092"
     quotas: Annotated[
         str, _key("Quota file (TOML), reloaded when it changes; in a configuration file, relative to it.")
@@ -55,24 +56,22 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = WINDOW_S_DEFAULT
     request_costs: Annotated[
         str,
-        _key("File of what requests cost the brokers, as weir calibrate writes it; empty: shipped figures."),
+        _key("File of request costs, made by weir calibrate; empty: the shipped costs."),
     ] = ""
     request_time_scale: Annotated[
         str,
-        _key(
-            "What request time is multiplied with, FACTOR or, broker by broker, NODE=FACTOR[;NODE=FACTOR...]."
-        ),
+        _key("Factor of estimated request time, FACTOR or, by broker, NODE=FACTOR[;NODE=FACTOR...]."),
     ] = "1"
     auto_creation: Annotated[
         Literal["permissive", "strict"],
         _key(
-            "What an automatic topic creation over the mutation quota meets: permissive charges and mutes, "
-            "strict takes the permission to create out of Metadata requests."
+            "Automatic topic creation over the mutation quota: permissive charges and mutes, "
+            "strict removes the permission to create from Metadata requests."
         ),
     ] = "permissive"
     uplift: Annotated[
         bool,
-        _key("Offer clients newer versions than old brokers have, and translate, where nothing is lost."),
+        _key("Offer clients newer versions than old brokers have, and translate where nothing is lost."),
     ] = True
     admins: Annotated[
         str,
@@ -84,20 +83,20 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quota_store: Annotated[
         Literal["file", "topic", "broker"],
         _key(
-            "Where quotas live: file: the quota file; topic: a compacted topic of the cluster; "
-            "broker: what the brokers themselves store."
+            "The quota store. file: the quota file; topic: a compacted topic of the cluster; "
+            "broker: the brokers' own quotas."
         ),
     ] = "file"
-    quota_topic: Annotated[str, _key("The topic of quota_store = topic; made if it is missing.")] = (
+    quota_topic: Annotated[str, _key("The topic of quota_store = topic; created if missing.")] = (
         "__weir_quotas"
     )
     quota_snapshot: Annotated[
         str,
-        _key("File that keeps the last known quotas of a topic or broker store, for starts without it."),
+        _key("File with the last known quotas of a topic or broker store, for starts without the store."),
     ] = ""
     quota_mode: Annotated[
         Literal["enforce", "shadow"],
-        _key("shadow: compute, count and log what would be throttled, but delay and refuse nothing."),
+        _key("shadow: compute, count and log throttles, but delay and refuse nothing."),
     ] = "enforce"
     quota_pacing: Annotated[
         Literal["kafka", "smooth"],
@@ -105,52 +104,46 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = "kafka"
     empty_client_id: Annotated[
         Literal["unlimited", "default"],
-        _key(
-            "Whether default client-id quotas apply to clients without a client-id; unlimited is Kafka's way."
-        ),
+        _key("Whether default client-id quotas apply to clients without a client-id; unlimited as in Kafka."),
     ] = "unlimited"
     sasl_oauthbearer_sub_claim_name: Annotated[
         str, _key("The claim of an OAUTHBEARER token that is the principal's name.")
     ] = "sub"
     gssapi_principal: Annotated[
-        str, _key("The principal's name of GSSAPI sessions, whose own cannot be seen.")
+        str, _key("The principal's name of GSSAPI connections, which do not show theirs.")
     ] = "ANONYMOUS"
     delegation_token_principal: Annotated[
-        str, _key("The principal's name of sessions with a delegation token of an unknown owner.")
+        str, _key("The principal's name of connections with a delegation token of an unknown owner.")
     ] = "ANONYMOUS"  # noqa: S105  # a name
     super_users: Annotated[
         str, _key("The brokers' own principals, User:NAME[;User:NAME...]; see inter_broker.")
     ] = ""
     inter_broker: Annotated[
         bool,
-        _key("Brokers reach each other through this Weir: what super_users fetch as replicas is exempt."),
+        _key("Brokers reach each other through this Weir: replica fetches of super_users are exempt."),
     ] = False
     tls_cert: Annotated[
         str,
-        _key("Certificate chain (PEM) of the listeners; with it they speak TLS. Reloaded when it changes."),
+        _key("Certificate chain (PEM) of the listeners, which enables TLS. Reloaded when it changes."),
     ] = ""
     tls_key: Annotated[str, _key("Private key (PEM) of tls_cert; empty: it is in the same file.")] = ""
     tls_client_auth: Annotated[
         Literal["none", "requested", "required"],
         _key("Whether clients must show a certificate (ssl.client.auth)."),
     ] = "none"
-    tls_client_ca: Annotated[str, _key("Certificates (PEM) that clients' certificates are checked with.")] = (
-        ""
-    )
+    tls_client_ca: Annotated[str, _key("Authorities (PEM) of clients' certificates.")] = ""
     ssl_principal_mapping_rules: Annotated[
-        str, _key("How a client certificate's subject becomes a principal's name, in Kafka's syntax.")
+        str, _key("Rules from a client certificate's subject to a principal's name, in Kafka's syntax.")
     ] = "DEFAULT"
     sni_domain: Annotated[
         str,
         _key(
-            "Serve all brokers at the port of listen, as broker-ID.DOMAIN, told apart by TLS server names; "
+            "Serve all brokers at the port of listen, as broker-ID.DOMAIN by TLS server name; "
             "empty: a port per broker."
         ),
     ] = ""
-    upstream_tls: Annotated[bool, _key("Speak TLS with brokers.")] = False
-    upstream_ca: Annotated[
-        str, _key("Certificates (PEM) that brokers' are checked with; empty: the system's.")
-    ] = ""
+    upstream_tls: Annotated[bool, _key("Use TLS towards brokers.")] = False
+    upstream_ca: Annotated[str, _key("Authorities (PEM) of brokers' certificates; empty: the system's.")] = ""
     upstream_cert: Annotated[str, _key("Certificate chain (PEM) that Weir shows to brokers.")] = ""
     upstream_key: Annotated[
         str, _key("Private key (PEM) of upstream_cert; empty: it is in the same file.")
@@ -161,7 +154,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     ] = True
     upstream_sasl_mechanism: Annotated[
         Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
-        _key("How Weir's own connections to brokers authenticate; clients' do it themselves. Empty: not."),
+        _key("SASL mechanism of Weir's own connections to brokers; empty: none."),
     ] = ""
     upstream_sasl_username: Annotated[str, _key("The user of Weir's own connections to brokers.")] = ""
     upstream_sasl_password_file: Annotated[str, _key("File with that user's password, and nothing else.")] = (
@@ -177,7 +170,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         int, _key("Client connections from one IP address at a time; 0: no limit.")
     ] = 0
     max_connections_per_ip_overrides: Annotated[
-        str, _key("Other numbers for some addresses, IP:NUMBER[,[IPV6]:NUMBER...].")
+        str, _key("Exceptions for some addresses, IP:NUMBER[,[IPV6]:NUMBER...].")
     ] = ""
     connections_max: Annotated[int, _key("Client connections at a time; each uses two descriptors.")] = 20_000
     frame_bytes_max: Annotated[int, _key("The largest request in bytes (socket.request.max.bytes).")] = (
@@ -185,26 +178,26 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     )
     in_flight_max: Annotated[int, _key("Unanswered requests per connection; more wait in its socket.")] = 1000
     throttle_ms_max: Annotated[
-        int, _key("Longest throttle time in ms that a client is told; the rest stays charged. 0: no limit.")
+        int, _key("Longest throttle time in ms sent to clients; longer ones stay charged. 0: no limit.")
     ] = 0
     first_request_hold_ms_max: Annotated[
         int,
-        _key("Longest time in ms that a new connection's first request waits for what others have caused."),
+        _key(
+            "Longest time in ms that a connection's first request waits for throttles of other connections."
+        ),
     ] = 5000
     connect_timeout_s: Annotated[float, _key("Seconds to connect to a broker.")] = 10.0
-    drain_timeout_s: Annotated[float, _key("Seconds that requests under way have left at SIGTERM.")] = 10.0
-    refresh_s: Annotated[float, _key("Seconds between questions for the cluster's brokers.")] = 30.0
+    drain_timeout_s: Annotated[float, _key("Seconds for requests in flight to finish at SIGTERM.")] = 10.0
+    refresh_s: Annotated[float, _key("Seconds between requests for the cluster's brokers.")] = 30.0
     usage_dir: Annotated[
         str,
-        _key("Directory that files of usage records are written to, made if missing; empty: no files."),
+        _key("Directory for files of usage records, created if missing; empty: no files."),
     ] = ""
     usage_topic: Annotated[
         str,
-        _key("Topic of the cluster that usage records are sent to, traces to NAME-trace; empty: no topic."),
+        _key("Topic of the cluster for usage records, with NAME-trace for traces; empty: no topic."),
     ] = ""
-    usage_interval_ms: Annotated[int, _key("Milliseconds that a usage record is about, at most 3600000.")] = (
-        1000
-    )
+    usage_interval_ms: Annotated[int, _key("Milliseconds per usage record, at most 3600000.")] = 1000
     usage_rotate_s: Annotated[float, _key("Seconds after which a file of usage records is finished.")] = 60.0
     usage_rotate_bytes: Annotated[int, _key("Bytes after which a file of usage records is finished.")] = (
         64 * 1024 * 1024
@@ -213,15 +206,16 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         int, _key("Bytes of finished files kept in usage_dir; the oldest are deleted. 0: no limit.")
     ] = 10 * 1024 * 1024 * 1024
     usage_queue_records: Annotated[
-        int, _key("Records that wait for the disk or the cluster, at most; more are dropped and counted.")
+        int,
+        _key("Largest number of records waiting for the disk or the cluster; more are dropped and counted."),
     ] = 100_000
     usage_entities_max: Annotated[
         int, _key("Users and client-ids that have usage records of their own, per broker and interval.")
     ] = 10_000
     usage_trace_share: Annotated[
-        float, _key("Share of users and client-ids whose every request is recorded as well, 0 to 1.")
+        float, _key("Share of users and client-ids whose requests are traced one by one, 0 to 1.")
     ] = 0.0
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Least level to log.")] = "info"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _key("Lowest level to log.")] = "info"
     log_format: Annotated[
         Literal["auto", "console", "json"], _key("auto: console on a terminal, else JSON lines.")
     ] = "auto"
@@ -240,4 +234,4 @@ FILES: Final = (
     "upstream_sasl_password_file",
     "usage_dir",
 )
-"""Keys whose values are paths: relative to the configuration file that they stand in."""
+"""Keys whose values are paths, relative to the configuration file."""

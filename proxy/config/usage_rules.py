@@ -1,4 +1,4 @@
-"""What the configuration says about recording usage: where to, how often, how much of it is kept."""
+"""Usage-recording settings, checked: destination, interval, retention."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
 ROTATE_BYTES_MIN: Final = 4096
-"""A file of a few records is a load for whoever lists the directory, and none for the disk."""
+"""Smaller files would be a burden for readers that list the directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRules:
-    """How usage is recorded; there are none where it is not."""
+    """How usage is recorded."""
 
     directory: Path | None
     topic: str
-    """Empty if there is a directory."""
+    """Empty if usage is written to a directory."""
     interval_ms: int
     rotate_s: float
     rotate_bytes: int
     keep_bytes: int
-    """Of finished files in the directory; 0 is no limit."""
+    """Limit (bytes) on finished files in the directory; 0: no limit."""
     queue_records: int
     entities_max: int
     trace_share: float
 
-    def books(self) -> UsageRegistries:
-        """Return empty books."""
+    def registries(self) -> UsageRegistries:
+        """Return empty usage registries."""
         return UsageRegistries(
             entities_max=self.entities_max, trace_share=self.trace_share, traces_max=self.queue_records
         )
 
 
 def usage_rules(settings: Settings) -> UsageRules | None:
-    """Check what is configured; None if nothing is recorded. Raises ConfigError."""
+    """Check the settings; return None if nothing is recorded. Raises ConfigError."""
     _check_numbers(settings)
     if not settings.usage_dir and not settings.usage_topic:
         return None
@@ -62,13 +62,13 @@ def usage_rules(settings: Settings) -> UsageRules | None:
 
 
 def _check_numbers(settings: Settings) -> None:
-    """Raises ConfigError."""
+    """Raise ConfigError for numbers out of range."""
     interval_ms, share = settings.usage_interval_ms, settings.usage_trace_share
     if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
         raise ConfigError(
             f"usage_interval_ms is {interval_ms}, must be {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}"
         )
-    if not 0 <= share <= 1:  # NaN is not
+    if not 0 <= share <= 1:  # False for NaN
         raise ConfigError(f"usage_trace_share is {share}, must be 0 to 1")
     least = {
         "usage_rotate_s": 1,

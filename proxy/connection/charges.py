@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
-from protocol.heads import INCOMPLETE, LENGTH_BYTES, response_body
-from protocol.places import Place, place
+from protocol.field_offsets import FieldOffset, field_offset
+from protocol.framing import INCOMPLETE, LENGTH_BYTES, response_body
 from proxy.connection.usage_counters import REQUEST, UsageCounters
 from proxy.handlers.plan import Plan  # fields' types: mypyc wants them at run time
 from quotas import BrokerQuotas, ClientLedger
@@ -172,6 +172,6 @@ def reported(frame: bytes, plan: Plan, report_ms: int) -> bytes:
     return bytes(told)
 
 
-def _throttle_place(plan: Plan) -> Place | None:
+def _throttle_place(plan: Plan) -> FieldOffset | None:
     """Return where the client's version has the field; `plan.throttle` is where the broker's has it."""
-    return place(response_type(plan.api_key), plan.version, "throttle_time_ms")
+    return field_offset(response_type(plan.api_key), plan.version, "throttle_time_ms")

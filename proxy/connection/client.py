@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.heads import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
+from protocol.framing import INCOMPLETE, REQUEST_HEAD_BYTES, client_id_end
 from proxy.connection.parse_cache import ParseCache
 from proxy.connection.usage import ConnectionUsage  # fields' types: mypyc wants them at run time
 from proxy.handlers.sasl.exchange import Exchange

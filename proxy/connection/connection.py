@@ -85,6 +85,7 @@ class Connection:
         "addresses",
         "authorized_again",
         "broker_end",
+        "byte_counter",
         "client",
         "client_end",
         "clock",
@@ -98,19 +99,18 @@ class Connection:
         "left",
         "limits",
         "linger_until_ms",
-        "management",
-        "meter",
-        "newest",
         "node_id",
         "now_ms",
         "on_wake",
         "plans",
         "produce_shape",
+        "quota_admin",
         "quotas",
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
         "spare",
+        "speaks_api_versions_3",
         "state",
         "throttled_until_ms",
         "violation",
@@ -128,7 +128,7 @@ class Connection:
         node_id: int | None = None,
         user: str = ANONYMOUS,
         peer: str = "",
-        management: QuotaAdmin | None = None,
+        quota_admin: QuotaAdmin | None = None,
         brokers: frozenset[str] = frozenset(),
         clock: Clock | None = None,
         usage: ConnectionUsage | None = None,
@@ -168,7 +168,7 @@ class Connection:
         """Number of bytes to come of a request that has gone on; they are taken whatever the state."""
         self.response_rest_bytes = 0
         """Number of bytes to come of a response whose head was judged."""
-        self.meter: ByteCounter | None = None
+        self.byte_counter: ByteCounter | None = None
         """Measures that response, if anything does."""
         self.client = Client(
             quotas,
@@ -184,7 +184,7 @@ class Connection:
         self.authorized_again = False
         """True if the broker has just answered this client, for a reply of Weir's own that depends on that.
         """
-        self.newest = False
+        self.speaks_api_versions_3 = False
         """True if the client has asked ApiVersions in v3 or newer."""
         self.fetch_session: FetchSession | None = None
         """Followed while topics have rates."""
@@ -198,7 +198,7 @@ class Connection:
         self.quotas = quotas
         self.counters = counters
         self.limits = limits
-        self.management = management or NoQuotaAdmin()
+        self.quota_admin = quota_admin or NoQuotaAdmin()
         self.addresses = addresses
         self.node_id = node_id
         self.hold = hold
@@ -333,9 +333,9 @@ class Connection:
         self.now_ms = now_ms
         self.happen(Event.CLOSE)
         self.on_wake = None
-        if self.meter is not None:
-            self.meter.cut(now_ms)
-            self.meter = None
+        if self.byte_counter is not None:
+            self.byte_counter.cut(now_ms)
+            self.byte_counter = None
         for record in self.in_flight:
             if record.query is not None:
                 replies.abandon(record)
@@ -356,7 +356,7 @@ class Connection:
     # What handlers see
 
     @property
-    def dialect(self) -> Plans:
+    def broker_versions(self) -> Plans:
         """The broker's versions, and their plans."""
         return self.plans
 

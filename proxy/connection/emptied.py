@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.records_remover import RecordsRemover
 
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from protocol.heads import LENGTH_BYTES
+from protocol.framing import LENGTH_BYTES
 from proxy.connection.charges import (  # fields' types: mypyc wants them at run time
     Charged,
     LocalResponse,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey, versions
 from protocol.errors import ProtocolError
-from protocol.heads import (
+from protocol.field_offsets import field_offset
+from protocol.framing import (
     INCOMPLETE,
     LENGTH_BYTES,
     REQUEST_HEAD,
@@ -15,7 +16,6 @@ from protocol.heads import (
     request_body,
 )
 from protocol.messages import ProduceRequest
-from protocol.places import place
 from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request
@@ -24,7 +24,7 @@ from proxy.connection.state import NEXT, OPEN, QUERYING, SASL_REQUEST, SERIAL, S
 from proxy.connection.tokens import from_client
 from proxy.connection.usage_counters import PRODUCER, TOPIC, UsageCounters
 from proxy.handlers.broker_query import RunningQuery
-from proxy.handlers.decisions import PASS, Decision, Defer, Forward, Hold, Query, Reply, Wait
+from proxy.handlers.decisions import FORWARD, Decision, Defer, Forward, Hold, Query, Reply, Wait
 from proxy.handlers.plan import ByteCounter, Plan
 from proxy.handlers.sasl.authentication import SASL_APIS
 from proxy.handlers.unread import count_unread
@@ -62,7 +62,7 @@ class Inbound:
         self._connection = connection
         self._arriving: RequestInFlight | None = None
         """A request that has begun to go on, and is still arriving."""
-        self._forward = PASS
+        self._forward = FORWARD
         """The decision about it."""
         self._arriving_bytes = 0
         """Its frame length."""
@@ -106,14 +106,14 @@ class Inbound:
                 break
             plan = plans.get((api_key, version)) or plans.make(api_key, version)
             stop = position + LENGTH_BYTES + length
-            decision: Decision = PASS
+            decision: Decision = FORWARD
             if timed or plan.admit is not None:
                 complete = stop <= end
                 decided = self._decide(plan, data, position, stop if complete else end, length, complete)
                 if decided is None:
                     break
                 decision = decided
-            if decision is not PASS and not isinstance(decision, Forward):
+            if decision is not FORWARD and not isinstance(decision, Forward):
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
                 start = stop = self._instead(plan, decision, data, position, min(stop, end))
@@ -133,7 +133,7 @@ class Inbound:
                 connection.request_rest_bytes = stop - end
                 position = end
                 break
-            if decision is PASS and not self._is_near:
+            if decision is FORWARD and not self._is_near:
                 plan.requests += 1
                 in_flight.append(record)
                 may_go = len(in_flight) < client.in_flight_max
@@ -172,7 +172,7 @@ class Inbound:
         if timed and not complete and plan.extra_us is not None and self._look_later(end - frame):
             return None
         if decision is None:
-            decision = PASS if plan.admit is None else self._ask(plan, data, frame, end, complete)
+            decision = FORWARD if plan.admit is None else self._ask(plan, data, frame, end, complete)
             if decision is None:
                 return None
         if not timed:
@@ -182,7 +182,7 @@ class Inbound:
         gap_us, quotas.forwarded_us = now_us - quotas.forwarded_us, now_us
         exempt = ledger is None or cost is None or (plan.between_brokers and client.is_broker)
         if not exempt and isinstance(decision, Forward):
-            exempt = decision is not PASS and (decision.exempt or not decision.answered)
+            exempt = decision is not FORWARD and (decision.exempt or not decision.answered)
         if not exempt:
             assert cost is not None
             assert ledger is not None
@@ -285,7 +285,9 @@ class Inbound:
         connection.request_rest_bytes -= taken
         record, forward = self._arriving, self._forward
         if record is not None:
-            if forward.meter is not None and not self._measure(record.plan, forward.meter, data, taken):
+            if forward.byte_counter is not None and not self._measure(
+                record.plan, forward.byte_counter, data, taken
+            ):
                 forward = self._forward = forward.but()
             if connection.request_rest_bytes == 0:
                 self._arriving = None
@@ -296,10 +298,10 @@ class Inbound:
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return taken
 
-    def _measure(self, plan: Plan, meter: ByteCounter, data: bytearray, stop: int) -> bool:
-        """Feed the meter; False if it cannot read the request: that goes on, for the broker to refuse."""
+    def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, stop: int) -> bool:
+        """Feed the counter; False if it cannot read the request: that goes on, for the broker to refuse."""
         try:
-            meter.feed(data, 0, stop)
+            byte_counter.feed(data, 0, stop)
         except ProtocolError:
             self._count_unread(plan)
             return False
@@ -320,8 +322,8 @@ class Inbound:
                 throttle_ms = charge(ledger, length, connection.now_ms)
                 if throttle_ms > 0:
                     self._throttle(record, throttle_ms, PRODUCER)
-        if forward.meter is not None:
-            throttle_ms = forward.meter.charge(connection.now_ms)
+        if forward.byte_counter is not None:
+            throttle_ms = forward.byte_counter.charge(connection.now_ms)
             if throttle_ms > 0:
                 self._throttle(record, throttle_ms, TOPIC)
         if record.until_ms and (plan.throttle is None or not forward.answered):
@@ -424,7 +426,7 @@ def _acks(plan: Plan, data: bytearray, frame: int, end: int) -> int | None:
     known = versions(plan.api_key)
     if plan.api_key != ApiKey.PRODUCE or known is None or plan.version not in known:
         return 1
-    acks = place(ProduceRequest, plan.version, "acks")
+    acks = field_offset(ProduceRequest, plan.version, "acks")
     body = request_body(data, frame, end, flexible=plan.flexible_request)
     try:
         position = INCOMPLETE if acks is None or body == INCOMPLETE else acks.locate(data, body, end, False)

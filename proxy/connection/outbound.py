@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
-from protocol.heads import (
+from protocol.framing import (
     INCOMPLETE,
     LENGTH,
     LENGTH_BYTES,
@@ -199,14 +199,14 @@ class Outbound:
             self._empty_rest(connection.response_rest_bytes)
             return taken
         connection.effects.to_client.append(view[:taken])
-        if connection.meter is not None:
-            self._measure_more(connection.meter, data, taken)
+        if connection.byte_counter is not None:
+            self._measure_more(connection.byte_counter, data, taken)
         if not connection.response_rest_bytes:
             self._stream_rewrite = None
             replies.send_local(connection)
         return taken
 
-    def _measure_more(self, meter: ByteCounter, data: bytearray, stop: int) -> None:
+    def _measure_more(self, byte_counter: ByteCounter, data: bytearray, stop: int) -> None:
         """Measure more of a response that goes on in parts, and charge it at its end.
 
         Its head has gone on, so it tells no throttle time: the next fetch of the topic does. In hold mode, in
@@ -214,20 +214,20 @@ class Outbound:
         """
         connection = self._connection
         try:
-            meter.feed(data, 0, stop)
+            byte_counter.feed(data, 0, stop)
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
         if not connection.response_rest_bytes:
-            self._end_measuring(meter)
+            self._end_measuring(byte_counter)
 
-    def _end_measuring(self, meter: ByteCounter) -> None:
+    def _end_measuring(self, byte_counter: ByteCounter) -> None:
         """Charge a response that has gone on in parts."""
         connection = self._connection
-        connection.meter = None
+        connection.byte_counter = None
         if connection.hold:
-            self._charge_measured(meter)
+            self._charge_measured(byte_counter)
         else:
-            meter.charge(connection.now_ms, told=False)
+            byte_counter.charge(connection.now_ms, told=False)
             if connection.client.usage is not None:
                 connection.client.usage.measured(under_way=False)
 
@@ -251,16 +251,20 @@ class Outbound:
                 if ledger is not None and plan.over is not None and plan.over(connection, ledger) > now_ms:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
-                meter: ByteCounter | None = None
-                if connection.quotas.topics is not None and plan.meter is not None and ledger is not None:
-                    meter = plan.meter(connection)
-                if meter is not None and not complete and not self._is_streamed(length):
+                byte_counter: ByteCounter | None = None
+                if (
+                    connection.quotas.topics is not None
+                    and plan.byte_counter is not None
+                    and ledger is not None
+                ):
+                    byte_counter = plan.byte_counter(connection)
+                if byte_counter is not None and not complete and not self._is_streamed(length):
                     return WAIT
                 self._begun = True
                 if record.time_ledger is not None or record.usage_counters is not None:
                     record.begin_response(connection, length)
-                if meter is not None:
-                    self._measure(meter, data, body, end, complete)
+                if byte_counter is not None:
+                    self._measure(byte_counter, data, body, end, complete)
                 until_ms = record.until_ms
             if self._report_ms == INCOMPLETE:
                 if until_ms or ledger is not None:
@@ -282,8 +286,8 @@ class Outbound:
                 else:
                     self._stream_rewrite = plan.rewrite_stream()
                     self._stream_rewrite.feed(data, body, end)
-            if connection.meter is not None:
-                self._measure_first(connection.meter, data, body, end, complete)
+            if connection.byte_counter is not None:
+                self._measure_first(connection.byte_counter, data, body, end, complete)
         except ProtocolError as error:
             connection.violate(CloseReason.RESPONSE_MALFORMED, str(error))
             return WAIT
@@ -330,31 +334,33 @@ class Outbound:
         """Return whether a response of this frame length goes on before its end is here."""
         return LENGTH_BYTES + length > self._connection.limits.stream_above_bytes
 
-    def _measure(self, meter: ByteCounter, data: bytearray, body: int, end: int, complete: bool) -> None:
+    def _measure(
+        self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
+    ) -> None:
         """Measure the response at hand: now, if all of it is here at once, else as it goes by."""
         connection = self._connection
         if complete:
-            meter.feed(data, body, end)
-            self._measured_until_ms = self._charge_measured(meter)
+            byte_counter.feed(data, body, end)
+            self._measured_until_ms = self._charge_measured(byte_counter)
         else:
-            connection.meter = meter
+            connection.byte_counter = byte_counter
             if connection.client.usage is not None:
                 connection.client.usage.measured(under_way=True)
 
     def _measure_first(
-        self, meter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
+        self, byte_counter: ByteCounter, data: bytearray, body: int, end: int, complete: bool
     ) -> None:
         """Begin to measure a response that goes on in parts, once its first part does: not each time that is
         presented. Raises ProtocolError.
         """
-        meter.feed(data, body, end)
+        byte_counter.feed(data, body, end)
         if complete:  # it was in parts before it waited
-            self._end_measuring(meter)
+            self._end_measuring(byte_counter)
 
-    def _charge_measured(self, meter: ByteCounter) -> int:
+    def _charge_measured(self, byte_counter: ByteCounter) -> int:
         """Charge what was measured; return until when (ms) the throttle lasts, 0 if there is none."""
         connection = self._connection
-        throttle_ms = meter.charge(connection.now_ms)
+        throttle_ms = byte_counter.charge(connection.now_ms)
         until_ms = self._mute(TOPIC, throttle_ms) if throttle_ms > 0 else 0
         if connection.client.usage is not None:
             connection.client.usage.measured(under_way=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.heads import LENGTH_BYTES
+from protocol.framing import LENGTH_BYTES
 from proxy.connection.charges import LocalResponse, sent
 from proxy.connection.in_flight import DEFERRED, LOCAL, QUERY, TOKEN, RequestInFlight
 from proxy.connection.state import Event

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey
-from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
+from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_LENGTH_MIN
 from proxy.close_reasons import CloseReason
 from proxy.connection.replies import expect_token
 from proxy.handlers.sasl.authentication import SASL_APIS, settle, succeeded

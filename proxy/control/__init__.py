@@ -1,1 +1,1 @@
-"""The control plane: the quotas in force and where they live, the brokers, usage records."""
+"""The control plane: quotas in force and their stores, Weir's own requests to brokers, usage records."""

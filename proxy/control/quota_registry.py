@@ -1,4 +1,4 @@
-"""The quotas in force: one table for all, and what each broker's clients have used of it.
+"""The quotas in force: one table, and the budgets of each broker's clients.
 
 Byte rates are per broker, as in Kafka: a client has its whole budget at each broker that it talks to, unless
 its entry has the scope `cluster`.
@@ -17,7 +17,7 @@ from quotas.options import Pacing
 
 
 class QuotaRegistry:
-    """The table and each broker's quotas by node id; `None` stands for a broker whose id is not known yet."""
+    """The quota table and each broker's budgets, by node id; `None` stands for brokers with an unknown id."""
 
     def __init__(
         self,
@@ -49,24 +49,24 @@ class QuotaRegistry:
         self._window_s = window_s
         self._brokers: dict[int | None, BrokerQuotas] = {}
         self.mutations = mutation_rates(controller_num_samples, controller_window_s)
-        """The budgets of partition mutations, shared by all brokers."""
+        """Budgets of partition mutations, shared by all brokers."""
         self.mutations.update(self._in_force)
         self.cluster = ClusterQuotas(num_samples, window_s)
         """The budgets of entries with cluster scope, shared by all brokers."""
         self.cluster.update(self._in_force)
         self.on_update: list[Callable[[QuotaTable], None]] = []
-        """Called with each further table."""
+        """Called with each new table."""
         self.changes = 0
-        """How often another table came into force."""
+        """Number of times that another table came into force."""
 
     @property
     def table(self) -> QuotaTable:
-        """What is configured now, and in force unless everything is in shadow."""
+        """The configured table; it is in force unless everything is in shadow."""
         return self._table
 
     @property
     def in_force(self) -> QuotaTable:
-        """What is enforced, and what is counted, now."""
+        """The table in force: enforced and shadow entries."""
         return self._in_force
 
     def _modes(self, table: QuotaTable) -> QuotaTable:
@@ -74,11 +74,11 @@ class QuotaRegistry:
 
     @property
     def brokers(self) -> dict[int | None, BrokerQuotas]:
-        """Every broker's quotas that a session has asked for."""
+        """Quotas of every broker that a connection has asked for."""
         return self._brokers
 
     def of(self, node_id: int | None) -> BrokerQuotas:
-        """Return the quotas of one broker, the same object each time."""
+        """Return the quotas of one broker, always the same object."""
         quotas = self._brokers.get(node_id)
         if quotas is None:
             quotas = self._brokers[node_id] = BrokerQuotas.create(
@@ -93,11 +93,11 @@ class QuotaRegistry:
         return quotas
 
     def prepare(self, table: QuotaTable) -> None:
-        """Do what is slow of `update`, so that it is quick; any thread may do it, one at a time."""
+        """Do the slow part of `update` in advance; callable from any thread, one at a time."""
         self._modes(table).prepared(self._in_force)
 
     def update(self, table: QuotaTable) -> None:
-        """Put another table in force, also for open connections; what was used stays."""
+        """Put another table in force, for open connections too; usage so far still counts."""
         self.prepare(table)
         self._table = table
         self._in_force = self._modes(table)

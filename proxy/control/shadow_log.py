@@ -1,7 +1,7 @@
-"""Who would have been throttled: a log line per entity and quota every ten seconds, the longest waits first.
+"""Shadow throttles in the log: a line per entity and quota every ten seconds, the longest throttles first.
 
-Shadow quotas slow nobody down, so a client above one exceeds it with every request. The lines say how often
-that was since the last ones, and for how long it would have been waiting.
+Shadow quotas delay no request, so a client above one exceeds it with every request. A line has the number of
+throttles since the previous line, and their total time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ log = structlog.get_logger("weir.shadow")
 
 PERIOD_S: Final = 10.0
 LINES_MAX: Final = 20
-"""Of entities, each time; the others are counted in one more."""
+"""Number of entities logged each time; one more line counts the others."""
 PERCENT_DIGITS: Final = 2
-"""Behind the point, of request time. Other rates are told in whole numbers."""
+"""Decimal places of request time. Other rates are whole numbers."""
 SLICE: Final = 1000
-"""Budgets to look at in one go: less than a millisecond."""
+"""Number of budgets read in one go: less than a millisecond."""
 
 Counted: TypeAlias = Budget | MutationBudget | ConnectionBudget
 Who: TypeAlias = tuple[QuotaKey, Tags]
@@ -35,17 +35,17 @@ Who: TypeAlias = tuple[QuotaKey, Tags]
 
 @dataclass(slots=True)
 class Held:
-    """What the budgets of one entity and quota have counted, at all brokers."""
+    """Counts of one entity and quota, summed over all brokers."""
 
     throttled: int = 0
     throttle_ms: int = 0
     refused: int = 0
     limit: float = 0
     rate: float = 0
-    """At the broker where it is highest; of mutations, partitions are not a rate."""
+    """The rate at the broker where it is highest; not used for mutations."""
 
     def add(self, budget: Counted, now_ms: int) -> None:
-        """One more broker's budget."""
+        """Add one broker's budget."""
         self.throttled += budget.throttled
         self.throttle_ms += budget.throttle_ms_total
         self.limit = budget.limit
@@ -55,7 +55,7 @@ class Held:
             self.rate = max(self.rate, budget.rate(now_ms))
 
     def since(self, before: Held | None) -> Held:
-        """What has been added since `before`; all of it if they began anew meanwhile."""
+        """Return the counts added since `before`; all counts if the budgets were new."""
         if before is None or before.throttled > self.throttled:
             return self
         return Held(
@@ -68,28 +68,28 @@ class Held:
 
 
 class ShadowLog:
-    """Remembers what it has said."""
+    """Logs shadow throttles, each once."""
 
-    def __init__(self, book: QuotaRegistry, connections: ConnectionQuotas) -> None:
-        """Begin with nothing said."""
-        self._book = book
+    def __init__(self, quota_registry: QuotaRegistry, connections: ConnectionQuotas) -> None:
+        """Begin with nothing logged."""
+        self._quota_registry = quota_registry
         self._connections = connections
         self._said: dict[Who, Held] = {}
 
     def look(self, now_ms: int) -> Iterator[None]:
-        """Say what is new, in steps of a millisecond or so: each yield is a place to let others work."""
+        """Log new throttles, in steps of about a millisecond; sockets are served at each yield."""
         found: dict[Who, Held] = {}
-        for quotas in list(self._book.brokers.values()):
+        for quotas in list(self._quota_registry.brokers.values()):
             for clients in (quotas.produce, quotas.fetch, quotas.request):
                 yield from _look(clients.key, clients.shadow or (), found, now_ms)
             for topics in quotas.topics or ():
                 yield from _look(topics.key, topics.budgets(shadow=True), found, now_ms)
-        cluster = self._book.cluster
+        cluster = self._quota_registry.cluster
         for clients in (cluster.produce, cluster.fetch, cluster.request):
             yield from _look(clients.key, clients.shadow or (), found, now_ms)
         for topics in cluster.topics:
             yield from _look(topics.key, topics.budgets(shadow=True), found, now_ms)
-        mutations = self._book.mutations
+        mutations = self._quota_registry.mutations
         yield from _look(mutations.key, mutations.shadow or (), found, now_ms)
         for addresses in self._connections.shadows():
             yield from _look(addresses.key, addresses, found, now_ms)
@@ -99,14 +99,14 @@ class ShadowLog:
 
 
 async def log_shadow(shadow_log: ShadowLog, now_ms: Callable[[], int]) -> None:
-    """Say who would have been throttled; sockets have their turn between two steps."""
+    """Log new throttles; sockets are served between steps."""
     for _step in shadow_log.look(now_ms()):
         await trio.lowlevel.checkpoint()
 
 
 def _look(key: QuotaKey, budgets: Iterable[Counted], found: dict[Who, Held], now_ms: int) -> Iterator[None]:
-    """Add what the budgets of one quota have counted."""
-    remaining = iter(list(budgets))  # they may change between two steps
+    """Add the counts of one quota's budgets."""
+    remaining = iter(list(budgets))  # may change between two steps
     while part := list(islice(remaining, SLICE)):
         for budget in part:
             if budget.throttled:
@@ -129,10 +129,10 @@ def _say(new: dict[Who, Held]) -> None:
 
 
 def _details(key: QuotaKey, tags: Tags, held: Held) -> dict[str, object]:
-    """The entity by those of its names that it has."""
+    """Return the fields of a log line, with the entity's names that are set."""
     names = {name: value for name, value in tags._asdict().items() if value}
     details = {"quota": key.value, **names, "count": held.throttled, "seconds": held.throttle_ms / 1000}
-    limit = None if held.limit == UNLIMITED else held.limit  # the entry has gone since
+    limit = None if held.limit == UNLIMITED else held.limit  # the entry has been removed
     if key is QuotaKey.CONTROLLER_MUTATION_RATE:
         return {**details, "refused": held.refused, "limit": limit}
     digits = PERCENT_DIGITS if key is QuotaKey.REQUEST_PERCENTAGE else None

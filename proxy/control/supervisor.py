@@ -1,4 +1,4 @@
-"""Weir's own tasks go on after a failure: a bug in one of them ends neither the process nor a connection."""
+"""Weir's own tasks, restarted after failures: a bug in one ends neither the process nor a connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S_MAX: Final = 60.0
 
 
 class Task(StrEnum):
-    """The tasks, by their names in logs and metrics."""
+    """The tasks, as named in logs and metrics."""
 
     ACCEPT = "accept"
     ADMIN = "admin"
@@ -32,23 +32,23 @@ class Task(StrEnum):
 
 
 Works: TypeAlias = Callable[[], None]
-"""A task calls it when it has done something well."""
+"""Called by a task after each success."""
 Work: TypeAlias = Callable[[Works], Awaitable[None]]
-"""What a task does until it is cancelled."""
+"""The work of a task, until cancelled."""
 
 
 class Supervisor:
-    """Starts tasks again after a failure; logs and counts the failures."""
+    """Restarts tasks after failures; logs and counts the failures."""
 
     def __init__(self, counters: Counters, note: Note) -> None:
-        """`note` logs what may happen often."""
+        """`note` is the rate-limited log."""
         self._counters = counters
         self._log = note
 
     async def keep_running(self, task: Task, work: Work) -> None:
-        """Await `work` until it returns. After each exception wait, for longer each time, and begin anew.
+        """Await `work` until it returns. After each exception wait, longer each time, and start it again.
 
-        The wait is short again after the work went on for `WAIT_S_MAX`.
+        The wait is short again once the work has run for `WAIT_S_MAX`.
         """
         failures, wait_s = 0, WAIT_S_MIN
 
@@ -62,7 +62,7 @@ class Supervisor:
             began_s = trio.current_time()
             try:
                 await work(works)
-            except Exception as error:  # noqa: BLE001  # a bug of ours, or of a library
+            except Exception as error:  # noqa: BLE001  # a bug of Weir's, or of a library
                 if trio.current_time() - began_s >= WAIT_S_MAX:
                     wait_s = WAIT_S_MIN
                 failures += 1
@@ -79,7 +79,7 @@ class Supervisor:
 
 
 def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
-    """Return work that consists of a step now and then, the first one after a period."""
+    """Return work that awaits `step` every `period_s`, first after one period."""
 
     async def work(works: Works) -> None:
         while True:
@@ -91,4 +91,4 @@ def every(period_s: float, step: Callable[[], Awaitable[object]]) -> Work:
 
 
 def _failed(count: int, details: Mapping[str, object]) -> None:
-    log.error("task failed, it is started again; please report this", count=count, **details)
+    log.error("task failed, restarting it; please report this", count=count, **details)

@@ -1,5 +1,6 @@
-"""What to do with a frame: plans per dialect, API and version, and the capabilities that fill them. No I/O.
+"""What to do with a frame: plans per broker version, API and version, and the capabilities that fill them. No
+I/O.
 
-`plan` says what a plan is and what a capability sees of a session, `plans` has the tables of capabilities,
-`query` is for what takes several questions to the broker.
+`plan` defines plans and what a capability sees of a connection, `plans` has the tables of capabilities,
+`broker_query` lets a capability ask the broker before it answers a client.
 """

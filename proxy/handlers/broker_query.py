@@ -1,17 +1,17 @@
-"""A query: what Weir asks a broker, as a client and on its connection, before that client is answered.
+"""A query: questions that Weir asks a broker on a client's connection before that client gets its response.
 
-Some requests cannot be judged by their bytes alone (how many partitions has the topic that is to be
-deleted?), or take more than one question. A query is a generator that tells that as a story:
+Some requests cannot be decided about by their bytes alone (how many partitions has the topic to delete?), or
+take several requests to the broker. A query is a generator:
 
     def delete(request: DeleteTopicsRequest) -> BrokerQuery:
         found = yield from ask(MetadataRequest(...), 4, MetadataResponse)
         ...
         return (yield from ask(request, 1, DeleteTopicsResponse))
 
-It yields questions, is sent their answers, and returns the client's response; None if it only found something
-out, and the request that was the reason is to be judged again. A question that its version cannot say is
-thrown back into it as EncodeError. No sockets, no clock: `Run` turns it into frames, the session's loops send
-them. Meanwhile the client's next requests wait, as they do at a broker.
+The generator yields questions, is sent the answers, and returns the client's response; or None, and the
+client's request is then decided about again. A question that cannot be encoded in its version raises
+EncodeError within the generator. `RunningQuery` makes frames of questions, the connection sends them. The
+client's next requests wait meanwhile, as at a broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from protocol.api import request_header_version, response_header_version
 from protocol.codec import Codec, codec, response_type
 from protocol.errors import EncodeError, ProtocolError
-from protocol.heads import (
+from protocol.framing import (
     CLIENT_ID_OFFSET,
     INCOMPLETE,
     LENGTH_BYTES,
@@ -41,7 +41,7 @@ NO_TAGS = b"\x00"
 
 
 class Question(NamedTuple):
-    """A question to the broker: a request, and the version to ask it in."""
+    """A request to the broker, and its version."""
 
     message: Message
     version: int
@@ -52,7 +52,7 @@ R = TypeVar("R", bound=Message)
 
 
 def ask(message: Message, version: int, answer: type[R]) -> Generator[Question, Message, R]:
-    """Ask, and return the answer as what it is. Raises EncodeError."""
+    """Ask, and return the answer with its own type. Raises EncodeError."""
     found = yield Question(message, version)
     if not isinstance(found, answer):
         raise TypeError(f"{type(message).__name__} was answered with {type(found).__name__}")
@@ -60,12 +60,12 @@ def ask(message: Message, version: int, answer: type[R]) -> Generator[Question, 
 
 
 class RunningQuery:
-    """A query under way, and the request of the client's that it is for."""
+    """A query in progress, and the client's request that it is for."""
 
     __slots__ = (
         "_api_key",
         "_client_id",
-        "_errand",
+        "_query",
         "_version",
         "asked",
         "asked_length",
@@ -74,23 +74,24 @@ class RunningQuery:
     )
 
     def __init__(self, query: BrokerQuery, data: bytearray, frame: int, end: int) -> None:
-        """Take the request's head, as far as its client-id, from `data[frame:end]`."""
-        self._errand = query
+        """Copy the request's header up to the client-id from `data[frame:end]`."""
+        self._query = query
         _length, self._api_key, self._version, self.correlation_id = REQUEST_HEAD.unpack_from(data, frame)
         self._client_id = bytes(data[frame + CLIENT_ID_OFFSET : client_id_end(data, frame, end)])
         self.asked = (self._api_key, self._version)
-        """API key and version of the question under way."""
+        """API key and version of the current question."""
         self.asked_length = 0
-        """Its frame length."""
+        """Frame length (bytes) of the current question."""
         self.reply: bytes | None = None
         """The client's response, once the query has returned one."""
 
     def begin(self) -> bytes | None:
-        """Return the first question's frame; None if the query is over."""
-        return self._step(partial(next, self._errand))
+        """Return the first question's frame; None if the query has ended."""
+        return self._step(partial(next, self._query))
 
     def answer(self, data: bytearray, frame: int, end: int) -> bytes | None:
-        """Give it the whole response `data[frame:end]`; return the next question's frame, None if it is over.
+        """Pass the response `data[frame:end]` to the query; return the next question's frame, None if the
+        query has ended.
 
         Raises ProtocolError if the response cannot be read.
         """
@@ -100,11 +101,11 @@ class RunningQuery:
         if body == INCOMPLETE:
             raise ProtocolError("the response ends within its header")
         message = codec(response_type(api_key), version).decode(data, body, end)
-        return self._step(partial(self._errand.send, message))
+        return self._step(partial(self._query.send, message))
 
     def end(self) -> None:
-        """Nobody waits for it any more."""
-        self._errand.close()
+        """Stop the query: its client has gone."""
+        self._query.close()
 
     def _step(self, advance: Callable[[], Question]) -> bytes | None:
         while True:
@@ -117,7 +118,7 @@ class RunningQuery:
             try:
                 return self._request(ask)
             except EncodeError as error:
-                advance = partial(self._errand.throw, error)
+                advance = partial(self._query.throw, error)
 
     def _request(self, ask: Question) -> bytes:
         message, version = ask
@@ -133,17 +134,17 @@ class RunningQuery:
 def whole_request(
     codec_: Codec[R], data: bytearray, frame: int, end: int, complete: bool, *, flexible: bool
 ) -> R | None:
-    """Decode the request `data[frame:end]` as a broker does; None if it is not here as a whole.
+    """Decode the request `data[frame:end]` as a broker does; None unless it is complete. `flexible`: the
+    header has tagged fields.
 
     Raises ProtocolError.
-    `flexible` is whether its header has tagged fields.
     """
     body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
     return None if body == INCOMPLETE else codec_.decode_request(data, body, end)
 
 
 def response_frame(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
-    """Return a response as it goes to a client. Raises EncodeError."""
+    """Return a response frame for a client. Raises EncodeError."""
     tags = NO_TAGS if response_header_version(api_key, version) == 1 else b""
     body = tags + codec(type(message), version).encode(message)
     return RESPONSE_HEAD.pack(RESPONSE_HEAD_BYTES - LENGTH_BYTES + len(body), correlation_id) + body

@@ -1,7 +1,7 @@
-"""Decisions: what becomes of a request that is here, or enough of it to decide. A small closed set.
+"""Decisions about a request, as soon as enough of its bytes have arrived. A small closed set.
 
-`Plan.admit` returns one, or WAIT for more bytes. Nearly all are constants: one per request would cost too
-much.
+`Plan.admit` returns a decision, or WAIT for more bytes. Most decisions are constants: creating one per
+request would cost too much.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Forward:
-    """The request goes to the broker. Nearly all are constants: nobody changes one."""
+    """Forward the request to the broker. Instances are shared, so never change one."""
 
-    __slots__ = ("answered", "charged", "exempt", "meter", "sasl", "serial", "unread")
+    __slots__ = ("answered", "byte_counter", "charged", "exempt", "sasl", "serial", "unread")
 
     def __init__(
         self,
@@ -29,30 +29,34 @@ class Forward:
         exempt: bool = False,
         unread: bool = False,
         sasl: bool = False,
-        meter: ByteCounter | None = None,
+        byte_counter: ByteCounter | None = None,
     ) -> None:
-        """Forward it, and do no more, unless told otherwise."""
+        """Forward only, unless told otherwise."""
         self.charged = charged
-        """True if the plan's charges are made, to the client's budgets."""
+        """True if the plan's charges are made to the client's ledger."""
         self.answered = answered
-        """True if the broker will send a response (produce with acks=0: no)."""
+        """True if the broker will send a response (not for produce with acks=0)."""
         self.serial = serial
-        """True if the client's next requests wait for the response: the cost is not known before (a broker
-        takes each request so).
+        """True if the client's next requests wait for the response, because the cost is not known before. (A
+        broker handles every request so.)
         """
         self.exempt = exempt
-        """True if its request time is not charged: brokers among themselves."""
+        """True if request time is not charged (requests between brokers)."""
         self.unread = unread
-        """True if its body cannot be read: it goes to the broker as it came, and is counted."""
+        """True if Weir cannot read the body: the request is forwarded unchanged, and counted."""
         self.sasl = sasl
-        """True if it is part of a SASL exchange, which may change the client's principal."""
-        self.meter = meter
-        """To be fed the rest of the request, and charged when all of it is here."""
+        """True if the request is part of a SASL exchange, which may change the client's principal."""
+        self.byte_counter = byte_counter
+        """Counts the rest of the request; charged when the whole request has arrived."""
 
     def but(
-        self, *, charged: bool | None = None, unread: bool | None = None, meter: ByteCounter | None = None
+        self,
+        *,
+        charged: bool | None = None,
+        unread: bool | None = None,
+        byte_counter: ByteCounter | None = None,
     ) -> Forward:
-        """Return the same decision with these changes; the meter is replaced in any case."""
+        """Return the same decision with these changes; the byte counter is always replaced."""
         return Forward(
             charged=self.charged if charged is None else charged,
             answered=self.answered,
@@ -60,12 +64,12 @@ class Forward:
             exempt=self.exempt,
             unread=self.unread if unread is None else unread,
             sasl=self.sasl,
-            meter=meter,
+            byte_counter=byte_counter,
         )
 
 
 class Hold:
-    """The request waits, and so do those behind it; then it is decided about again."""
+    """Hold this request and those behind it, then decide again."""
 
     __slots__ = ("hold_ms",)
 
@@ -75,41 +79,41 @@ class Hold:
 
 
 class Reply:
-    """Weir answers: a whole response frame. The request, which must be complete, is not forwarded."""
+    """Answer with a whole response frame. The request must be complete; it is not forwarded."""
 
     __slots__ = ("frame",)
 
     def __init__(self, frame: bytes) -> None:
-        """Send this frame when its turn has come."""
+        """Send this frame when its turn comes."""
         self.frame = frame
 
 
 class Defer:
-    """Weir answers later. The request, which must be complete, is not forwarded."""
+    """Answer later. The request must be complete; it is not forwarded."""
 
     __slots__ = ("deferred",)
 
     def __init__(self, deferred: Deferred) -> None:
-        """Send this response once it is there."""
+        """Send the deferred response when it is ready."""
         self.deferred = deferred
 
 
 class Query:
-    """The broker is asked first, or instead. The request's client-id must be here."""
+    """Ask the broker before, or instead of, forwarding. The request's client-id must have arrived."""
 
     __slots__ = ("again", "query")
 
     def __init__(self, query: BrokerQuery, *, again: bool = False) -> None:
-        """Ask what `query` asks."""
+        """Run `query`."""
         self.query = query
         self.again = again
-        """True if the query returns None, and the request is then decided about again; else it must be
-        complete.
+        """True if the query returns None, and the request is then decided about again; else the request must
+        be complete.
         """
 
 
 class Wait:
-    """Not enough bytes of the frame are here yet: ask again with more."""
+    """Wait for more bytes of the frame, then decide again."""
 
     __slots__ = ()
 
@@ -117,4 +121,4 @@ class Wait:
 Decision: TypeAlias = Forward | Hold | Reply | Defer | Query
 
 WAIT: Final = Wait()
-PASS: Final = Forward()
+FORWARD: Final = Forward()

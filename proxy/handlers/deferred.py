@@ -1,6 +1,6 @@
-"""A reply of Weir's own that is still being made: by a thread, by a store, by what is not this turn's work.
+"""A reply of Weir's own that is computed on another thread, or waits for a store.
 
-The request waits its turn in flight like any other, and the client's next requests wait behind it.
+The request keeps its place in the order of responses, and the client's next requests wait.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from collections.abc import Callable
 
 
 class Deferred:
-    """One client's response that comes later; `answer` may be called once, on the reactor's thread."""
+    """A response that comes later. `answer` may be called once, on the reactor's thread."""
 
     __slots__ = ("_arrived", "frame")
 
     def __init__(self) -> None:
-        """Begin without an answer."""
+        """Begin without a response."""
         self.frame: bytes | None = None
-        """The whole response frame, once it is there."""
+        """The whole response frame; None until it is ready."""
         self._arrived: Callable[[], None] | None = None
 
     def on_arrival(self, arrived: Callable[[], None]) -> None:
-        """Call this when the answer comes: the session, which is to go on then."""
+        """Call `arrived` when the response is ready; the connection goes on then."""
         self._arrived = arrived
 
     def answer(self, frame: bytes) -> None:
-        """Give the response; a session that has ended meanwhile does not care."""
+        """Set the response frame. Has no effect on a connection that has closed."""
         self.frame = frame
         if self._arrived is not None:
             self._arrived()

@@ -1,19 +1,19 @@
-"""A plan: what a session does with the requests and responses of one (API key, version).
+"""A plan: what a connection does with the requests and responses of one (API key, version).
 
-Nearly all APIs have a plan with nothing in it: their frames are passed on as they came. A capability
-(bandwidth, addresses, mutation quotas, request time, SASL) is a module that fills slots of the plans it
-cares for; the session's loops do not know which. What takes more than one look at one frame is a query
-(`proxy.handlers.broker_query`), which `admit` starts. The slots, in the order of a request's life:
+Most plans are empty: their frames are forwarded unchanged. A capability (bandwidth, addresses, mutation
+quotas, request time, SASL) is a module that fills slots of some plans; the connection's loops do not know
+which module filled a slot. A capability that needs more than one frame starts a query
+(`proxy.handlers.broker_query`) from `admit`. The slots, in the order of a request's life:
 
-1. `admit` looks at the request's first fields, may patch them in place, says who pays and whether there will
-   be a response.
-2. `on_arrival` charges what is known when the whole request has arrived.
-3. `on_response` charges what is known when its response begins to arrive.
-4. `throttle` is the place of throttle_time_ms in the response.
-5. `cost` is what the request costs the broker in time (KIP-124), as far as its lengths tell; `extra_us` is
-   what a look into it adds. That is charged while the broker has quotas on request time, beside the rest.
-6. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` is its substitute for a
-   response that is larger than the buffer, where only changes that keep the length are possible.
+1. `admit` reads the request's first fields, may change them in place, identifies the client's ledger, and
+   says whether the broker will send a response.
+2. `on_arrival` charges costs that are known when the whole request has arrived.
+3. `on_response` charges costs that are known when the response begins to arrive.
+4. `throttle` is the offset of throttle_time_ms in the response.
+5. `cost` estimates the broker's request time (KIP-124) from frame lengths; `extra_us` adds to it by reading
+   the request. Request time is charged only while the broker has such quotas.
+6. `rewrite` replaces one stretch of the response by other bytes; `rewrite_stream` does so for a response
+   larger than the buffer, where the length must stay the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
+    from protocol.field_offsets import FieldOffset
     from protocol.messages import Message
-    from protocol.places import Place
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.close_reasons import CloseReason
@@ -39,64 +39,61 @@ if TYPE_CHECKING:
     from quotas import BrokerQuotas, Budget, ClientLedger, Cost
 
 
-class Dialect(Protocol):
-    """Which versions a broker speaks, and what goes with that."""
+class BrokerVersions(Protocol):
+    """The versions that a broker speaks, and the versions offered to its clients."""
 
     broker: Mapping[int, VersionRange] | None
-    """Its versions by API key; None if they are not known."""
+    """Version ranges by API key; None if unknown."""
 
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
-        """What clients of this broker are told that it speaks; with what Weir adds of its own, or without."""
+        """Return the versions offered to clients; `added`: with the APIs that Weir answers itself."""
 
 
 class Client(Protocol):
-    """What a capability sees of the client of a connection."""
+    """The client of a connection, as capabilities see it."""
 
     first_produce_seen: bool
-    """True once this connection's first produce request was admitted: it may be held for throttles that other
-    connections of its client have caused.
+    """True once this connection's first produce request was admitted. Until then the request may be held for
+    throttles that other connections of its client have caused.
     """
     first_fetch_seen: bool
-    """The same of share fetches."""
+    """True once this connection's first share fetch was admitted; see `first_produce_seen`."""
 
     @property
     def user(self) -> str:
-        """The name of its principal, which the broker, or the check of a certificate, has accepted."""
+        """The principal's name, authenticated by the broker (SASL) or by a certificate."""
 
     @property
     def peer(self) -> str:
-        """Its address, for people."""
+        """The client's address, for logs."""
 
     @property
     def ledger(self) -> ClientLedger:
-        """The budgets of the latest request's client; see `identify`."""
+        """The ledger of the latest request's client; see `identify`."""
 
     @property
     def is_broker(self) -> bool:
-        """True if its principal is one of the brokers' own, on a listener that brokers use."""
+        """True if the principal belongs to a broker, on a listener that brokers use."""
 
     @property
     def recorded(self) -> bool:
-        """True if its usage is recorded."""
+        """True if usage is recorded."""
 
     @property
     def exchange(self) -> Exchange | None:
-        """The SASL exchange under way, which does not show in `user` before it has succeeded."""
+        """The SASL exchange in progress; `user` changes only when it succeeds."""
 
     def follow(self, exchange: Exchange | None) -> None:
-        """From now on this exchange is under way, or none; also to be called when it has changed."""
+        """Set the SASL exchange in progress, None for none. Call this also after changing the exchange."""
 
     def become(self, user: str) -> None:
-        """Go on as another principal; what was looked up for the old one is forgotten."""
+        """Switch to another principal; forget everything looked up for the old one."""
 
     def client_id(self, data: bytearray, frame: int, end: int) -> str | None:
         """Return the client-id of a request; None if more bytes are needed. Raises ProtocolError."""
 
     def identify(self, data: bytearray, frame: int, end: int, now_ms: int) -> ClientLedger | None:
-        """Return the budgets that the client of a request draws on; None if more bytes are needed.
-
-        Raises ProtocolError.
-        """
+        """Return the ledger of a request's client; None if more bytes are needed. Raises ProtocolError."""
 
     def cache_parse(
         self,
@@ -108,87 +105,91 @@ class Client(Protocol):
         *,
         budget: Budget | None = None,
     ) -> None:
-        """Take requests that begin with the same `data[frame:stop]` for the same, while `budget` is not
+        """Reuse this decision for requests that begin with the same `data[frame:stop]`, while `budget` is not
         throttled.
 
-        Only for answers that depend on nothing else but the quotas in force. Requests of brokers are not
-        cached: whether they are replicas' stands at their end.
+        Only for decisions that depend on nothing but these bytes and the quotas in force. Requests of brokers
+        are not cached: their replica id may be at the end.
         """
 
 
 class Context(Protocol):
-    """What a capability sees of the session whose frame it is asked about."""
+    """The connection of the frame at hand, as capabilities see it."""
 
     @property
     def client(self) -> Client:
         """The client."""
 
     @property
-    def dialect(self) -> Dialect:
-        """What its broker speaks: another one once that is known."""
+    def broker_versions(self) -> BrokerVersions:
+        """The broker's versions; replaced once the broker has told them."""
 
     @property
     def cluster(self) -> ClusterState:
-        """What all sessions have learnt of the cluster's topics."""
+        """Topics of the cluster, shared by all connections."""
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:
-        """Learn which versions its broker speaks, by API key."""
+        """Set the broker's versions, by API key."""
 
     @property
     def addresses(self) -> AdvertisedAddresses:
-        """What this client is told about brokers."""
+        """The addresses of brokers that this client is told."""
 
     @property
     def node_id(self) -> int | None:
-        """The broker behind the session, if its id is known."""
+        """The broker's node id; None if unknown."""
 
-    newest: bool
-    """It has asked for versions as clients do that say what they are (ApiVersions v3, KIP-511)."""
+    speaks_api_versions_3: bool
+    """True if the client has sent ApiVersions v3 or later (KIP-511)."""
 
     @property
     def identities(self) -> Identities:
-        """The rules for names that cannot be seen, and what all sessions have learnt."""
+        """Rules for identities that the wire does not show, and identities learnt by all connections."""
 
     @property
     def counters(self) -> Counters:
-        """What the process has done."""
+        """Counters of the process."""
 
     authorized_again: bool
-    """The broker has just answered this client; set by a query for the request that is judged again."""
-
-    @property
-    def buffer_bytes(self) -> int:
-        """A frame longer than this is never in the buffer as a whole."""
-
-    fetch_session: FetchSession | None
-    """The latest one, followed while topics have rates."""
-    fetch_length: int
-    """Of the longest fetch of the latest session, while request time is charged; 0: none was seen."""
-    produce_shape: tuple[Plan, bytes, int, float] | None
-    """How the latest produce request with one partition began, while request time is charged: (plan; bytes
-    from the client-id on; where the length of its records is in the frame, its last byte if it is an int32;
-    what all that costs in µs).
+    """True if the broker has just authorized this client; set by a query for the request that is decided
+    about again.
     """
 
     @property
-    def management(self) -> QuotaAdmin:
-        """Who may see and change the quotas, and how that is done."""
+    def buffer_bytes(self) -> int:
+        """Size of the buffer. A longer frame is never in the buffer as a whole."""
+
+    fetch_session: FetchSession | None
+    """The latest fetch session; tracked while topics have rates."""
+    fetch_length: int
+    """Length of the longest fetch request of the latest fetch session, while request time is charged; 0 if
+    none was seen.
+    """
+    produce_shape: tuple[Plan, bytes, int, float] | None
+    """The beginning of the latest produce request with one partition, while request time is charged: (plan;
+    bytes from the client-id on; offset in the frame of the records' length, of its last byte if it is an
+    int32; cost in µs of these bytes).
+    """
+
+    @property
+    def quota_admin(self) -> QuotaAdmin:
+        """Reads and changes quotas for admins."""
 
     @property
     def quotas(self) -> BrokerQuotas:
-        """What the broker's clients may use."""
+        """The quotas of the broker's clients."""
 
     @property
     def report_ms(self) -> int:
-        """The throttle time that the response at hand is to tell; for `rewrite`."""
+        """The throttle time (ms) to report in the response at hand; for `rewrite`."""
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """The current time (ms)."""
 
     def first_hold_ms(self, until_ms: int) -> int:
-        """Return for how long (ms) the first request of a kind is held for a throttle that other connections
-        of its client have caused and that lasts until `until_ms`.
+        """Return how long (ms) to hold the first request of a kind for a throttle that other connections of
+        its client have caused and that lasts until `until_ms`.
         """
 
     @property
@@ -196,24 +197,24 @@ class Context(Protocol):
         """True if throttled responses are delayed, as before KIP-219."""
 
     def mute(self, throttle_ms: int) -> int:
-        """Take no request for this long; return when that ends (KIP-219)."""
+        """Take no request from the client for this long; return the time (ms) when that ends (KIP-219)."""
 
     def note_mutations(self, partitions: int, refused: int, throttle_ms: int) -> None:
-        """Tell whoever records usage what became of the request that a query is run for: partitions
-        created or deleted, topics refused, the throttle time.
+        """Record the outcome of the request that a query runs for: partitions created or deleted, topics
+        refused, the throttle time.
         """
 
     def charge_time(self, plan: Plan, length: int) -> None:
-        """Charge the latest request with its time, though it was exempt: its response, of about this length,
-        says that it is not.
+        """Charge request time for a request that was exempt until its response, of about this length, showed
+        otherwise.
         """
 
     def violate(self, reason: CloseReason, detail: str) -> None:
-        """Have the session closed."""
+        """Close the connection."""
 
 
 class ResponseEdit(NamedTuple):
-    """Replace `data[start:stop]`, a stretch within a frame, by `replacement`."""
+    """A request to replace `data[start:stop]`, within a frame, by `replacement`."""
 
     start: int
     stop: int
@@ -221,107 +222,108 @@ class ResponseEdit(NamedTuple):
 
 
 class ByteCounter(Protocol):
-    """Measures one frame as it streams by; what it has found is charged at the end."""
+    """Counts bytes of one frame while the frame streams by; charges them at its end."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Look at the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
+        """Count the body's next bytes, `data[start:stop]`. Raises ProtocolError."""
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge what was found; return how long the client must wait, in ms: 0 unless `told`, for then the
-        next request is told.
+        """Charge the bytes counted; return the throttle time (ms). `told`: False if no response can tell the
+        throttle time any more; then return 0 and leave it to the next request.
         """
 
     def cut(self, now_ms: int) -> None:
-        """The frame will not come to its end: charge what has gone on."""
+        """Charge the bytes forwarded so far of a frame that was cut off."""
 
 
 class StreamRewrite(Protocol):
     """Changes bytes of one response body in place while it streams by."""
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Look at, and perhaps change, the body's next bytes: `data[start:stop]`."""
+        """Read the body's next bytes, `data[start:stop]`, and change them if needed."""
 
 
 Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wait]"
-"""(caller, data, frame, end, complete): the frame is `data[frame:end]`, all of it if complete."""
+"""(context, data, frame, end, complete): the frame is `data[frame:end]`; `complete` if all of it is there."""
 FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
-"""(caller, data, frame, end, complete) -> ms; INCOMPLETE if more bytes are needed."""
+"""(context, data, frame, end, complete) -> ms; INCOMPLETE if more bytes are needed."""
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"
-"""(ledger, frame length in bytes, now_ms) -> throttle_ms. The length is the value of the frame's length
-prefix.
-"""
+"""(ledger, length, now_ms) -> throttle_ms. The length (bytes) is the value of the frame's length prefix."""
 Tell: TypeAlias = "Callable[[Context, ClientLedger], tuple[int, int]]"
-"""Count a response without records; return the throttle times (ms) that it tells: by the client's quota, and
-by rates of topics.
+"""Count a response without records; return the throttle times (ms) to report: by the client's quota, and by
+topic rates.
 """
 Extra: TypeAlias = "Callable[[Context, bytearray, int, int], float]"
-"""(caller, data, frame, end) -> µs: what the request `data[frame:end]`, perhaps cut, costs beyond what its
-length tells. What it cannot read costs nothing extra: it refuses nothing, and raises nothing.
+"""(context, data, frame, end) -> µs that the request `data[frame:end]`, perhaps cut, costs in addition to its
+length. Returns 0 for bytes that it cannot read; raises nothing.
 """
 Rewrite: TypeAlias = "Callable[[Context, bytearray, int, int, bool], ResponseEdit | Wait | None]"
-"""(caller, data, body, end, complete): the body is `data[body:end]`, all of it if complete. None leaves the
-frame as it is. Raises ProtocolError.
+"""(context, data, body, end, complete): the body is `data[body:end]`; `complete` if all of it is there.
+Returns None to leave the frame unchanged. Raises ProtocolError.
 """
 
 
 @dataclass(slots=True)
 class Plan:
-    """What to do with one (API key, version); shared by all sessions of a process."""
+    """What to do with one (API key, version); shared by all connections of a process."""
 
     api_key: int
     version: int
     flexible_request: bool = False
     flexible_response: bool = False
-    """Whether the response's *header* has tagged fields (never for ApiVersions)."""
+    """True if the response's *header* has tagged fields (never for ApiVersions)."""
     broker_version: int = -1
-    """The version that the broker is asked in: another one than the client's under uplift."""
+    """The version used towards the broker; differs from the client's under uplift."""
     broker_waits: bool = False
-    """The broker's own throttle time is over when its response arrives, and the client is not to wait again
-    (under uplift only).
+    """True if the broker itself waits out throttle times before it responds, so the client must not wait
+    again (under uplift only).
     """
     whole: bool = False
-    """Whether `admit` may need the whole request, even one that is larger than the buffer."""
+    """True if `admit` may need the whole request, even one larger than the buffer."""
     admit: Admit | None = None
     first_holds: tuple[FirstHold, ...] = ()
-    """For how long the first produce request of a new connection is held; the longest counts."""
+    """Functions that say how long to hold the first produce request of a connection; the longest hold counts.
+    """
     on_arrival: tuple[Charge, ...] = ()
     on_response: tuple[Charge, ...] = ()
-    """Of several charges the longest throttle counts, never the sum (Kafka 2.0 and later)."""
+    """If several charges throttle, the longest throttle counts, never the sum (Kafka 2.0 and later)."""
     over: Callable[[Context, ClientLedger], int] | None = None
-    """Time (ms) until which the client of a charged response is over its quota, by charges made meanwhile; 0
-    if it is not. Until then it gets no records (KIP-219). None: the response is delivered whatever was
-    charged.
+    """Returns the time (ms) until which the client of a charged response is over its quota because of charges
+    made since the request; 0 if it is not. Until then the client gets no records (KIP-219). None:
+    responses are always delivered.
     """
     tell: Tell | None = None
-    """Counts a response without records. Goes with `over`."""
-    meter: Callable[[Context], ByteCounter | None] | None = None
-    """What measures a charged response, if anything is to; asked while topics have rates."""
+    """Counts a response without records. Set if `over` is."""
+    byte_counter: Callable[[Context], ByteCounter | None] | None = None
+    """Returns the byte counter for a charged response, None if nothing is to be counted; called while topics
+    have rates.
+    """
     cost: Cost | None = None
-    """None: nobody is charged with its request time."""
+    """None: request time is not charged."""
     extra_us: Extra | None = None
     has_client_id: bool = True
-    """Whether its requests' header has one: nearly all (not ControlledShutdown v0's)."""
+    """True if the request header has a client-id (all but ControlledShutdown v0)."""
     group: int = 0
-    """What kind of request it is, for usage: an index into `usage.groups.GROUPS`."""
+    """The kind of request in usage records: an index into `usage.groups.GROUPS`."""
     between_brokers: bool = False
-    """Brokers ask it of each other: their own principals are not charged with its time."""
-    throttle: Place | None = None
+    """True if brokers send this API to each other: their own principals are not charged request time."""
+    throttle: FieldOffset | None = None
     rewrite: Rewrite | None = None
     rewrite_stream: Callable[[], StreamRewrite] | None = None
     edit: Callable[[Message, AdvertisedAddresses], None] | None = None
-    """What `rewrite` does to the addresses in a decoded response, for queries."""
+    """Replaces the addresses in a decoded response, for queries."""
     requests: int = 0
-    """How many requests this plan has seen."""
+    """Number of requests."""
 
     def __post_init__(self) -> None:
-        """Speak to the broker as the client does, unless told otherwise."""
+        """Use the client's version towards the broker, unless told otherwise."""
         if self.broker_version < 0:
             self.broker_version = self.version
 
 
 LOCAL: Final = Plan(api_key=-1, version=-1)
-"""The plan of a reply of Weir's own."""
+"""The plan of Weir's own replies."""
 TOKEN: Final = Plan(api_key=-1, version=-1)
-"""The plan of a bare SASL token."""
+"""The plan of a SASL token without a Kafka header."""
 QUERY: Final = Plan(api_key=-1, version=-1)
-"""The plan of a question that a query asks the broker."""
+"""The plan of a query's request to the broker."""

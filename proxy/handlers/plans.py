@@ -1,11 +1,11 @@
-"""All plans of a process: made when an (API key, version) is first seen, by asking each capability in turn.
+"""All plans of a process, each made when its (API key, version) is first seen.
 
-`ON_THE_WIRE` and `QUERYING_HANDLERS` are the tables that a new capability adds itself to: API key → functions
-that fill slots of its plans. The former see frames in the broker's version; then uplift makes that another
-version for the client; the latter see requests as the client means them, and may take over.
+A new capability adds itself to `ON_THE_WIRE` or `QUERYING_HANDLERS`: API key → functions that fill slots of
+its plans. `ON_THE_WIRE` sees frames in the broker's version; uplift then makes them another version for the
+client; `QUERYING_HANDLERS` sees requests in the client's version, and may replace them by queries.
 
-There is a table of plans per *dialect*: what versions a broker speaks. A session begins with the table of
-brokers that have not said so yet, and gets its broker's as soon as that has answered ApiVersions.
+There is one table of plans per set of broker versions. A connection begins with the table for brokers whose
+versions are unknown, and changes to its broker's table when the broker has answered ApiVersions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 
 from protocol.api import ApiKey, request_header_version, response_header_version, versions
 from protocol.codec import response_type
-from protocol.heads import REQUEST_HEAD
-from protocol.places import place
+from protocol.field_offsets import field_offset
+from protocol.framing import REQUEST_HEAD
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
@@ -63,18 +63,18 @@ QUOTA_APIS: Final[Mapping[int, Fill]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.plan_describe,
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_alter,
 }
-"""What Weir answers by itself, unless the brokers store the quotas."""
+"""APIs that Weir answers itself, unless the brokers store the quotas."""
 QUOTA_APIS_PASSED: Final[Mapping[int, Fill]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.plan_pass_alter,
 }
-"""What is done about them then."""
-DIALECTS_MAX: Final = 100
-"""A cluster has one, two while it is being upgraded."""
+"""Used instead of `QUOTA_APIS` if the brokers store the quotas."""
+BROKER_VERSIONS_MAX: Final = 100
+"""A cluster has one set of versions, two during an upgrade."""
 
 
 class Plans(dict[tuple[int, int], Plan]):
-    """(API key, version) → plan, for one dialect; `get` is what the sessions' loops call, `make` is for the
-    first time.
+    """(API key, version) → plan, for one set of broker versions. Connections call `get`, and `make` for a
+    plan that does not exist yet.
     """
 
     def __init__(
@@ -87,29 +87,29 @@ class Plans(dict[tuple[int, int], Plan]):
         identities: Identities | None = None,
         costs: Overrides | None = None,
     ) -> None:
-        """Begin with the table of brokers that have not said what they speak."""
+        """Begin with the table for brokers whose versions are unknown."""
         super().__init__()
         self.uplift = uplift
         self.manages_quotas = manages_quotas
-        """Whether Weir answers `QUOTA_APIS`."""
+        """True if Weir answers `QUOTA_APIS`."""
         self.cluster = cluster or ClusterState()
         self.identities = identities or Identities()
         self.costs = costs or Overrides()
-        """What the operator says that requests cost."""
+        """Request costs set by the operator."""
         self.broker: Mapping[int, VersionRange] | None = None
-        """What the broker speaks, by API key; None if that is not known."""
+        """Version ranges of the broker, by API key; None if unknown."""
         self._like: Mapping[int, VersionRange] | None = None
-        """What costs are looked up for: what it speaks, else what the newest dialect is that was met."""
+        """Versions that costs are looked up for: the broker's, or else those of the broker met last."""
         self._table: CostTable | None = None
         self._unknown = self
-        """The table of brokers that have not said what they speak."""
+        """The table for brokers whose versions are unknown."""
         self._counters = counters
-        self._dialects: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
+        self._by_broker_versions: dict[frozenset[tuple[int, VersionRange]], Plans] = {}
 
     def for_broker(self, broker: Mapping[int, VersionRange]) -> Plans:
-        """Return the plans for brokers that speak this."""
+        """Return the table for brokers with these versions."""
         key = frozenset(broker.items())
-        found = self._dialects.get(key)
+        found = self._by_broker_versions.get(key)
         if found is None:
             found = Plans(
                 self._counters,
@@ -120,34 +120,34 @@ class Plans(dict[tuple[int, int], Plan]):
                 costs=self.costs,
             )
             found.broker = found._like = broker
-            found._dialects, found._unknown = self._dialects, self._unknown
+            found._by_broker_versions, found._unknown = self._by_broker_versions, self._unknown
             self._unknown._cost_like(broker)
-            if len(self._dialects) < DIALECTS_MAX:
-                self._dialects[key] = found
+            if len(self._by_broker_versions) < BROKER_VERSIONS_MAX:
+                self._by_broker_versions[key] = found
         return found
 
     def offered(self, *, added: bool = True) -> dict[int, VersionRange]:
-        """What clients of this broker are told that it speaks; with `QUOTA_APIS`, or without."""
+        """Return the versions offered to clients of this broker; `added`: with `QUOTA_APIS`."""
         own = QUOTA_APIS if self.manages_quotas and added else ()
         return uplift_rule.offered(self.broker or {}, uplift=self.uplift, own=own)
 
     def make(self, api_key: int, version: int) -> Plan:
-        """Make, and keep, the plan of an (API key, version) that the schemas know.
+        """Make and keep the plan of an (API key, version) of the schemas.
 
-        The plan of one that they do not know is not kept: a peer can name four billion.
+        The plan of an unknown one is not kept: a peer can send four billion of them.
         """
         known = versions(api_key)
         if known is None or version not in known:
-            if api_key != ApiKey.API_VERSIONS:  # which is answered as a broker answers it
+            if api_key != ApiKey.API_VERSIONS:  # ApiVersions is answered as a broker answers it
                 self._counters.requests_not_understood += 1
             return self._not_understood(api_key, version)
         plan = self[api_key, version] = self._made(api_key, version)
         return plan
 
     def requests(self) -> Counter[tuple[int, int]]:
-        """How many requests there were, in all dialects, by (API key, version)."""
+        """Count requests by (API key, version), over all tables."""
         counted: Counter[tuple[int, int]] = Counter()
-        for table in (self, *self._dialects.values()):
+        for table in (self, *self._by_broker_versions.values()):
             for key, plan in table.items():
                 counted[key] += plan.requests
         return counted
@@ -172,28 +172,27 @@ class Plans(dict[tuple[int, int], Plan]):
         return plan
 
     def _fill_cost(self, plan: Plan) -> None:
-        """Say what the requests of a plan cost this dialect's brokers.
+        """Set the cost of a plan's requests at this table's brokers.
 
-        Their table is kept: the plan of what is not understood is made with each request.
+        The cost table is kept, because plans of unknown requests are made with each request.
         """
         if self._table is None:
             self._table = self.costs.over(shipped(request_time.generation(self._like)))
         request_time.fill(plan, self._table, self._like)
 
     def _cost_like(self, broker: Mapping[int, VersionRange]) -> None:
-        """Take brokers that have not said what they speak for ones like this, as far as costs go: some
-        clients never ask.
+        """Use these versions to look up costs while a broker's versions are unknown: some clients never send
+        ApiVersions.
         """
         self._like, self._table = broker, None
         for plan in self.values():
             self._fill_cost(plan)
 
     def _not_understood(self, api_key: int, version: int) -> Plan:
-        """Return the plan of a request that no schema describes: it is passed through untouched.
+        """Return the plan of a request that the schemas do not describe: forward it unchanged.
 
-        Unless Weir has something to do with that API, which a version it cannot read must not be a way
-        around. A broker closes the connection at a version that it does not know; ApiVersions is answered
-        (KIP-511).
+        Requests of APIs that Weir has to read are refused instead: an unknown version must not bypass Weir. A
+        broker closes the connection at an unknown version; it answers ApiVersions (KIP-511).
         """
         plan = Plan(api_key, version)
         self._fill_cost(plan)
@@ -206,9 +205,9 @@ class Plans(dict[tuple[int, int], Plan]):
         return plan
 
     def _must_ask(self, api_key: int, version: int) -> bool:
-        """Whether what to do depends on what the broker speaks, which it has not said.
+        """Return True if the plan depends on the broker's versions, which are unknown.
 
-        ApiVersions goes as it is: before SASL it may be asked only once.
+        ApiVersions is forwarded unchanged: before SASL a client may send it only once.
         """
         return (
             self.uplift
@@ -224,7 +223,7 @@ def _plain(api_key: int, version: int) -> Plan:
         version,
         flexible_request=request_header_version(api_key, version) == 2,
         flexible_response=response_header_version(api_key, version) == 1,
-        throttle=place(response_type(api_key), version, "throttle_time_ms"),
+        throttle=field_offset(response_type(api_key), version, "throttle_time_ms"),
     )
 
 

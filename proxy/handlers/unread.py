@@ -1,6 +1,6 @@
-"""Requests that Weir looks into for a purpose of its own, and cannot read: they pass untouched, counted.
+"""Requests that Weir cannot read: forwarded unchanged, and counted.
 
-The broker closes the connection, as it does without Weir.
+The broker closes the connection, with Weir or without.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ log = structlog.get_logger("weir.requests")
 
 
 def passed_unread(decision: Decision | Wait) -> Decision | Wait:
-    """The same decision, about a request whose body cannot be read."""
+    """Return the decision for a request whose body cannot be read."""
     return decision.but(unread=True) if isinstance(decision, Forward) else decision
 
 
 def count_unread(counters: Counters, api_key: int, version: int, user: str, client: str) -> None:
-    """Count a request, and log the 1st, 10th, 100th, ... of its API."""
+    """Count a request; log the 1st, 10th, 100th, ... of its API."""
     counters.requests_unread[api_key] += 1
     count = counters.requests_unread[api_key]
     if count == 10 ** (len(str(count)) - 1):

@@ -1,4 +1,4 @@
-"""Which kind of request an API is, for usage records."""
+"""The group of each API in usage records."""
 
 from __future__ import annotations
 
@@ -123,11 +123,11 @@ APIS: Final[Mapping[Group, tuple[ApiKey, ...]]] = {
         K.READ_SHARE_GROUP_STATE_SUMMARY,
     ),
 }
-"""Every API of the schemas (a test looks)."""
+"""Every API of the schemas is in one group (a test checks that)."""
 _GROUP_OF: Final = {int(key): GROUPS.index(group) for group, keys in APIS.items() for key in keys}
 _OTHER: Final = GROUPS.index(Group.OTHER)
 
 
 def group_index(api_key: int) -> int:
-    """The place in `GROUPS` of an API's group."""
+    """Return the index in `GROUPS` of an API's group."""
     return _GROUP_OF.get(api_key, _OTHER)

@@ -1,1 +1,1 @@
-"""Moving bytes: the reactor, the two sockets of a relay, the drivers that wait for them. No Kafka."""
+"""Byte transport: the reactor, the two sockets of a relay, the drivers. Knows no Kafka."""

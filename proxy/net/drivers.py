@@ -1,8 +1,8 @@
-"""The two ways to drive a reactor: as the host of Trio's loop, or as a task within it.
+"""The two ways to drive a reactor: as the host of Trio's loop, or as a Trio task.
 
-Hosting is how `weir run` works: while Trio has nothing to do it costs nothing, and a ready socket costs one
-poll and one call. A Trio task per wake-up costs two to three times the CPU (docs/performance.md); the second
-driver serves tests under MockClock, and programs that run Weir beside other things.
+`weir run` hosts Trio: an idle Trio costs nothing, and a ready socket costs one poll and one call. A Trio task
+per wake-up costs two to three times the CPU (docs/performance.md). Tests under MockClock, and programs that
+embed Weir, run the reactor in a Trio task.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def trio_us() -> int:
 
 
 def run_hosting_trio(reactor: Reactor, main: Callable[[], Awaitable[T]]) -> T:
-    """Run Trio's `main` as a guest of the reactor's loop, until it returns; return, or raise, what it
-    does.
+    """Run Trio's `main` as a guest of the reactor's loop until it returns; return its result or raise its
+    exception.
     """
     calls: deque[Callable[[], object]] = deque()
     ended: list[outcome.Outcome[T]] = []
@@ -49,7 +49,7 @@ def run_hosting_trio(reactor: Reactor, main: Callable[[], Awaitable[T]]) -> T:
     )
     while not ended:
         if calls:
-            for _ in range(len(calls)):  # what these add waits for the sockets' turn
+            for _ in range(len(calls)):  # calls added by these run after the sockets' turn
                 calls.popleft()()
             if ended:
                 break

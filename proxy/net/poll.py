@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 READ: Final = 0x001  # EPOLLIN
 WRITE: Final = 0x004  # EPOLLOUT
-LEFT: Final = 0x2000  # EPOLLRDHUP: the peer has closed its half; reported as long as it is asked for
-BROKEN: Final = 0x008 | 0x010  # EPOLLERR | EPOLLHUP: reported whether asked for or not
+LEFT: Final = 0x2000  # EPOLLRDHUP: the peer has closed its half; reported while it is watched for
+BROKEN: Final = 0x008 | 0x010  # EPOLLERR | EPOLLHUP: always reported
 
 
 class Poll(Protocol):
@@ -20,10 +20,10 @@ class Poll(Protocol):
         """Change the events that `fd` is watched for."""
 
     def unregister(self, fd: int) -> None:
-        """Forget `fd`."""
+        """Stop watching `fd`."""
 
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
-        """Return ready (fd, events) pairs; wait at most `timeout` seconds for the first, None: for ever."""
+        """Return ready (fd, events) pairs; wait at most `timeout` seconds for the first, for ever if None."""
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while some fd is ready."""

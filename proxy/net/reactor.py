@@ -1,10 +1,10 @@
-"""The reactor: which sockets are ready, whose turn it is, what time it is. It knows no Kafka.
+"""The reactor: ready sockets, timers, the clock. Knows no Kafka.
 
-Sockets are registered with epoll once, level-triggered; a ready one is handled by a plain method call.
-All share one receive buffer, so ten thousand idle connections hold no memory for reading. Timers are
-one heap: its earliest deadline is the timeout of epoll.
+Sockets are registered with epoll once, level-triggered; a ready socket is handled by a plain method call. All
+sockets share one receive buffer, so ten thousand idle connections need no memory for reading. Timers are one
+heap: the earliest deadline is the timeout of epoll.
 
-The reactor does not wait by itself: `turn` handles what is ready now. Two thin drivers wait for it
+The reactor does not wait by itself: `turn` handles everything that is ready now. Two drivers wait for it
 (`proxy.net.drivers`): one hosts Trio as a guest, the other is a Trio task.
 """
 
@@ -23,14 +23,14 @@ from proxy.net.poll import READ, Poll
 
 BUFFER_BYTES: Final = 256 * 1024
 TIMERS_SWEPT_MIN: Final = 1024
-"""With fewer timers than this, cancelled ones stay until their time has come."""
+"""With fewer timers, cancelled ones stay in the heap until their deadline."""
 
 Ready: TypeAlias = Callable[[int], None]
-"""Called with the events (`proxy.net.poll`) of a socket that is ready."""
+"""Called with the events (`proxy.net.poll`) of a ready socket."""
 
 
 class Timer:
-    """A call at a time; `cancel` makes it a call that does not happen."""
+    """A call at a deadline, unless cancelled."""
 
     __slots__ = ("call",)
 
@@ -38,7 +38,7 @@ class Timer:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Forget the call; the heap drops its entry when its time has come."""
+        """Cancel the call; the heap drops its entry at the deadline."""
         self.call = None
 
 
@@ -46,11 +46,11 @@ class Reactor:
     """Sockets, timers, one buffer; one instance per process, used on one thread."""
 
     def __init__(self, clock_us: Callable[[], int], epoll: Poll | None = None) -> None:
-        """`clock_us` returns monotonic microseconds: the time that sessions and quotas are given."""
+        """`clock_us` returns monotonic microseconds, the time base of connections and quotas."""
         self.buffer = bytearray(BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.clock = Clock(clock_us())
-        """The time at which the present turn began."""
+        """The time at which the current turn began."""
         self.now_ms = self.clock.now_us // 1000
         """The same in ms."""
         self.epoll = epoll or select.epoll()
@@ -70,20 +70,20 @@ class Reactor:
         self.epoll.register(fd, events)
 
     def modify(self, fd: int, events: int) -> None:
-        """Change the events that `fd` waits for; none at all mutes it (a broken connection is reported even
-        so).
+        """Change the events that `fd` is watched for; none mutes it (a broken connection is still
+        reported).
         """
         self.epoll.modify(fd, events)
 
     def unregister(self, fd: int) -> None:
-        """Forget `fd`; must come before it is closed."""
+        """Stop watching `fd`; call this before closing it."""
         del self._ready[fd]
         self.epoll.unregister(fd)
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> Timer:
-        """Make `call` once the clock has reached `deadline_ms`."""
+        """Call `call` once the clock has reached `deadline_ms`."""
         timers = self._timers
-        if len(timers) >= self._sweep_at:  # a cancelled throttle may have weeks to go
+        if len(timers) >= self._sweep_at:  # a cancelled throttle may have weeks left
             timers[:] = [entry for entry in timers if entry[2].call is not None]
             heapq.heapify(timers)
             self._sweep_at = max(2 * len(timers), TIMERS_SWEPT_MIN)
@@ -92,7 +92,7 @@ class Reactor:
         return timer
 
     def timeout_s(self) -> float | None:
-        """Return how long a driver may wait for sockets: until the next timer, None if there is none."""
+        """Return how long (s) a driver may wait for sockets: until the next timer; None without timers."""
         timers = self._timers
         if not timers:
             return None
@@ -101,25 +101,27 @@ class Reactor:
         return max(timers[0][0] - self._clock_us() // 1000, 0) / 1000 if timers else None
 
     def turn(self, wait_s: float | None) -> None:
-        """Wait at most `wait_s` (None: until something is ready), then handle all that is ready and due."""
+        """Wait at most `wait_s` (None: until a socket is ready), then handle all ready sockets and due
+        timers.
+        """
         events = self.epoll.poll(wait_s)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000
         ready = self._ready
         for fd, what in events:
             handle = ready.get(fd)
-            if handle is not None:  # closed by one of the calls before it
+            if handle is not None:  # an earlier call may have closed it
                 handle(what)
         if self._timers:
             self._run_timers()
 
     def wake(self) -> None:
-        """Make the present or next wait end at once; may be called from any thread."""
-        with suppress(BlockingIOError):  # a full pipe wakes just as well
+        """Make the current or next wait end at once; may be called from any thread."""
+        with suppress(BlockingIOError):  # a full pipe wakes too
             self._wake_sender.send(b"\0")
 
     def close(self) -> None:
-        """Release the reactor's own descriptors; sockets registered by others are theirs to close."""
+        """Release the reactor's own descriptors; registered sockets stay open."""
         self.unregister(self._wake_receiver.fileno())
         self._wake_receiver.close()
         self._wake_sender.close()
@@ -133,7 +135,7 @@ class Reactor:
         timers = self._timers
         if timers[0][0] > self.now_ms:
             return
-        newer = next(self._order)  # what these calls add waits until the sockets have had their turn
+        newer = next(self._order)  # calls added by these run after the sockets' turn
         while timers and timers[0][0] <= self.now_ms and timers[0][1] < newer:
             call = heapq.heappop(timers)[2].call
             if call is not None:

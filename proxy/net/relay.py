@@ -1,10 +1,10 @@
-"""A relay: one client socket, one broker socket, the connection between them. It moves bytes and decides
+"""A relay: a client socket, a broker socket, and the connection between them. It moves bytes and decides
 nothing.
 
-Reading goes into the reactor's shared buffer; the connection judges it; the bytes it puts into the effects
-are sent with one call. The rest of a short send is kept here. Bytes that the connection has not consumed are
-kept per side and put back in front of the next read. Whom to read, when to come back and when to close are
-the connection's to say (`Connection.settle`); the relay obeys.
+The relay reads into the reactor's shared buffer, has the connection judge the bytes, and sends the
+connection's effects with one call. It keeps bytes that a short send has left over, and per side the bytes
+that the connection has not consumed; these are put in front of the next read. The connection decides which
+sockets to read, when to come back and when to close (`Connection.settle`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Called once, when both sockets are closed: (relay, reason, detail for the log)."""
 
 SEGMENTS_MAX: Final = 1024
-"""Linux's IOV_MAX: the most segments that one sendmsg takes."""
+"""Linux's IOV_MAX: the largest number of segments that one sendmsg takes."""
 
 
 class Relay:
-    """Two connected sockets joined by a connection, registered with a reactor until either ends."""
+    """Two sockets joined by a connection, registered with a reactor until either ends."""
 
     __slots__ = (
         "_broker",
@@ -52,7 +52,7 @@ class Relay:
     def __init__(
         self, reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd
     ) -> None:
-        """Take over both sockets, which must be connected and non-blocking, and start to relay."""
+        """Take over both sockets, which must be connected and non-blocking, and start relaying."""
         self.connection = connection
         self._reactor = reactor
         self._client = Side(client, CloseReason.CLIENT_RESET)
@@ -62,7 +62,7 @@ class Relay:
         connection.client_end, connection.broker_end = self._client, self._broker
         self._on_end = on_end
         self._calm = True
-        """True if both sides are read and no kept bytes wait for anything but more bytes."""
+        """True if both sides are read, and kept bytes wait for nothing but more bytes."""
         self._closed = False
         self._timer: Timer | None = None
         self._timer_ms = 0
@@ -72,16 +72,16 @@ class Relay:
 
     @property
     def received_bytes(self) -> tuple[int, int]:
-        """Numbers of bytes that have come from the client, and from the broker."""
+        """Number of bytes received from the client, and from the broker."""
         return self._client.received_bytes, self._broker.received_bytes
 
     def drain(self) -> None:
-        """Take no further request; close once all requests under way have been answered."""
+        """Take no more requests; close when all requests in flight have been answered."""
         self.connection.drain()
         self._obey()
 
     def close(self, reason: CloseReason, detail: str = "") -> None:
-        """Close both sockets and say so, once."""
+        """Close both sockets and report the end, once."""
         if self._closed:
             return
         self._closed = True
@@ -91,11 +91,11 @@ class Relay:
             self._reactor.unregister(side.fd)
             side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
-            side.judge = unconnected  # else the connection and its sides would keep each other
+            side.judge = unconnected  # breaks the reference cycle of the connection and its sides
         self.connection.end(self._reactor.now_ms)
         self._on_end(self, reason, detail)
 
-    # Events. All but `drain` come through `_guarded`, or do the same in place
+    # Events. All but `drain` run within `_guarded`, or handle errors in the same way
 
     def _client_ready(self, events: int) -> None:
         client = self._client
@@ -112,36 +112,34 @@ class Relay:
             self._guarded(self._side_ready, broker, events)
 
     def _woken(self) -> None:
-        """The connection has something to send though nothing was read."""
+        """Send: the connection has output without input."""
         if not self._closed:
             self._guarded(self._flush_for, self._client, 0)
 
     def _guarded(self, handle: Callable[[Side, int], None], side: Side, events: int) -> None:
-        """Handle an event of a side; an error of its socket, or a bug met in its bytes, ends this relay
-        alone.
+        """Handle a side's event. An error of its socket, or a bug triggered by its bytes, closes only this
+        relay.
         """
         try:
             handle(side, events)
-        except BlockingIOError:  # readiness that has gone by the time it is used
+        except BlockingIOError:  # no longer ready
             return
         except OSError as error:
             self.close(side.reset, str(error))
-        except Exception as error:  # noqa: BLE001  # the other relays must not suffer from it
+        except Exception as error:  # noqa: BLE001  # a bug must not affect other relays
             self._failed(error)
         else:
             if self.connection.effects.changed or not self._calm:
                 self._obey()
 
     def _failed(self, error: Exception) -> None:
-        """Close because of a bug of ours."""
+        """Close because of a bug in Weir."""
         log.exception("internal error, the connection is closed; please report this", exc_info=error)
-        detail = (
-            f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's has all that was decoded
-        )
+        detail = f"{type(error).__name__}: {error}"  # no repr: a UnicodeDecodeError's contains all the bytes
         self.close(CloseReason.INTERNAL_ERROR, detail)
 
     def _pass_on(self, side: Side) -> None:
-        """Read once, judge, send: the usual case in one go, in which nothing is kept or unsent."""
+        """Read, judge and send once: the common case, with no kept or unsent bytes."""
         reactor, effects = self._reactor, self.connection.effects
         try:
             count = side.recv_into(reactor.view)
@@ -158,7 +156,7 @@ class Relay:
                 if effects.to_client:
                     segments, effects.to_client = effects.to_client, []
                     self._send(self._client, segments)
-        except BlockingIOError:  # readiness that has gone by the time it is used
+        except BlockingIOError:  # no longer ready
             return
         except OSError as error:
             self.close(side.reset, str(error))
@@ -187,7 +185,7 @@ class Relay:
             self._left(side)
 
     def _read(self, side: Side) -> None:
-        """Read once, judge, send."""
+        """Read, judge and send once."""
         kept = len(side.kept)
         buffer, view = self._buffer_for(side)
         room = 0
@@ -213,8 +211,8 @@ class Relay:
     def _buffer_for(self, side: Side) -> tuple[bytearray, memoryview]:
         """Return a buffer that begins with the side's kept bytes and has room behind them.
 
-        That is the shared one, but for a frame that must be whole to be rewritten and is larger: it grows in
-        a buffer of its own, doubled when full, so that it is not copied with every read.
+        That is the shared buffer, except for a larger frame that must be complete to be rewritten. Such a
+        frame grows in a buffer of its own, which doubles when full, so that reads do not copy it each time.
         """
         count = len(side.kept)
         if count < BUFFER_BYTES:
@@ -227,7 +225,7 @@ class Relay:
         return side.own, memoryview(side.own)
 
     def _judge(self, side: Side, buffer: bytearray, view: memoryview, end: int) -> None:
-        """Have `buffer[:end]` judged; keep the bytes that are not consumed, send those of the effects."""
+        """Have `buffer[:end]` judged; keep the bytes that are not consumed, send the effects."""
         consumed = side.judge(buffer, view, end, self._reactor.now_ms)
         if buffer is side.own and not consumed:
             side.kept = view[:end]
@@ -251,7 +249,7 @@ class Relay:
             self._send(self._client, segments)
 
     def _send(self, side: Side, segments: list[memoryview | bytes]) -> None:
-        """Send the unsent bytes and all segments with one call; keep the rest."""
+        """Send the unsent bytes and all segments with one call; keep bytes that do not fit."""
         if side.unsent:
             segments = [side.unsent, *segments]
         try:
@@ -275,7 +273,7 @@ class Relay:
     # Effects
 
     def _obey(self) -> None:
-        """Present what was kept, then do as the connection says: close, read, come back."""
+        """Judge kept bytes, then do as the connection says: close, read, set the timer."""
         if self._closed:
             return
         connection, now_ms = self.connection, self._reactor.now_ms
@@ -292,8 +290,8 @@ class Relay:
         if effects.close_reason is not None:
             self.close(effects.close_reason, effects.close_detail)
             return
-        # A client that may not go on is muted only when it has sent something, which one that waits for its
-        # responses, or obeys its throttle, has not: that spares two calls per fetch.
+        # A client that may not go on is muted only once it has sent something. A client that waits for its
+        # responses, or obeys its throttle, sends nothing: that saves two system calls per fetch.
         client, broker = self._client, self._broker
         unsent = bool(client.unsent or broker.unsent)
         self._set_interest(client, read=effects.read_client or (client.interest == READ and not unsent))

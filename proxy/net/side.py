@@ -1,4 +1,4 @@
-"""A side of a relay: one of its two sockets, and the bytes that wait on either way through it."""
+"""A side of a relay: one of its two sockets, and the bytes waiting in either direction."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ from proxy.connection.effects import End
 from proxy.net.poll import READ
 
 Judge: TypeAlias = Callable[[bytearray, memoryview, int, int], int]
-"""(data, view of it, end, now_ms) -> number of bytes consumed: a half of the connection (`Inbound.judge`,
-`Outbound.judge`).
-"""
+"""(data, view of it, end, now_ms) -> number of bytes consumed: `Inbound.judge` or `Outbound.judge`."""
 
 
 class Socket(Protocol):
-    """The part of a non-blocking socket that a relay uses: a `socket.socket`, or a `TlsSocket`."""
+    """The socket methods that a relay uses, of a `socket.socket` or a `TlsSocket`."""
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for."""
+        """Return the descriptor to poll."""
 
     def recv_into(self, buffer: memoryview, nbytes: int = 0, /) -> int:
-        """Read at most `nbytes`, 0 for as much as fits. Raises OSError, BlockingIOError."""
+        """Read at most `nbytes`, 0 for as many as fit. Raises OSError, BlockingIOError."""
 
     def recv(self, bufsize: int, flags: int, /) -> bytes:
-        """Read; used to look ahead (MSG_PEEK) only. Raises OSError, BlockingIOError."""
+        """Read; used only to peek (MSG_PEEK). Raises OSError, BlockingIOError."""
 
     def send(self, data: memoryview | bytes, /) -> int:
-        """Send some, return how much. Raises OSError, BlockingIOError."""
+        """Send some bytes, return their number. Raises OSError, BlockingIOError."""
 
     def sendmsg(self, buffers: Sequence[memoryview | bytes], /) -> int:
-        """Send some of all, return how much. Raises OSError, BlockingIOError."""
+        """Send some bytes of all buffers, return their number. Raises OSError, BlockingIOError."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the socket."""
 
 
 class Side(End):
@@ -43,7 +41,7 @@ class Side(End):
     __slots__ = ("fd", "interest", "judge", "own", "received_bytes", "recv_into", "reset", "send", "sock")
 
     def __init__(self, sock: Socket, reset: CloseReason) -> None:
-        """Take over a connected socket; `reset` is why the connection closes when the socket breaks."""
+        """Take over a connected socket; `reset` is the close reason if the socket breaks."""
         super().__init__()
         self.sock = sock
         self.fd = sock.fileno()
@@ -59,5 +57,5 @@ class Side(End):
 
 
 def unconnected(_data: bytearray, _view: memoryview, _end: int, _now_ms: int) -> int:
-    """Stand for the connection that a side does not have yet, or no more."""
+    """Stand in for the connection that a side does not have yet, or no longer has."""
     raise AssertionError("a side without a connection")

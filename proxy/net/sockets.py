@@ -1,4 +1,4 @@
-"""Sockets as the proxy wants them: listening ones, and connections to brokers."""
+"""Sockets with the proxy's options: listening sockets, and connections to brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import trio
 from proxy.addresses import Address
 
 BACKLOG: Final = 4096
-"""A burst of clients waits in the kernel; the system may allow less (net.core.somaxconn)."""
+"""Number of connections that wait in the kernel; the system may allow fewer (net.core.somaxconn)."""
 KEEP_ALIVE: Final = tuple(
     (getattr(socket, name), value)
     for name, value in (
@@ -25,18 +25,18 @@ KEEP_ALIVE: Final = tuple(
     )
     if hasattr(socket, name)
 )
-"""A peer that has vanished without a word ends its connection after two minutes of silence; the system's own
-default is more than two hours. (macOS has the first option under the second name.)
+"""Keepalive ends the connection of a vanished peer after two minutes of silence; the system's default is more
+than two hours. (macOS has the first option under the second name.)
 
-No TCP_USER_TIMEOUT: it would also end a peer that is there and does not read for as long, as consumers that
-are busy and brokers that throttle do. What was sent to a peer that has vanished is retransmitted until the
-system gives up (net.ipv4.tcp_retries2: about 15 minutes).
+No TCP_USER_TIMEOUT: it would also end a connection whose peer is alive but does not read for that long, such
+as busy consumers and throttling brokers. Bytes sent to a vanished peer are retransmitted until the system
+gives up (net.ipv4.tcp_retries2: about 15 minutes).
 """
 NO_SUCH_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 def allow_all_descriptors() -> None:
-    """Raise the soft limit of open files to the hard one: systemd.s soft limit is 1,024, for programs with
+    """Raise the soft limit of open files to the hard limit: systemd's soft limit is 1,024, for programs with
     `select`.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -45,9 +45,9 @@ def allow_all_descriptors() -> None:
 
 
 async def ip_addresses(host: str, timeout_s: float) -> list[str]:
-    """Return the IP addresses of a host, looked up in a thread; of "", every interface, "" itself.
+    """Return the IP addresses of a host, looked up in a thread; "" for "", which is every interface.
 
-    Raises OSError, also if that takes longer.
+    Raises OSError, also after `timeout_s`.
     """
     if not host:
         return [host]
@@ -56,15 +56,15 @@ async def ip_addresses(host: str, timeout_s: float) -> list[str]:
             found = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except trio.TooSlowError:
         raise OSError(f"its IP address was not found within {timeout_s:g} s") from None
-    except ValueError:  # labels of 64 bytes, or with a NUL
+    except ValueError:  # labels of 64 bytes, or a NUL
         raise OSError("this is no host name") from None
     return list(dict.fromkeys(str(target[0]) for *_, target in found))
 
 
 def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
-    """Return listening, non-blocking sockets for each of these IP addresses; "" is every interface.
+    """Return listening, non-blocking sockets for these IP addresses; "" is every interface.
 
-    Raises OSError if none can be had, or if the port is taken on any of them.
+    Raises OSError if the port is taken on any of them, or no socket can be opened.
     """
     bound = bind(ips, port)
     try:
@@ -77,7 +77,7 @@ def listen(ips: Sequence[str], port: int) -> list[socket.socket]:
 
 
 def bind(ips: Sequence[str], port: int) -> list[socket.socket]:
-    """As `listen`, but the kernel refuses connections until `listen` is called on the sockets."""
+    """Return bound sockets like `listen`; the kernel refuses connections until `listen` is called on them."""
     sockets: list[socket.socket] = []
     missing: OSError | None = None
     try:
@@ -97,13 +97,13 @@ def bind(ips: Sequence[str], port: int) -> list[socket.socket]:
 
 
 def close_all(sockets: list[socket.socket]) -> None:
-    """Close every one of them."""
+    """Close all of these sockets."""
     for sock in sockets:
         sock.close()
 
 
 def _bind_everywhere(port: int) -> socket.socket:
-    """One dual-stack socket where there is IPv6, else IPv4's wildcard."""
+    """Bind one dual-stack socket if the system has IPv6, else IPv4's wildcard."""
     with suppress(OSError):
         if socket.has_dualstack_ipv6():
             return _bind_at("::", port, dual_stack=True)
@@ -126,14 +126,16 @@ def _bind_at(ip: str, port: int, *, dual_stack: bool = False) -> socket.socket:
 
 
 async def connect(address: Address) -> socket.socket:
-    """Return a connected, non-blocking socket, set up as `set_up` does; try each IP address of the host in
-    turn.
+    """Return a connected, non-blocking socket with `set_up` applied; try each IP address of the host in turn.
 
-    Raises OSError: the last one's. The caller sets the time limit.
+    Raises the last address's OSError. The caller sets the time limit.
     """
     try:
         found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except (ValueError, OverflowError) as error:  # brokers may say anything: labels of 64 bytes, port -1
+    except (
+        ValueError,
+        OverflowError,
+    ) as error:  # brokers may advertise anything: labels of 64 bytes, port -1
         raise OSError(f"no address: {error}") from None
     failure: OSError = OSError(f"{address.host} has no address")
     for family, _type, _proto, _name, target in found:
@@ -154,7 +156,7 @@ async def connect(address: Address) -> socket.socket:
 
 
 def set_up(sock: socket.socket) -> None:
-    """Send small frames at once; notice when the peer's machine is gone. Raises OSError."""
+    """Set TCP_NODELAY and keepalive. Raises OSError."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEP_ALIVE:
@@ -162,14 +164,12 @@ def set_up(sock: socket.socket) -> None:
 
 
 def local_host(sock: socket.socket) -> str:
-    """Return the IP address at which the peer reached this socket; an IPv4 one in its own form, not mapped to
-    IPv6.
-    """
+    """Return the IP address at which the peer reached this socket; IPv4 addresses not mapped to IPv6."""
     return unmapped(str(sock.getsockname()[0]))
 
 
 def unmapped(host: str) -> str:
-    """Return a numeric address of a socket; an IPv4 one in its own form, not mapped to IPv6.
+    """Return a socket's numeric address; IPv4 addresses not mapped to IPv6.
 
     >>> unmapped("::ffff:10.0.0.1"), unmapped("10.0.0.1"), unmapped("::1")
     ('10.0.0.1', '10.0.0.1', '::1')

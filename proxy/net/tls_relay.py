@@ -1,9 +1,9 @@
-"""A relay of which one side is TLS, or both: it reads on where no poll would say so.
+"""A relay with TLS on one or both sides: it also reads bytes that no poll reports.
 
-A poll reports what the kernel holds. What the TLS library has decrypted already (the rest of a record that
-was read in part: before a throttle, or because the buffer was full) would wait until the peer sends more. So
-after everything that happens to such a relay, it is asked whether something waits, and read again in the
-reactor's next turn. A plain relay knows nothing of this.
+A poll reports bytes in the kernel. Bytes that the TLS library has decrypted already (the remainder of a
+record that was read in part, because of a throttle or a full buffer) would wait until the peer sends more. So
+after each event of such a relay, it checks for waiting bytes, and reads them in the reactor's next turn.
+Plain relays have no such code.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from proxy.net.tls_socket import TlsSocket
 
 
 class TlsRelay(Relay):
-    """See the module."""
+    """A relay with at least one TlsSocket."""
 
     __slots__ = ("_again", "_tls_sides")
 
     def __init__(
         self, reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd
     ) -> None:
-        """Take over both sockets, as a relay does; those that are TLS must be TlsSockets."""
+        """Take over both sockets; those with TLS must be TlsSockets."""
         super().__init__(reactor, client, broker, connection, on_end)
         self._again: Timer | None = None
         self._tls_sides = [
@@ -44,7 +44,7 @@ class TlsRelay(Relay):
         self._look_again()
 
     def _look_again(self) -> None:
-        """Have what waits in the library read in the next turn, if it may be read at all."""
+        """Read bytes waiting in the TLS library in the next turn, if the side may be read."""
         if self._closed:
             return
         for side, sock in self._tls_sides:
@@ -63,8 +63,8 @@ class TlsRelay(Relay):
                     self._broker_ready(READ)
 
     def _stall(self, side: Side) -> None:
-        """Reading needs room to send first: wait for that alone, for data in the kernel would wake us for
-        ever.
+        """Wait only for room to send, which reading needs first: bytes in the kernel would wake the relay
+        again and again.
         """
         self._calm = False
         if side.interest != WRITE:
@@ -72,7 +72,7 @@ class TlsRelay(Relay):
             self._reactor.modify(side.fd, WRITE)
 
     def _unstalled(self, side: Side, events: int) -> int:
-        """Return the events to act on: room to send may be what reading has waited for."""
+        """Return the events to handle: reading may have waited for room to send."""
         for tls_side, sock in self._tls_sides:
             if tls_side is side and sock.wants_write and events & WRITE:
                 sock.wants_write = False
@@ -85,7 +85,7 @@ class TlsRelay(Relay):
 def new_relay(
     reactor: Reactor, client: Socket, broker: Socket, connection: Connection, on_end: OnEnd
 ) -> Relay:
-    """Start the relay that these sockets need."""
+    """Return the relay that fits these sockets."""
     if isinstance(client, TlsSocket) or isinstance(broker, TlsSocket):
         return TlsRelay(reactor, client, broker, connection, on_end)
     return Relay(reactor, client, broker, connection, on_end)

@@ -1,8 +1,8 @@
-"""An established TLS connection in the terms of a plain socket: what a relay reads from and sends to.
+"""An established TLS connection with the methods of a plain socket.
 
-Two things differ from a socket, and are dealt with here and in `tls_relay`. What has been decrypted waits in
-the TLS library, where no poll sees it: `waiting` tells. And a send that was cut short must be repeated with
-the same bytes, which a relay does: what it sends next begins with what was left unsent.
+Two differences from a plain socket remain. Decrypted bytes wait in the TLS library, where no poll sees them:
+`waiting` reports them, `tls_relay` reads them. A short send must be repeated with the same bytes; a relay
+does that, because it sends unsent bytes first.
 """
 
 from __future__ import annotations
@@ -13,42 +13,44 @@ from contextlib import suppress
 from typing import Final
 
 RECORD_BYTES: Final = 16 * 1024
-"""The most that one TLS record holds, and so the most that one read of the library returns."""
+"""Size of the largest TLS record, and so of the largest read from the library."""
 LONELY_BYTES: Final = 1024
-"""A shorter record is mostly a whole request: the poll tells of a next one more cheaply than a look does."""
+"""A shorter record is usually one whole request: polling for the next one is cheaper than looking for it."""
 
 
 class TlsSocket:
-    """A non-blocking TLS connection whose handshake is done. Its errors are OSErrors, as a socket's are."""
+    """A non-blocking TLS connection after its handshake. Errors are OSErrors, as with sockets."""
 
     __slots__ = ("_ended", "_explain", "_heard", "_peeked", "_sock", "wants_write")
 
     def __init__(self, sock: ssl.SSLSocket, explain: Callable[[ssl.SSLError], str]) -> None:
-        """Take over what was made with suppress_ragged_eofs=False (else a reset would look like an end);
-        `explain` says what is wrong in words.
+        """Take over a socket made with suppress_ragged_eofs=False (else a reset would look like an end);
+        `explain` describes an error in words.
         """
         self._sock = sock
         self._explain = explain
         self._peeked = b""
         self._ended = False
         self._heard = False
-        """A TLS 1.3 server refuses a client's certificate when the client takes the handshake for done."""
+        """True once the peer has sent data. A TLS 1.3 server refuses a client's certificate after the client
+        has finished its handshake.
+        """
         self.wants_write = False
-        """Nothing can be read before something is sent (an answer to the peer's change of keys)."""
+        """True if reading needs a send first (the answer to a key update)."""
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for."""
+        """Return the descriptor to poll."""
         return self._sock.fileno()
 
     def waiting(self) -> bool:
-        """Whether there is something to read that no poll reports."""
+        """True if bytes wait that no poll reports."""
         return bool(self._peeked or self._ended or self._sock.pending())
 
     def recv_into(self, buffer: memoryview, nbytes: int = 0, /) -> int:
-        """Read into `buffer`, several records if they are here; at most `nbytes`, 0 for all the room there
-        is.
+        """Read into `buffer`, several records if available; at most `nbytes`, 0 for the whole buffer.
 
-        Returns 0 at the end. Raises BlockingIOError if there is nothing, OSError if the connection is broken.
+        Returns 0 at the end. Raises BlockingIOError if nothing is available, OSError if the connection is
+        broken.
         """
         room = nbytes or len(buffer)
         count = 0
@@ -65,11 +67,13 @@ class TlsSocket:
         raise BlockingIOError
 
     def _take(self, buffer: memoryview) -> int:
-        """Read what is here; nothing at the end, either. Raises OSError."""
+        """Read what is available; return 0 at the end. Raises OSError."""
         count, room = 0, len(buffer)
         try:
             while count < room and not self._ended:
-                got = self._sock.recv_into(buffer[count:], room - count)  # told how much, it need not look
+                got = self._sock.recv_into(
+                    buffer[count:], room - count
+                )  # with a given size, the library need not compute it
                 count += got
                 self._ended = not got
                 if got < LONELY_BYTES:
@@ -79,7 +83,7 @@ class TlsSocket:
         except ssl.SSLWantWriteError:
             self.wants_write = True
         except ssl.SSLEOFError as error:
-            if error.reason is None:  # OpenSSL 3 gives one for a mere end, which a plain socket has as well
+            if error.reason is None:  # OpenSSL 3 has a reason for an end without close_notify
                 raise self._reset(error) from None
             self._ended = True
         except ssl.SSLError as error:
@@ -87,8 +91,8 @@ class TlsSocket:
         return count
 
     def recv(self, _bufsize: int, _flags: int, /) -> bytes:
-        """Return the next byte without taking it (as with MSG_PEEK, the only use), nothing at the end. Raises
-        as `recv_into` does.
+        """Return the next byte without consuming it (MSG_PEEK, the only use), nothing at the end. Raises as
+        `recv_into`.
         """
         if not self._peeked:
             byte = bytearray(1)
@@ -97,9 +101,9 @@ class TlsSocket:
         return self._peeked
 
     def send(self, data: memoryview | bytes, /) -> int:
-        """Send records as long as the connection takes them; return how much that was.
+        """Send records while the connection takes them; return the number of bytes.
 
-        Raises BlockingIOError if it takes none. What is sent next must begin with what was not taken.
+        Raises BlockingIOError if it takes none. The next send must begin with the bytes not taken.
         """
         rest = memoryview(data)
         sent = 0
@@ -120,11 +124,11 @@ class TlsSocket:
         return ConnectionResetError("reset by peer" if self._heard else self._explain(error))
 
     def sendmsg(self, buffers: Sequence[memoryview | bytes], /) -> int:
-        """Send all of these as `send` does: small ones share a record."""
+        """Send all buffers as `send` does; small ones share a record."""
         return self.send(b"".join(buffers))
 
     def close(self) -> None:
-        """Say that this was all, without waiting for the peer to say so too, and close."""
+        """Send close_notify without waiting for the peer's, and close."""
         with suppress(OSError, ValueError):
             self._sock.unwrap()
         self._sock.close()

@@ -1,1 +1,1 @@
-"""Accepting clients, connecting them to their brokers, and stopping: Trio's half of the proxy."""
+"""Trio's half of the proxy: accepting clients, connecting to brokers, stopping."""

@@ -1,10 +1,10 @@
-"""From an accepted client to a session: connect to its broker, or refuse the client.
+"""From an accepted client to a relay: connect to its broker, or refuse the client.
 
-While a broker cannot be reached, its listener refuses connections, as the broker's host does: a client that
-is accepted takes the broker for alive, does not back off, and may spin while it waits for a first answer.
+While a broker cannot be reached, its listener refuses connections, as the broker's host would. A client whose
+connection is accepted assumes a live broker, does not back off, and may spin while it waits for a response.
 
-A client that is refused for another reason is held for a moment before it is closed. Weir has accepted it
-already, so what it sees is a connection that worked and then broke: clients try that again without a pause.
+A client refused for another reason is held for a moment before its connection is closed. Weir has already
+accepted it, and clients reconnect without a pause after an established connection breaks.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.counters import Counters
 from proxy.net import sockets
 from proxy.net.side import Socket
-from proxy.net.tls.entrance import RefusedError, TlsAcceptor
+from proxy.net.tls.acceptor import RefusedError, TlsAcceptor
 from proxy.net.tls.handshakes import BrokerTlsError
 from proxy.net.tls.upstream import Upstream
-from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.listeners import OVERLOAD
 
 log = structlog.get_logger("weir")
 
 HOLD_S: Final = 0.7
-"""How long a refused client is kept from trying again; about what clients pause by themselves after some
+"""Time (s) before a refused client's connection is closed; about the pause that clients make after several
 failures.
 """
 HELD_MAX: Final = 1000
-"""How many refused clients are held at a time; more are closed at once. Each is one descriptor."""
+"""Number of refused clients held at a time, one descriptor each; more are closed at once."""
 PROBE_S: Final = 0.5
-"""How long Weir waits before it tries again to reach a broker whose listener refuses connections."""
+"""Time (s) between attempts to reach a broker whose listener refuses connections."""
 AWAY: Final = frozenset({CloseReason.BROKER_UNREACHABLE, CloseReason.CONNECT_TIMEOUT})
-"""While trying again fails for these reasons, the listener goes on refusing."""
+"""The listener keeps refusing connections while attempts fail for these reasons."""
 NO_RESOURCES: Final = OVERLOAD | {errno.EADDRNOTAVAIL}
-"""connect() fails like this when descriptors, memory or local ports have run out."""
+"""errno of connect() when descriptors, memory or local ports have run out."""
 
 
 class Client(NamedTuple):
-    """An accepted client, its TLS handshake done."""
+    """An accepted client, after its TLS handshake."""
 
     sock: Socket
     peer: Address
     host: str
-    """Where it has reached Weir."""
+    """The address at which the client has reached Weir."""
     user: str = ANONYMOUS
-    """Who its certificate says it is."""
+    """The principal of the client's certificate."""
 
 
 StartRelay: TypeAlias = Callable[[Client, Socket, int | None], None]
-"""(client, broker, node id): takes both sockets over."""
+"""(client, broker, node id): takes over both sockets."""
 RefuseUntil: TypeAlias = Callable[[int | None, Callable[[], Awaitable[None]]], Awaitable[None]]
 """(node id of the listener or None, until): have a listener refuse connections until `until` returns."""
 
@@ -76,22 +76,22 @@ class RefusalError(Exception):
 
 
 class Connector:
-    """Takes accepted clients to their brokers."""
+    """Connects accepted clients to their brokers."""
 
     def __init__(
         self,
         config: Config,
-        book: AddressBook,
-        gate: ConnectionLimiter,
+        address_book: AddressBook,
+        limiter: ConnectionLimiter,
         counters: Counters,
         rate_limited_log: RateLimitedLog,
         start_relay: StartRelay,
         refuse_until: RefuseUntil,
     ) -> None:
-        """Share the server's book and counters."""
+        """Share the server's address book and counters."""
         self._config = config
-        self._book = book
-        self._gate = gate
+        self._address_book = address_book
+        self._limiter = limiter
         self._counters = counters
         self._rate_limited_log = rate_limited_log
         self._start_relay = start_relay
@@ -99,73 +99,73 @@ class Connector:
         self._refusing: set[int | None] = set()
         """Node ids of the listeners that refuse connections; None is the bootstrap listener."""
         self._held = 0
-        self._entrance = TlsAcceptor(config.tls.listener) if config.tls.listener is not None else None
+        self._tls_acceptor = TlsAcceptor(config.tls.listener) if config.tls.listener is not None else None
         self._upstream = Upstream(config.tls.upstream)
 
     async def establish(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
         """Connect to the broker and start a relay, or refuse the client."""
-        arrival = _PendingConnection(sock, node_id, peer)
+        pending = _PendingConnection(sock, node_id, peer)
         try:
-            await self._relay(arrival)
+            await self._relay(pending)
         except RefusalError as refusal:
-            self._note(refusal, arrival.node_id, str(arrival.peer))
-            if refusal.reason is CloseReason.BROKER_UNREACHABLE and arrival.node_id == node_id:
-                await self._refuse_others(arrival)
+            self._note(refusal, pending.node_id, str(pending.peer))
+            if refusal.reason is CloseReason.BROKER_UNREACHABLE and pending.node_id == node_id:
+                await self._refuse_others(pending)
             else:
-                await self._close_later(arrival, refusal.hold_s)
-        except Exception as error:  # a bug of ours must end nothing but its client
-            arrival.sock.close()
+                await self._close_later(pending, refusal.hold_s)
+        except Exception as error:  # a bug must affect only this client
+            pending.sock.close()
             self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
             log.exception("internal error, the client is refused; please report this", exc_info=error)
         except BaseException:
-            arrival.sock.close()
+            pending.sock.close()
             self._counters.closed[CloseReason.STOPPED] += 1
             raise
 
-    async def _relay(self, arrival: _PendingConnection) -> None:
-        """Raises RefusalError; the client's socket is open then."""
-        counters, node_id, peer = self._counters, arrival.node_id, arrival.peer
+    async def _relay(self, pending: _PendingConnection) -> None:
+        """Raises RefusalError; the client's socket is still open then."""
+        counters, node_id, peer = self._counters, pending.node_id, pending.peer
         if counters.sessions_open >= self._config.settings.connections_max:
             raise RefusalError(CloseReason.CONNECTION_LIMIT, "raise connections_max")
-        denial = self._gate.enter(node_id, peer.host)
-        if denial is not None:
-            raise RefusalError(*denial)
+        rejection = self._limiter.enter(node_id, peer.host)
+        if rejection is not None:
+            raise RefusalError(*rejection)
         counters.sessions_open += 1
         relayed = False
         try:
-            client = await self._client(arrival)
-            broker, found = await self._connect(arrival.node_id)
+            client = await self._client(pending)
+            broker, found = await self._connect(pending.node_id)
             self._start_relay(client, broker, found)
             relayed = True
         finally:
             if not relayed:
                 counters.sessions_open -= 1
-                self._gate.leave(peer.host)
+                self._limiter.leave(peer.host)
 
-    async def _client(self, arrival: _PendingConnection) -> Client:
-        """Set its socket up; at a TLS listener, shake hands, and see who it is. Raises RefusalError."""
-        plain = arrival.plain
+    async def _client(self, pending: _PendingConnection) -> Client:
+        """Set up the socket; at a TLS listener, shake hands and get the principal. Raises RefusalError."""
+        plain = pending.plain
         host = _set_up(plain)
-        if self._entrance is None:
-            return Client(plain, arrival.peer, host)
+        if self._tls_acceptor is None:
+            return Client(plain, pending.peer, host)
         try:
-            entered = await self._entrance.enter(plain, arrival.node_id)
+            accepted = await self._tls_acceptor.enter(plain, pending.node_id)
         except RefusedError as error:
-            arrival.sock = error.sock
+            pending.sock = error.sock
             raise RefusalError(error.reason, str(error), 0 if error.reason in BY_PEERS else None) from None
-        arrival.sock, arrival.node_id = entered.sock, entered.node_id
-        if entered.node_id is not None and entered.node_id not in self._book.nodes:
-            raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {entered.node_id} is known")
-        return Client(entered.sock, arrival.peer, host, entered.user)
+        pending.sock, pending.node_id = accepted.sock, accepted.node_id
+        if accepted.node_id is not None and accepted.node_id not in self._address_book.nodes:
+            raise RefusalError(CloseReason.SERVER_NAME_UNKNOWN, f"no broker {accepted.node_id} is known")
+        return Client(accepted.sock, pending.peer, host, accepted.user)
 
     async def _connect(self, node_id: int | None) -> tuple[Socket, int | None]:
-        """Connect to a broker, for the bootstrap listener to any. Raises RefusalError."""
+        """Connect to a broker; for the bootstrap listener, to any. Raises RefusalError."""
         failure: RefusalError | None = None
         timeout_s = self._config.settings.connect_timeout_s
         targets = self._targets(node_id)
         with trio.move_on_after(timeout_s):
             for address, found in targets:
-                # A host that swallows packets must leave time for the others.
+                # A host that drops packets must leave time for the others.
                 with trio.move_on_after(timeout_s if len(targets) == 1 else timeout_s / 3):
                     try:
                         return await self._upstream.connect(address), found
@@ -174,61 +174,61 @@ class Connector:
         raise failure or RefusalError(CloseReason.CONNECT_TIMEOUT, f"broker silent for {timeout_s:g} s")
 
     def _targets(self, node_id: int | None) -> list[tuple[Address, int | None]]:
-        """Where to connect, in order of preference: brokers whose id, and so whose quotas, are known come
-        first.
+        """Return addresses in order of preference: first brokers whose node id, and so whose quotas, are
+        known.
         """
-        nodes = self._book.nodes
+        nodes = self._address_book.nodes
         if node_id is not None:
             return [(nodes[node_id], node_id)]
-        named = [(address, self._book.node_at(address)) for address in self._config.upstream]
+        named = [(address, self._address_book.node_at(address)) for address in self._config.upstream]
         first = [target for target in named if target[1] is not None]
         others = [(address, found) for found, address in nodes.items()]
         return list(dict.fromkeys(first + others + named))
 
     def _note(self, refusal: RefusalError, node_id: int | None, client: str) -> None:
         self._counters.closed[refusal.reason] += 1
-        known = node_id if node_id in self._book.nodes else None  # clients name what they like
+        known = node_id if node_id in self._address_book.nodes else None  # clients can send any name
         details = {"reason": refusal.reason, "node_id": node_id, "client": client, "detail": str(refusal)}
         if refusal.reason in BY_PEERS:
             log.debug("connection refused", **details)
         else:
             self._rate_limited_log.note(("refused", known, refusal.reason), _refused, details)
 
-    async def _refuse_others(self, arrival: _PendingConnection) -> None:
+    async def _refuse_others(self, pending: _PendingConnection) -> None:
         """Have the listener refuse connections until its broker is back, then close this client."""
-        node_id = arrival.node_id
+        node_id = pending.node_id
         if node_id in self._refusing:
-            arrival.sock.close()
+            pending.sock.close()
             return
         self._refusing.add(node_id)
         try:
-            await self._refuse_until(node_id, partial(self._until_back, arrival))
+            await self._refuse_until(node_id, partial(self._until_back, pending))
         finally:
             self._refusing.remove(node_id)
 
-    async def _until_back(self, arrival: _PendingConnection) -> None:
+    async def _until_back(self, pending: _PendingConnection) -> None:
         """Close this client; return once its broker can be reached, or fails for another reason."""
-        arrival.sock.close()
+        pending.sock.close()
         while True:
             await trio.sleep(PROBE_S)
-            if not await self._is_away(arrival.node_id):
+            if not await self._is_away(pending.node_id):
                 return
 
     async def _is_away(self, node_id: int | None) -> bool:
-        """Try to reach a broker. Each failure counts like a client's: alerts look at that."""
+        """Try to reach a broker. Failures are counted like a client's, because alerts use these counters."""
         try:
             broker, _node_id = await self._connect(node_id)
         except RefusalError as refusal:
             self._note(refusal, node_id, "weir")
             return refusal.reason in AWAY
-        except Exception as error:  # a bug of ours must not close a listener for good
+        except Exception as error:  # a bug must not close a listener for good
             self._counters.closed[CloseReason.INTERNAL_ERROR] += 1
             log.exception("internal error, the client is refused; please report this", exc_info=error)
             return False
         broker.close()
         return False
 
-    async def _close_later(self, arrival: _PendingConnection, hold_s: float) -> None:
+    async def _close_later(self, pending: _PendingConnection, hold_s: float) -> None:
         try:
             if self._held < HELD_MAX:
                 self._held += 1
@@ -237,34 +237,34 @@ class Connector:
                 finally:
                     self._held -= 1
         finally:
-            arrival.sock.close()
+            pending.sock.close()
 
 
 class _PendingConnection:
-    """A client on its way to its broker; its socket, and whom it wants, may change with its handshake."""
+    """A client without a broker yet; the TLS handshake may change its socket and node id."""
 
     __slots__ = ("node_id", "peer", "plain", "sock")
 
     def __init__(self, sock: socket.socket, node_id: int | None, peer: Address) -> None:
         self.plain = sock
         self.sock: Socket = sock
-        """What is to be closed."""
+        """The socket to close."""
         self.node_id = node_id
         self.peer = peer
 
 
 def _set_up(sock: socket.socket) -> str:
-    """Return where the client has reached Weir. Raises RefusalError."""
+    """Return the address at which the client has reached Weir. Raises RefusalError."""
     try:
         sock.setblocking(False)
         sockets.set_up(sock)
         return sockets.local_host(sock)
-    except OSError as error:  # some systems say so if the client has gone meanwhile
+    except OSError as error:  # on some systems, if the client has gone
         raise RefusalError(CloseReason.CLIENT_RESET, str(error)) from None
 
 
 def _refusal(address: Address, error: OSError) -> RefusalError:
-    system = (error.errno or 0) > 0  # then the text repeats the address, at length
+    system = (error.errno or 0) > 0  # if True, str(error) repeats the address
     said = os.strerror(error.errno or 0).lower() if system else error.strerror or error
     detail = f"broker {address}: {said}"
     if isinstance(error, BrokerTlsError):

@@ -1,4 +1,4 @@
-"""What the server does while no client asks: follow brokers that come and move, forget idle budgets."""
+"""Periodic tasks of the server: find brokers that are new or have moved, expire idle budgets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from proxy.control.cluster.discovery import DiscoveryError, discover
 log = structlog.get_logger("weir")
 
 EXPIRY_S: Final = 30.0
-"""How often idle budgets are looked for, as Kafka looks for idle sensors."""
+"""Time (s) between looking for idle budgets, as Kafka does for idle sensors."""
 
 
-async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Address], str]:
-    """Return the cluster's brokers, all of which have ports; or none, and why the upstream does not tell.
+async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict[int, Address], str]:
+    """Return the cluster's brokers, which all have ports; or none, and why the upstream does not list
+    them.
 
-    Raises ConfigError if there is nothing that could be a Kafka broker, if TLS fails, if Weir's
-    credentials are refused, or if the ports do not fit.
+    Raises ConfigError if no address can be a Kafka broker, if TLS fails, if Weir's credentials are refused,
+    or if the ports do not fit.
     """
     try:
         nodes = await discover(config.upstream, config.settings.connect_timeout_s, Access.of(config))
@@ -37,32 +38,32 @@ async def first_brokers(config: Config, book: AddressBook) -> tuple[dict[int, Ad
         if error.refused:
             raise ConfigError(f"cannot log in to the brokers: {error.first}") from None
         return {}, str(error)
-    outside = book.outside(list(nodes))
-    if outside is not None:
-        raise ConfigError(outside)
+    unmapped = address_book.unmapped(list(nodes))
+    if unmapped is not None:
+        raise ConfigError(unmapped)
     return nodes, ""
 
 
-async def refresh(config: Config, book: AddressBook) -> None:
-    """Ask the cluster which brokers have come, and moved."""
+async def refresh(config: Config, address_book: AddressBook) -> None:
+    """Ask the cluster for brokers that are new or have moved."""
     try:
-        known = [*book.nodes.values(), *config.upstream]
+        known = [*address_book.nodes.values(), *config.upstream]
         nodes = await discover(known, config.settings.connect_timeout_s, Access.of(config))
     except DiscoveryError as error:
         log.warning("no broker answers", reason=str(error))
         return
     for node_id, address in nodes.items():
-        book.observe(node_id, address)
+        address_book.observe(node_id, address)
 
 
 class Expiring(Protocol):
-    """Has budgets."""
+    """An object with budgets."""
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget those that were not used for long, in steps; yield how many each step has forgotten."""
+        """Remove budgets unused for long, in steps; yield the number removed by each step."""
 
 
 async def expire(quotas: Expiring, now_ms: Callable[[], int]) -> None:
-    """Forget budgets that were not used for long; sockets have their turn between two steps."""
+    """Remove budgets unused for long; sockets are served between steps."""
     for _forgotten in quotas.expire(now_ms()):
         await trio.lowlevel.checkpoint()

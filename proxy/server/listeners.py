@@ -1,4 +1,4 @@
-"""Listeners: the kernel takes connections as soon as a port is open; Trio takes them up from there."""
+"""Listeners: the kernel accepts connections as soon as a port is open; Trio takes them from there."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from proxy.addresses import Address
 from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.control.supervisor import Supervisor, Task, Work, Works
 from proxy.net import sockets
-from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.connection_limiter import ConnectionLimiter
 
 log = structlog.get_logger("weir")
 
 OVERLOAD: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""accept() fails like this when descriptors or memory have run out: wait, existing sessions will end."""
+"""errno of accept() when descriptors or memory have run out: wait for connections to end."""
 OVERLOAD_PAUSE_S: Final = 0.1
 RETRY_S: Final = 1.0
-"""A port that somebody else has taken is tried again after this time."""
+"""Time (s) after which a port taken by another process is tried again."""
 
 Receive: TypeAlias = Callable[[socket.socket, int | None, Address], Awaitable[None]]
-"""(client's socket, node id of the listener or None, client's address): takes the socket over."""
+"""(client's socket, node id of the listener or None, client's address): takes over the socket."""
 MakeSockets: TypeAlias = Callable[[Sequence[str], int], list[socket.socket]]
-"""(IP addresses, port)"""
+"""(IP addresses, port) -> sockets that are bound, or also listen."""
 RunSoon: TypeAlias = Callable[[Callable[[], None]], None]
 
 
@@ -39,19 +39,19 @@ class Listeners:
 
     def __init__(
         self,
-        gate: ConnectionLimiter,
+        limiter: ConnectionLimiter,
         supervisor: Supervisor,
         rate_limited_log: RateLimitedLog,
         run_soon: RunSoon,
     ) -> None:
-        """`run_soon` has Trio make a call; it is called in the reactor's turns too."""
-        self._gate = gate
+        """`run_soon` schedules a call in Trio; also used within the reactor's turns."""
+        self._limiter = limiter
         self._supervisor = supervisor
         self._rate_limited_log = rate_limited_log
         self._run_soon = run_soon
         self._sockets: dict[int | None, list[socket.socket]] = {}
         """By node id; None is the bootstrap listener."""
-        self._places: dict[int | None, tuple[Sequence[str], int]] = {}
+        self._addresses: dict[int | None, tuple[Sequence[str], int]] = {}
         """The IP addresses and the port of each listener."""
         self._opened, self._to_accept = trio.open_memory_channel[tuple[list[socket.socket], int | None]](
             math.inf
@@ -59,10 +59,11 @@ class Listeners:
 
     def open(self, ips: Sequence[str], port: int, node_id: int | None) -> None:
         """Have the kernel accept connections at these IP addresses now; may be called in the reactor's turn.
+
         Raises OSError.
         """
         listening = sockets.listen(ips, port)
-        self._places[node_id] = ips, port
+        self._addresses[node_id] = ips, port
         self._sockets[node_id] = listening
         self._run_soon(lambda: self._opened.send_nowait((listening, node_id)))
 
@@ -76,7 +77,7 @@ class Listeners:
         self._opened.send_nowait((self._sockets[node_id], node_id))
 
     async def accept_forever(self, receive: Receive) -> None:
-        """Hand on every client of every listener, each in a task of its own."""
+        """Pass every client of every listener to `receive`, each in a task of its own."""
         async with trio.open_nursery() as nursery:
             async for listening, node_id in self._to_accept:
                 for sock in listening:
@@ -89,11 +90,11 @@ class Listeners:
             sockets.close_all(listening)
 
     async def _replace(self, node_id: int | None, make: MakeSockets) -> None:
-        """Close a listener's sockets and make others for its port, as soon as nobody else has that port."""
+        """Replace a listener's sockets by others for its port, as soon as no other process has that port."""
         while True:
             sockets.close_all(self._sockets[node_id])
             try:
-                self._sockets[node_id] = make(*self._places[node_id])
+                self._sockets[node_id] = make(*self._addresses[node_id])
             except OSError as error:
                 self._rate_limited_log.note(
                     ("listen", node_id), _cannot_listen, {"node_id": node_id, "error": str(error)}
@@ -128,21 +129,21 @@ class Listeners:
                     return
                 await self._failed(error)
             else:
-                await self._wait_at_gate(client, node_id)
+                await self._delay_above_rate(client, node_id)
                 address = Address(sockets.unmapped(peer[0]), peer[1])
                 nursery.start_soon(receive, client, node_id, address)
                 works()
 
-    async def _wait_at_gate(self, client: socket.socket, node_id: int | None) -> None:
-        """Take up a connection above its listener's rate late; those behind it wait in the kernel."""
+    async def _delay_above_rate(self, client: socket.socket, node_id: int | None) -> None:
+        """Delay a connection above its listener's rate; those behind it wait in the kernel."""
         try:
-            await trio.sleep(self._gate.delay_s(node_id))
+            await trio.sleep(self._limiter.delay_s(node_id))
         except BaseException:
             client.close()
             raise
 
     async def _failed(self, error: OSError) -> None:
-        if error.errno not in OVERLOAD:  # the client gave up before we came: nobody to serve
+        if error.errno not in OVERLOAD:  # the client has gone
             await trio.lowlevel.checkpoint()
             return
         self._rate_limited_log.note("accept", _cannot_accept, {"error": str(error)})
@@ -154,4 +155,4 @@ def _cannot_accept(count: int, details: Mapping[str, object]) -> None:
 
 
 def _cannot_listen(count: int, details: Mapping[str, object]) -> None:
-    log.error("cannot listen again, trying on", count=count, **details)
+    log.error("cannot listen again, retrying", count=count, **details)

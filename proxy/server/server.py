@@ -1,6 +1,6 @@
 """The server: Trio's half of the proxy.
 
-It listens, connects, discovers, reloads, expires, drains; bytes are the reactor's.
+It listens, connects, discovers brokers, reloads, expires budgets, drains; the reactor moves the bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proxy.net.reactor import BUFFER_BYTES, Reactor
 from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
-from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.establish import Client, Connector
 from proxy.server.housekeeping import EXPIRY_S, expire, first_brokers, refresh
 from proxy.server.listeners import Listeners
@@ -44,15 +44,15 @@ class Server:
     """One cluster behind one bootstrap listener and a listener per broker."""
 
     def __init__(self, config: Config, reactor: Reactor, quotas: QuotaRegistry) -> None:
-        """Prepare; nothing is opened before `serve`."""
+        """Prepare; `serve` opens the listeners."""
         self.config = config
         self.counters = Counters()
         self.quotas = quotas
-        self.management: QuotaAdmin = NoQuotaAdmin()
-        """Who may describe and alter quotas over the wire; set it before `serve`."""
-        self.usage = config.usage.books() if config.usage is not None else None
-        """What clients use, if it is recorded."""
-        self.book = AddressBook(config.places, self._open_broker_listener)
+        self.quota_admin: QuotaAdmin = NoQuotaAdmin()
+        """Describes and alters quotas for clients; set it before `serve`."""
+        self.usage = config.usage.registries() if config.usage is not None else None
+        """Usage counters, if usage is recorded."""
+        self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
         self._plans = Plans(
             self.counters,
@@ -71,23 +71,27 @@ class Server:
         )
         self._rate_limited_log = RateLimitedLog(reactor)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
-        """Keeps the tasks of the process running."""
-        self.gate = ConnectionLimiter(config.connections, quotas.in_force, lambda: reactor.now_ms)
-        quotas.on_update.append(self.gate.quotas.update)
-        self._listeners = Listeners(self.gate, self.supervisor, self._rate_limited_log, self._run_soon)
-        self._establisher = Connector(
+        """Restarts the process's tasks after failures."""
+        self.connection_limiter = ConnectionLimiter(
+            config.connections, quotas.in_force, lambda: reactor.now_ms
+        )
+        quotas.on_update.append(self.connection_limiter.quotas.update)
+        self._listeners = Listeners(
+            self.connection_limiter, self.supervisor, self._rate_limited_log, self._run_soon
+        )
+        self._connector = Connector(
             config,
-            self.book,
-            self.gate,
+            self.address_book,
+            self.connection_limiter,
             self.counters,
             self._rate_limited_log,
             self._relay,
             self._listeners.refuse,
         )
         self._relays: set[Relay] = set()
-        self._port_per_broker = config.places is config.ports
+        self._port_per_broker = config.advertised_listeners is config.ports
         self._ips: list[str] = []
-        """The IP addresses of `listen`: looked up once, at the start, for a look-up may take seconds."""
+        """IP addresses of `listen`, looked up once at the start, because that may take seconds."""
         self._stop = trio.Event()
         self._ended = trio.Event()
         self._draining = False
@@ -106,7 +110,7 @@ class Server:
             await self._listen()
             async with trio.open_nursery() as nursery:
                 task_status.started()
-                nursery.start_soon(self._listeners.accept_forever, self._establisher.establish)
+                nursery.start_soon(self._listeners.accept_forever, self._connector.establish)
                 self._start_housekeeping(nursery)
                 await self._stop.wait()
                 nursery.cancel_scope.cancel()
@@ -118,7 +122,7 @@ class Server:
             self._rate_limited_log.close()
 
     def _start_housekeeping(self, nursery: trio.Nursery) -> None:
-        """Start all that is to be done now and then; a failure of one task stops no other."""
+        """Start the periodic tasks; a failure of one stops no other."""
 
         def now_ms() -> int:
             return self._reactor.now_ms
@@ -126,31 +130,31 @@ class Server:
         def start(task: Task, period_s: float, step: Callable[[], Awaitable[None]]) -> None:
             nursery.start_soon(self.supervisor.keep_running, task, every(period_s, step))
 
-        start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.book))
+        start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.address_book))
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
-        for quotas in (self.quotas, self.gate.quotas):
+        for quotas in (self.quotas, self.connection_limiter.quotas):
             start(Task.EXPIRY, EXPIRY_S, partial(expire, quotas, now_ms))
-        shadow_log = ShadowLog(self.quotas, self.gate.quotas)
+        shadow_log = ShadowLog(self.quotas, self.connection_limiter.quotas)
         start(Task.SHADOW_LOG, PERIOD_S, partial(log_shadow, shadow_log, now_ms))
 
     def stop(self) -> None:
-        """Accept nothing more; let requests under way finish within the drain time."""
+        """Accept no more clients; let requests in flight finish within the drain time."""
         self._stop.set()
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop` was called."""
+        """True once `stop` was called."""
         return self._stop.is_set()
 
     @property
     def plans(self) -> Plans:
-        """Every (API, version) that clients have used; `requests` counts them. Read only."""
+        """Plans of every (API, version) that clients have used; `requests` counts them. Read only."""
         return self._plans
 
     @property
     def received_bytes(self) -> tuple[int, int]:
-        """What has come from clients, and from brokers, since start."""
+        """Number of bytes received from clients, and from brokers, since the start."""
         from_clients, from_brokers = self.counters.bytes_from_clients, self.counters.bytes_from_brokers
         for relay in self._relays:
             of_client, of_broker = relay.received_bytes
@@ -159,16 +163,16 @@ class Server:
         return from_clients, from_brokers
 
     def _run_soon(self, call: Callable[[], None]) -> None:
-        """Have Trio make a call in its next turn."""
+        """Schedule a call in Trio's next turn."""
         assert self._token is not None
         self._token.run_sync_soon(call)
 
     # Listening
 
     async def _listen(self) -> None:
-        """Open every listener, or none and say in one line why: nothing is logged before all are open."""
+        """Open every listener, or none and raise ConfigError; log only when all are open."""
         config = self.config
-        nodes, untold = await first_brokers(config, self.book)
+        nodes, untold = await first_brokers(config, self.address_book)
         with _listening_at(config.listen, "choose another --listen"):
             self._ips = await sockets.ip_addresses(config.listen.host, config.settings.connect_timeout_s)
             self._listeners.open(self._ips, config.listen.port, None)
@@ -177,9 +181,9 @@ class Server:
             with _listening_at(Address(config.listen.host, port), "choose other --broker-ports", node_id):
                 self._listeners.open(self._ips, port, node_id)
         if untold:
-            log.warning("upstream does not tell its brokers, learning them from clients", reason=untold)
+            log.warning("upstream lists no brokers, learning them from responses", reason=untold)
         for node_id, upstream in nodes.items():
-            self.book.learn(node_id, upstream)
+            self.address_book.learn(node_id, upstream)
         log.info("listening", address=str(config.listen), upstream=", ".join(map(str, config.upstream)))
 
     def _broker_port(self, node_id: int) -> int:
@@ -191,15 +195,15 @@ class Server:
         if self._port_per_broker:
             self._listeners.open(self._ips, port, node_id)
 
-    # Sessions
+    # Connections
 
     def _relay(self, client: Client, broker: Socket, node_id: int | None) -> None:
-        """Hand both sockets over; from now on they are the relay's to close."""
+        """Start a relay, which owns both sockets from now on."""
         self.counters.sessions_opened += 1
 
         def ended(relay: Relay, reason: CloseReason, detail: str) -> None:
             self._relays.discard(relay)
-            self.gate.leave(client.peer.host)
+            self.connection_limiter.leave(client.peer.host)
             self.counters.note_ended(reason, *relay.received_bytes)
             self._say_ended(node_id, client.peer, reason, detail)
             if self._draining and not self._relays:
@@ -214,14 +218,14 @@ class Server:
         return Connection(
             plans=self._plans,
             quotas=self.quotas.of(node_id),
-            addresses=AdvertisedAddresses(host, self.book),
+            addresses=AdvertisedAddresses(host, self.address_book),
             counters=self.counters,
             limits=self._limits,
             hold=self.config.settings.throttle_mode == "hold",
             node_id=node_id,
             user=client.user,
             peer=str(client.peer),
-            management=self.management,
+            quota_admin=self.quota_admin,
             brokers=self.config.brokers,
             clock=self._reactor.clock,
             usage=None if self.usage is None else self.usage.of(node_id),
@@ -230,15 +234,15 @@ class Server:
     def _say_ended(self, node_id: int | None, peer: Address, reason: CloseReason, detail: str) -> None:
         details = {"reason": reason, "node_id": node_id, "client": str(peer), "detail": detail}
         if reason in BY_PEERS:
-            log.debug("session ended", **details)
+            log.debug("connection closed", **details)
         else:
             self._rate_limited_log.note(("ended", node_id, reason), _ended_badly, details)
 
     async def _drain(self) -> None:
-        """Wait, for a bounded time, until every request under way is answered."""
+        """Wait, for a limited time, until every request in flight is answered."""
         timeout_s = self.config.settings.drain_timeout_s
         self._draining = True
-        log.info("draining", sessions=len(self._relays), timeout_s=timeout_s)
+        log.info("draining", connections=len(self._relays), timeout_s=timeout_s)
         for relay in list(self._relays):
             relay.drain()
         self._reactor.wake()
@@ -251,7 +255,7 @@ class Server:
 
 @contextmanager
 def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> Iterator[None]:
-    """Raises ConfigError for an OSError."""
+    """Raise ConfigError instead of OSError."""
     try:
         yield
     except OSError as error:
@@ -261,4 +265,4 @@ def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> 
 
 
 def _ended_badly(count: int, details: Mapping[str, object]) -> None:
-    log.warning("session ended", count=count, **details)
+    log.warning("connection closed", count=count, **details)

@@ -10,7 +10,7 @@ from bench import broker
 from bench.broker import BrokerError, NotReadyError, ask, ask_until_ready
 from bench.frames import Request, metadata
 from protocol import ErrorCode, Message, codec
-from protocol.heads import LENGTH
+from protocol.framing import LENGTH
 from protocol.messages import MetadataResponse
 
 VERSION = 12

@@ -11,7 +11,7 @@ from bench.canned import TOPIC_IDS, TOPICS, VERSIONS, WHOLE_BYTES, Answers, Conv
 from bench.frames import Request, metadata, produce, request, sasl_plain
 from bench.rows import ROWS, Row
 from protocol import ApiKey, codec, response_type
-from protocol.heads import LENGTH, RESPONSE_HEAD, response_body
+from protocol.framing import LENGTH, RESPONSE_HEAD, response_body
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,

@@ -11,7 +11,7 @@ from bench import frames
 from bench.frames import Request
 from bench.rows import ROWS, Row, Topics
 from protocol import codec, request_header_version, request_type
-from protocol.heads import LENGTH, REQUEST_HEAD, request_body
+from protocol.framing import LENGTH, REQUEST_HEAD, request_body
 from protocol.messages import (
     FetchRequest,
     Message,

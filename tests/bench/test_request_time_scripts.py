@@ -10,14 +10,14 @@ import pytest
 
 from bench.request_time import micro, scripts
 from bench.request_time.book import Book
-from bench.request_time.calls import Call, Dialect, Script, again
+from bench.request_time.calls import BrokerVersions, Call, Script, again
 from bench.request_time.comparing import greeted
 from bench.request_time.features import Tally
 from bench.request_time.loop import Loop, LoopError
 from bench.request_time.topics import Batch, Data, plain
 from bench.request_time.workloads import QUICK, WORKLOADS
 from protocol import ApiKey, Message, codec, response_header_version, versions
-from protocol.heads import LENGTH
+from protocol.framing import LENGTH
 from protocol.messages import FetchResponse, ResponseHeader
 from quotas.request_costs import ColdCost
 
@@ -34,7 +34,7 @@ def newest() -> dict[int, tuple[int, int]]:
     return {key: (known.min, known.max) for key in ApiKey if (known := versions(key)) is not None}
 
 
-DIALECTS = {"1.1": Dialect(dict(enumerate(OF_1_1))), "newest": Dialect(newest())}
+BROKER_VERSIONS = {"1.1": BrokerVersions(dict(enumerate(OF_1_1))), "newest": BrokerVersions(newest())}
 
 
 @pytest.fixture(scope="module")
@@ -53,24 +53,24 @@ def first_calls(scripts: Sequence[Script]) -> list[Call]:
     return calls
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", BROKER_VERSIONS)
 def test_every_workload_can_be_encoded_in_each_brokers_versions(name: str, data: Data) -> None:
-    book = Book(DIALECTS[name])
+    book = Book(BROKER_VERSIONS[name])
     for workload in WORKLOADS:
         if workload.needs(book, data):
             assert first_calls(workload.make(book, data, "client"))
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", BROKER_VERSIONS)
 def test_every_microworkload_can_be_encoded_in_each_brokers_versions(name: str, data: Data) -> None:
-    book = Book(DIALECTS[name])
+    book = Book(BROKER_VERSIONS[name])
     names = [case.name for case in micro.cases(book, data) if first_calls(case.scripts())]
     assert len(names) == len(set(names))
 
 
 def test_workload_clients_send_apiversions_first(data: Data) -> None:
     by_name = {workload.name: workload for workload in WORKLOADS}
-    (script,) = greeted(by_name["metadata"], Book(DIALECTS["1.1"]), data, "me")
+    (script,) = greeted(by_name["metadata"], Book(BROKER_VERSIONS["1.1"]), data, "me")
     assert next(script).api == ApiKey.API_VERSIONS
     assert script.send(b"").api == ApiKey.METADATA
     script.close()
@@ -81,13 +81,13 @@ def test_the_quick_workloads_exist() -> None:
 
 
 def test_each_workload_client_has_a_client_id_per_api() -> None:
-    call = Book(DIALECTS["1.1"]).list_groups("me")
+    call = Book(BROKER_VERSIONS["1.1"]).list_groups("me")
     assert call.client_id == "me.ListGroups"
     assert b"\x00\x0dme.ListGroups" in call.frame
 
 
 def test_an_incremental_fetch_counts_the_bytes_of_omitted_partitions() -> None:
-    book = Book(DIALECTS["newest"])
+    book = Book(BROKER_VERSIONS["newest"])
     script = scripts.fetch_session(book, "me", 500, rest="aside")
     begun = next(script)
     more = script.send(answered(FetchResponse(session_id=7), begun))
@@ -108,7 +108,7 @@ def answered(body: Message, call: Call) -> bytes:
 
 
 def test_compressed_records_count_unpacked_in_each_partition(data: Data) -> None:
-    call = Book(DIALECTS["newest"]).produce(
+    call = Book(BROKER_VERSIONS["newest"]).produce(
         "me", data.compressed["gzip", "zeros"], topic="t", indexes=range(3), acks=-1
     )
     assert call.known["unpacked.gzip"] == 2700.0

@@ -26,7 +26,7 @@ from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBro
 from tests.proxy.frames import head_of
 
 if TYPE_CHECKING:
-    from calibration.frames import Dialect
+    from calibration.frames import BrokerVersions
     from calibration.line import Line
 
 COSTS = {
@@ -46,8 +46,8 @@ SOME = (ApiKey.METADATA, ApiKey.HEARTBEAT)
 RUN = "0123abcd"
 
 
-def by_quota(line: Line, dialect: Dialect) -> Instrument:
-    return QuotaInstrument(line, dialect, "ANONYMOUS")
+def by_quota(line: Line, broker_versions: BrokerVersions) -> Instrument:
+    return QuotaInstrument(line, broker_versions, "ANONYMOUS")
 
 
 def calibrate(
@@ -55,7 +55,7 @@ def calibrate(
     options: Options,
     *,
     stop_after: int | None = None,
-    instrument: Callable[[Line, Dialect], Instrument] = by_quota,
+    instrument: Callable[[Line, BrokerVersions], Instrument] = by_quota,
     dry_run: bool = False,
 ) -> Findings:
     """`stop_after`: cancelled when so many readings were begun."""
@@ -196,7 +196,11 @@ def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
     broker = CalibratedBroker(COSTS)
     options = Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0)
     with pytest.raises(CalibrationError, match="no reading was good"):
-        calibrate(broker, options, instrument=lambda line, dialect: Silent(line, dialect, "ANONYMOUS"))
+        calibrate(
+            broker,
+            options,
+            instrument=lambda line, broker_versions: Silent(line, broker_versions, "ANONYMOUS"),
+        )
     left_nothing(broker)
 
 
@@ -232,8 +236,8 @@ def test_calibration_can_read_a_jmx_exporter(form: str) -> None:
         lines += [form.format(client_id, budget.rate(now_ms)) for client_id, budget in broker.budgets.items()]
         return "\n".join([*lines, ""])
 
-    def by_jmx(line: Line, dialect: Dialect) -> Instrument:
-        return JmxInstrument(scrape, QuotaInstrument(line, dialect, "ANONYMOUS"))
+    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Instrument:
+        return JmxInstrument(scrape, QuotaInstrument(line, broker_versions, "ANONYMOUS"))
 
     found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0), instrument=by_jmx)
     left_nothing(broker)
@@ -247,8 +251,8 @@ def test_calibration_names_the_metric_that_an_exporter_lacks() -> None:
     async def scrape() -> str:
         return "up 1\n"
 
-    def by_jmx(line: Line, dialect: Dialect) -> Instrument:
-        return JmxInstrument(scrape, QuotaInstrument(line, dialect, "ANONYMOUS"))
+    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Instrument:
+        return JmxInstrument(scrape, QuotaInstrument(line, broker_versions, "ANONYMOUS"))
 
     with pytest.raises(CalibrationError, match="looked for a metric whose name ends with request_time"):
         calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=1, share=1.0), instrument=by_jmx)

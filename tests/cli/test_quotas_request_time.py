@@ -63,19 +63,19 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def book() -> QuotaRegistry:
+def registry() -> QuotaRegistry:
     """Alice has used 5.2 s of a thread within 10.4 s, half of it with her app: 50 and 25 %."""
-    book = QuotaRegistry(parse(FILE))
-    charge(book, "app", ApiKey.PRODUCE, 1_950_000, 0)
-    charge(book, "app", ApiKey.METADATA, 650_000, 0)
-    charge(book, "other", ApiKey.FETCH, 2_600_000, NOW_MS)
-    return book
+    registry = QuotaRegistry(parse(FILE))
+    charge(registry, "app", ApiKey.PRODUCE, 1_950_000, 0)
+    charge(registry, "app", ApiKey.METADATA, 650_000, 0)
+    charge(registry, "other", ApiKey.FETCH, 2_600_000, NOW_MS)
+    return registry
 
 
 def charge(
-    book: QuotaRegistry, client_id: str, api_key: int, us: float, now_ms: int, node_id: int | None = 1
+    registry: QuotaRegistry, client_id: str, api_key: int, us: float, now_ms: int, node_id: int | None = 1
 ) -> None:
-    quotas = book.of(node_id)
+    quotas = registry.of(node_id)
     quotas.ledger("alice", client_id, now_ms).charge_request(api_key, us, now_ms)
 
 
@@ -95,9 +95,9 @@ def asked(app: Starlette, ask: Callable[[str], T]) -> T:
     return trio.run(main)
 
 
-def weir(server: Server, book: QuotaRegistry) -> Starlette:
+def weir(server: Server, registry: QuotaRegistry) -> Starlette:
     """The pages of one that runs."""
-    sources = Sources(server, book, StoreHealth(lambda: 0.0), lambda: NOW_MS)
+    sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: NOW_MS)
     return application(sources, Readiness(server, trio.Event()))
 
 
@@ -114,11 +114,11 @@ def explained(file: Path, client_id: str, *arguments: str) -> Callable[[str], st
 
 
 def test_explain_shows_request_time_by_api_broker_and_mode(
-    server: Server, book: QuotaRegistry, file: Path
+    server: Server, registry: QuotaRegistry, file: Path
 ) -> None:
     """In shadow 2.6 s within 10 s are 26 %; the limit is 20, and nobody is told to wait more than 1 s."""
     would = "would have been throttled once, 1.0 s"
-    assert asked(weir(server, book), explained(file, "app")).splitlines() == [
+    assert asked(weir(server, registry), explained(file, "app")).splitlines() == [
         "  request time so far, as Weir at ADDRESS estimates it:",
         "    broker 1: 5.200 s, now 50.00 of 40 % of a thread, throttled once, 1.0 s",
         "      Fetch     2.600 s  50.0 %",
@@ -131,19 +131,19 @@ def test_explain_shows_request_time_by_api_broker_and_mode(
 
 
 def test_explain_shows_short_request_times_in_milliseconds(server: Server, file: Path) -> None:
-    book = QuotaRegistry(parse(FILE))
-    charge(book, "other", ApiKey.FETCH, 999_000, NOW_MS)
-    charge(book, "other", ApiKey.HEARTBEAT, 17, NOW_MS)
-    assert asked(weir(server, book), explained(file, "other")).splitlines()[1:] == [
+    registry = QuotaRegistry(parse(FILE))
+    charge(registry, "other", ApiKey.FETCH, 999_000, NOW_MS)
+    charge(registry, "other", ApiKey.HEARTBEAT, 17, NOW_MS)
+    assert asked(weir(server, registry), explained(file, "other")).splitlines()[1:] == [
         "    broker 1: 999.017 ms, now 9.99 of 40 % of a thread",
         "      Fetch      999.000 ms  100.0 %",
         "      Heartbeat    0.017 ms    0.0 %",
     ]
 
 
-def test_explain_prints_request_time_as_json(server: Server, book: QuotaRegistry, file: Path) -> None:
-    charge(book, "other", 99, 1_000_000, NOW_MS, node_id=0)
-    charge(book, "other", ApiKey.FETCH, 0, NOW_MS, node_id=None)
+def test_explain_prints_request_time_as_json(server: Server, registry: QuotaRegistry, file: Path) -> None:
+    charge(registry, "other", 99, 1_000_000, NOW_MS, node_id=0)
+    charge(registry, "other", ApiKey.FETCH, 0, NOW_MS, node_id=None)
 
     def ask(address: str) -> dict[str, Any]:
         options = ("--quotas", str(file), "--user", "alice", "--client-id", "other", "--json")
@@ -151,7 +151,7 @@ def test_explain_prints_request_time_as_json(server: Server, book: QuotaRegistry
         assert time["admin"] == address
         return time
 
-    found = asked(weir(server, book), ask)["budgets"]
+    found = asked(weir(server, registry), ask)["budgets"]
     assert [(budget["broker"], budget["mode"]) for budget in found] == [
         ("0", "enforce"),
         ("1", "enforce"),
@@ -174,22 +174,23 @@ def test_explain_prints_request_time_as_json(server: Server, book: QuotaRegistry
 
 
 def test_asking_for_request_time_creates_no_budget(server: Server, file: Path) -> None:
-    book = QuotaRegistry(parse(FILE))
-    quotas = book.of(1)
+    registry = QuotaRegistry(parse(FILE))
+    quotas = registry.of(1)
     ask = partial(done, "explain", "--quotas", str(file), "--user", "alice", "--client-id", "app", "--admin")
-    assert "  no request time charged yet, says Weir at 127.0.0.1:" in asked(weir(server, book), ask)
+    assert "  no request time charged yet, says Weir at 127.0.0.1:" in asked(weir(server, registry), ask)
     assert quotas.request.shadow is not None
     assert (len(quotas.request), len(quotas.request.shadow)) == (0, 0)
 
 
 def test_explain_maps_an_empty_client_id_as_the_running_weir_does(server: Server) -> None:
-    book = QuotaRegistry(
+    registry = QuotaRegistry(
         parse('[[quota]]\nclient_id = "<default>"\nrequest_percentage = 5\n'), unnamed="<empty>"
     )
-    quotas = book.of(1)
+    quotas = registry.of(1)
     quotas.ledger("ANONYMOUS", "", 0).charge_request(ApiKey.FETCH, 1e6, 0)
     answer = asked(
-        weir(server, book), lambda address: admin_endpoint.ask(_parsed(address), "/request-time", {}, dict)
+        weir(server, registry),
+        lambda address: admin_endpoint.ask(_parsed(address), "/request-time", {}, dict),
     )
     assert [budget["client_id"] for budget in answer["budgets"]] == ["<empty>"]
 
@@ -201,14 +202,15 @@ def _parsed(address: str) -> Address:
 
 def test_explain_quotes_client_names_in_the_url(server: Server) -> None:
     name = "a&client_id=b c%00/\u00e9\n"
-    book = QuotaRegistry(
+    registry = QuotaRegistry(
         parse('[[quota]]\nuser = "<default>"\nclient_id = "<default>"\nrequest_percentage = 5\n')
     )
-    quotas = book.of(1)
+    quotas = registry.of(1)
     quotas.ledger(name, name, 0).charge_request(ApiKey.FETCH, 1e6, 0)
     query = {"user": name, "client_id": name}
     answer = asked(
-        weir(server, book), lambda address: admin_endpoint.ask(_parsed(address), "/request-time", query, dict)
+        weir(server, registry),
+        lambda address: admin_endpoint.ask(_parsed(address), "/request-time", query, dict),
     )
     assert [(budget["user"], budget["client_id"]) for budget in answer["budgets"]] == [(name, name)]
 
@@ -228,13 +230,15 @@ def test_explain_works_if_the_configured_admin_endpoint_does_not_answer(file: Pa
     assert json.loads(done("explain", "--config", str(config), "--json"))["request_time"] is None
 
 
-def test_explain_asks_the_configured_admin_endpoint(server: Server, book: QuotaRegistry, file: Path) -> None:
+def test_explain_asks_the_configured_admin_endpoint(
+    server: Server, registry: QuotaRegistry, file: Path
+) -> None:
     def ask(address: str) -> str:
         config = file.with_name("weir.toml")
         config.write_text(f'upstream = "a:1"\nquotas = "quotas.toml"\nadmin = "{address}"\n')
         return done("explain", "--config", str(config), "--user", "alice")
 
-    assert "    broker 1: 5.200 s, now 50.00 of 40 % of a thread" in asked(weir(server, book), ask)
+    assert "    broker 1: 5.200 s, now 50.00 of 40 % of a thread" in asked(weir(server, registry), ask)
 
 
 def test_explain_without_an_admin_endpoint_mentions_the_admin_option(file: Path) -> None:

@@ -145,8 +145,8 @@ def test_options_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) ->
 
 def test_the_window_of_rates_reaches_the_budgets() -> None:
     loaded = config.load(None, {"upstream": "a:1", "quota_window_num": 3, "quota_window_size_seconds": 2})
-    book = quota_registry(loaded, quota_table(fetch=1000))
-    budget = book.of(0).ledger("ANONYMOUS", "app", 0).fetch
+    registry = quota_registry(loaded, quota_table(fetch=1000))
+    budget = registry.of(0).ledger("ANONYMOUS", "app", 0).fetch
     assert budget is not None
     assert budget.fetch_max_bytes == 4000
     assert budget.charge(4000, 0) == 0
@@ -156,8 +156,8 @@ def test_the_window_of_rates_reaches_the_budgets() -> None:
 def test_the_window_of_mutations_reaches_the_budgets() -> None:
     options = {"upstream": "a:1", "controller_quota_samples": 100, "controller_quota_window_seconds": 2}
     limit = QuotaTable({(Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE): 5.0})
-    book = quota_registry(config.load(None, options), limit)
-    budget = book.of(0).mutations.budget("ANONYMOUS", "app", 0)
+    registry = quota_registry(config.load(None, options), limit)
+    budget = registry.of(0).mutations.budget("ANONYMOUS", "app", 0)
     assert budget is not None
     assert budget.tokens(0) == 1000
 
@@ -492,7 +492,7 @@ def test_weir_run_loses_no_usage_record_on_a_signal_or_when_killed(broker: int, 
         weir_run.process.wait(20)
     assert used(directory) == {"app": 3 * sizes[b"app"]}
     with running(*options) as weir_run:
-        assert weir_run.logged("files of usage finished whose writer was killed")["files"] == 1
+        assert weir_run.logged("usage files of killed writers finished")["files"] == 1
     assert used(directory) == {"app": 3 * sizes[b"app"], "other": sizes[b"other"]}
 
 

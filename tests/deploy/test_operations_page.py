@@ -31,9 +31,9 @@ SUFFIXES = {"counter": "_total", "info": "_info"}
 def exposed() -> Iterator[dict[str, str]]:
     """Every metric's name, as it is scraped, and its type."""
     reactor = Reactor(lambda: 0)
-    book = QuotaRegistry(QuotaTable())
-    server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
-    sources = Sources(server, book, StoreHealth(lambda: 0.0), lambda: 0, Tally())
+    registry = QuotaRegistry(QuotaTable())
+    server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
+    sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: 0, Tally())
     found = [family for family in families(sources, ready=True) if family is not None]
     yield {family.name + SUFFIXES.get(family.type, ""): family.type for family in found}
     reactor.close()

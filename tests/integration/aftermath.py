@@ -80,5 +80,5 @@ class Aftermath:
         return connected_ports(self._weir.pid)
 
     def _ended(self) -> list[dict[str, object]]:
-        named = ("session ended", "connection refused")
+        named = ("connection closed", "connection refused")
         return [entry for entry in entries(self._weir.log) if entry["event"] in named]

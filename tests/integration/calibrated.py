@@ -15,7 +15,7 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from tests.raw import set_quotas
 
 if TYPE_CHECKING:

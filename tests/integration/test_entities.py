@@ -17,7 +17,7 @@ import pytest
 
 from tests.clients import create_topic
 from tests.clients.pairs import VERSIONS
-from tests.raw import Behaviour, Pace, RawClient, dialect_of, drive, fetch, fill, leaders, produce
+from tests.raw import Behaviour, Pace, RawClient, broker_versions_of, drive, fetch, fill, leaders, produce
 from tests.raw.rates import mean_rate
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import StartWeir
     from tests.kafka.fixtures import StartCluster
-    from tests.raw import Address, Dialect
+    from tests.raw import Address, BrokerVersions
 
 pytestmark = [pytest.mark.broker, pytest.mark.measured]
 
@@ -142,8 +142,8 @@ def test_every_quota_level_is_enforced_and_shared_by_its_clients(
         weir = start_weir(cluster.bootstrap, table.text)
         brokers = leaders(("127.0.0.1", weir.port), topic)
         assert len(set(brokers.values())) == BROKERS
-        groups += make_groups(table, Load(dialect_of(version), topic, brokers))
-    free = list(make_unlimited(Load(dialect_of(version), topic, brokers)))
+        groups += make_groups(table, Load(broker_versions_of(version), topic, brokers))
+    free = list(make_unlimited(Load(broker_versions_of(version), topic, brokers)))
     drive([client for group in (*groups, *free) for client in group.clients], UNTIL_S)
     print("\n".join(f"{group.name}: {group.rate:.0f} of {group.quota}" for group in (*groups, *free)))
     wrong = {
@@ -159,7 +159,7 @@ def test_every_quota_level_is_enforced_and_shared_by_its_clients(
 class Load(NamedTuple):
     """Where and how to send."""
 
-    dialect: Dialect
+    broker_versions: BrokerVersions
     topic: str
     brokers: dict[int, Address]
     """Each partition's leader, as a Weir tells it."""
@@ -169,7 +169,7 @@ class Load(NamedTuple):
     ) -> RawClient:
         """A producer or a consumer of one partition."""
         build = produce if kind == "produce" else fetch
-        request = build(self.dialect, client_id, self.topic, rate.request_bytes, partition)
+        request = build(self.broker_versions, client_id, self.topic, rate.request_bytes, partition)
         return RawClient(f"{kind} {client_id}", self.brokers[partition], request, behaviour, rate)
 
 

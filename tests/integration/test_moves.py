@@ -159,7 +159,9 @@ def test_clients_follow_a_partition_to_another_broker(
         settle([sender], [receiver])
     assert_all_arrived([sender], [receiver], once=version != OLD)
     aftermath.check()
-    assert {0, 2} <= {entry["node_id"] for entry in entries(weir.log) if entry["event"] == "session ended"}
+    assert {0, 2} <= {
+        entry["node_id"] for entry in entries(weir.log) if entry["event"] == "connection closed"
+    }
 
 
 @pytest.mark.parametrize("version", [MIDDLE])
@@ -182,7 +184,7 @@ def test_clients_follow_an_added_and_a_removed_broker(
         assert set(told_by(taught)) == set(NODES)
         flow([stays[0]], [stays[1]])
         said = about(taught, added)
-        assert {entry["event"] for entry in said} >= {"broker found", "session ended"}
+        assert {entry["event"] for entry in said} >= {"broker found", "connection closed"}
         for _ in range(20):
             flow([stays[0]], [stays[1]])
         assert about(taught, added) == said, "nobody needs the removed broker, yet Weir goes on about it"

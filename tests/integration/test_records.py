@@ -114,7 +114,7 @@ def test_every_broker_of_a_cluster_is_reached_through_weir(
     records = client.consume(weir.bootstrap, topic, 600).records
     for number, some in messages.items():
         assert [record.value for record in records if record.partition == number] == some
-    served = {entry["node_id"] for entry in entries(weir.log) if entry["event"] == "session ended"}
+    served = {entry["node_id"] for entry in entries(weir.log) if entry["event"] == "connection closed"}
     assert weir.stop() == 0
     assert served | {entry["node_id"] for entry in entries(weir.log) if "node_id" in entry} == {0, 1, 2}
     assert_no_complaint(weir.log)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from protocol.error_codes import ErrorCode
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.admin import Step

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from tests.clients import create_topic
 from tests.integration.calibrated import SETTINGS, WINDOW_NUM
 from tests.raw import Behaviour, RawClient, drive, leaders, loops, set_quotas

@@ -27,7 +27,7 @@ from tests.integration.weir_log import entries
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, assert_untold
 from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256
 from tests.proxy import frames
-from tests.raw import NEW, OLD, Dialect, produce
+from tests.raw import NEW, OLD, BrokerVersions, produce
 from tests.raw.sasl import SaslConnection, SaslError, oauthbearer, plain, scram
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ def bearer(response: bytes) -> Conversation:
 class Visitor:
     """Whoever comes over one connection after the other; it produces with a client-id for each."""
 
-    def __init__(self, front: Front, topic: str, dialect: Dialect = NEW) -> None:
+    def __init__(self, front: Front, topic: str, broker_versions: BrokerVersions = NEW) -> None:
         self.said: list[bytes] = []
-        self._front, self._topic, self._dialect = front, topic, dialect
+        self._front, self._topic, self._broker_versions = front, topic, broker_versions
 
     def come(self, client_id: str, mechanism: str, talk: Conversation) -> str:
         """Log in, produce a record; who the broker says it is. Raises SaslError."""
@@ -136,7 +136,7 @@ class Visitor:
 
     def record(self, client_id: str) -> bytes:
         """A request."""
-        return produce(self._dialect, client_id, self._topic, RECORD_BYTES).frame
+        return produce(self._broker_versions, client_id, self._topic, RECORD_BYTES).frame
 
     def produce(self, connection: SaslConnection, client_id: str) -> None:
         """Raises SaslError."""
@@ -197,7 +197,7 @@ def test_unreadable_and_refused_sasl_tokens_are_charged_to_no_user(front: Front,
             visitor.come(what, OAUTHBEARER, bearer(said))
     assert visitor.ledger() == dict.fromkeys(nobodys, NOBODY)
     warned = [entry for entry in entries(front.weir.log) if entry["level"] == "warning"]
-    assert [entry["event"] for entry in warned] == ["clients authenticate whose names Weir cannot see"]
+    assert [entry["event"] for entry in warned] == ["cannot see the names of authenticated clients"]
     assert_untold(front, visitor.said)
 
 

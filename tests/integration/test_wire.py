@@ -10,7 +10,7 @@ import pytest
 from protocol.api import ApiKey, request_header_version, response_header_version
 from protocol.codec import codec, request_type, response_type
 from protocol.error_codes import ErrorCode
-from protocol.heads import (
+from protocol.framing import (
     LENGTH,
     LENGTH_BYTES,
     REQUEST_HEAD,

@@ -16,7 +16,7 @@ import msgspec
 from protocol import messages as m
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.values import schema_of
 from proxy.handlers.api_versions.api_versions import ranges
 from tests.proxy import frames

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.api import ApiKey, request_header_version
 from protocol.codec import codec
-from protocol.heads import (
+from protocol.framing import (
     CLIENT_ID_OFFSET,
     LENGTH,
     LENGTH_BYTES,

@@ -6,7 +6,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from tests.mutations.requests import NO_ID, Answer, Create, Delete, Grow, Mutation, Result
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ class World:
         self._random = random.Random(seed)
         self._quotas = BrokerQuotas.create(table)
         self._plans = Plans(Counters(), costs=costs())
-        self._books = UsageRegistries(trace_share=1.0)
+        self._registries = UsageRegistries(trace_share=1.0)
         self._connections: list[Connected] = []
         self._events: list[tuple[int, int, Connected, bytes, bytes]] = []
         """(when, number, where, what the client sends, what the broker says): perhaps only time passes."""
@@ -107,7 +107,7 @@ class World:
                 hold=self._hold,
                 throttle_ms_max=self._throttle_ms_max,
             )
-            session.client.usage = self._books.of(0)
+            session.client.usage = self._registries.of(0)
             self._connections.append(Connected(habits, Wire(session)))
             for _ in range(habits.under_way):
                 self._ask(self._connections[-1], FROM_MS + habits.from_ms)
@@ -131,8 +131,8 @@ class World:
         return self
 
     def _drain(self, from_ms: int) -> None:
-        self.usage += self._books.drain(OFFSET_MS + from_ms, INTERVAL_MS, self._instance)
-        self.traces += self._books.take_traces(OFFSET_MS, self._instance)
+        self.usage += self._registries.drain(OFFSET_MS + from_ms, INTERVAL_MS, self._instance)
+        self.traces += self._registries.take_traces(OFFSET_MS, self._instance)
 
     def _happen(self, one: Connected, sent: bytes, said: bytes, now_ms: int, until_ms: int) -> None:
         wire, session = one.wire, one.wire.session

@@ -12,7 +12,7 @@ from protocol.messages import (
 )
 from proxy.counters import Counters
 from proxy.handlers.broker_query import ask
-from proxy.handlers.decisions import PASS, WAIT, Decision, Query, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.plans import Plans
 from tests.proxy.frames import request, response
 from tests.proxy.wire import new_connection
@@ -72,7 +72,7 @@ def session_of(
         if not complete:
             return WAIT
         if again and plan.requests < 0:
-            return PASS
+            return FORWARD
         plan.requests -= again
         return Query(query(), again=again)
 

@@ -70,14 +70,14 @@ class Managed:
         self.waiting: list[Callable[[str | None], None]] = []
         self.computing: list[Callable[[], None]] = []
         self.broker_alterations = 0
-        self.denials = 0
+        self.rejections = 0
         self._denies = denies
         self._answers = answers
 
-    def denial(self, user: str, peer: str) -> str | None:
+    def rejection(self, user: str, peer: str) -> str | None:
         """Why not."""
         assert peer
-        self.denials += self._denies is not None
+        self.rejections += self._denies is not None
         return None if self._denies is None else self._denies.format(user)
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
@@ -97,10 +97,10 @@ class Managed:
         self.broker_alterations += 1
 
 
-def session_of(management: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
+def session_of(quota_admin: Managed, *, manages: bool = True, user: str = "admin") -> Connection:
     """A session of this user, whose peer is told."""
     session = new_connection(plans=Plans(Counters(), manages_quotas=manages))
-    session.management, session.client.user, session.client.peer = management, user, "10.9.8.7:4711"
+    session.quota_admin, session.client.user, session.client.peer = quota_admin, user, "10.9.8.7:4711"
     return session
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from protocol.api import ApiKey, response_header_version, versions
 from protocol.codec import response_type
-from protocol.heads import response_body
+from protocol.field_offsets import FieldOffset, field_offset
+from protocol.framing import response_body
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -22,7 +23,6 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from protocol.places import Place, place
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.frames import (
     Head,
@@ -220,11 +220,11 @@ def _tells(head: Head, exchange: Exchange) -> bool:
     return exchange.answer is not None and _throttle_place(head) is not None
 
 
-def _throttle_place(head: Head) -> Place | None:
+def _throttle_place(head: Head) -> FieldOffset | None:
     known = versions(head.api_key)
     if known is None or head.version not in known:
         return None
-    return place(response_type(head.api_key), head.version, "throttle_time_ms")
+    return field_offset(response_type(head.api_key), head.version, "throttle_time_ms")
 
 
 def whole() -> Any:

@@ -34,7 +34,7 @@ consumer_byte_rate = 2000000
 """
 
 
-def book_of(quotas: str = EVERYBODY) -> QuotaRegistry:
+def registry_of(quotas: str = EVERYBODY) -> QuotaRegistry:
     return QuotaRegistry(parse(quotas))
 
 
@@ -70,19 +70,19 @@ def said(labels: dict[str, str]) -> frozenset[tuple[str, str]]:
 def server() -> Iterator[Server]:
     """One that was never started."""
     reactor = Reactor(lambda: 0)
-    yield Server(config.load(None, {"upstream": "kafka:9092"}), reactor, book_of())
+    yield Server(config.load(None, {"upstream": "kafka:9092"}), reactor, registry_of())
     reactor.close()
 
 
 def scraped(
     server: Server,
-    book: QuotaRegistry | None = None,
+    registry: QuotaRegistry | None = None,
     *,
     now_ms: int = 0,
     accept: str = PLAIN,
     ready: bool = True,
 ) -> Page:
-    sources = Sources(server, book or book_of(), StoreHealth(lambda: 1e9), lambda: now_ms)
+    sources = Sources(server, registry or registry_of(), StoreHealth(lambda: 1e9), lambda: now_ms)
     text, content_type = trio.run(render, families(sources, ready=ready), accept)
     assert content_type.startswith(accept.partition(";")[0])
     return Page(text, accept)

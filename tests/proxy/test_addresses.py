@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def advice(ports: PortRange, node_ids: Sequence[int]) -> str | None:
-    return AddressBook(ports, lambda _node_id, _port: None).outside(list(node_ids))
+    return AddressBook(ports, lambda _node_id, _port: None).unmapped(list(node_ids))
 
 
 @pytest.mark.parametrize(

@@ -330,10 +330,10 @@ async def _stage(reactor: Reactor, script: Callable[[Stage], Awaitable[None]]) -
                 "broker_ports": f"{port + 1}-{port + 2}",
                 "drain_timeout_s": LONG_S,
             }
-            book = QuotaRegistry(QuotaTable())
-            server = Server(config.load(None, options), reactor, book)
+            registry = QuotaRegistry(QuotaTable())
+            server = Server(config.load(None, options), reactor, registry)
             listening = trio.Event()
-            sources = Sources(server, book, StoreHealth(lambda: 0.0), lambda: reactor.now_ms)
+            sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: reactor.now_ms)
             app = application(sources, Readiness(server, listening))
             sockets = await listen(Address(HOST, port + 3), LONG_S)
             nursery.start_soon(Endpoint(sockets, app).serve, server.supervisor)
@@ -376,7 +376,7 @@ def test_readyz_is_503_while_no_broker_can_be_reached(monkeypatch: pytest.Monkey
         assert body.endswith("connection refused\n")
         _, metrics, _ = await get(stage.admin, "/metrics")
         assert b"\nweir_ready 0.0\n" in metrics
-        stage.server.book.nodes[1] = (await back(stage)).nodes[1]
+        stage.server.address_book.nodes[1] = (await back(stage)).nodes[1]
         assert await stage.ready() == (200, "ready\n"), "any broker will do"
 
     async def back(stage: Stage) -> FakeCluster:
@@ -400,7 +400,7 @@ def test_readyz_is_503_if_the_broker_never_answers(monkeypatch: pytest.MonkeyPat
         with socket.create_server((HOST, 0)) as mute:
             stage.broker.cancel()
             await until(lambda: refused(stage.cluster.nodes[0]))
-            stage.server.book.nodes[0] = Address(*mute.getsockname())
+            stage.server.address_book.nodes[0] = Address(*mute.getsockname())
             status, body = await stage.ready()
             assert (status, "no upstream broker could be reached" in body) == (503, True)
 
@@ -424,7 +424,7 @@ def test_readyz_is_200_if_the_broker_closes_an_unauthenticated_connection(
         await stage.nursery.start(trio.serve_listeners, close, [listener])
         stage.broker.cancel()
         await until(lambda: refused(stage.cluster.nodes[0]))
-        stage.server.book.nodes[0] = Address(HOST, listener.socket.getsockname()[1])
+        stage.server.address_book.nodes[0] = Address(HOST, listener.socket.getsockname()[1])
         assert await stage.ready() == (200, "ready\n")
 
     play(script)
@@ -501,12 +501,12 @@ def test_a_scrape_of_metrics_lets_other_sockets_run() -> None:
     async def main() -> int:
         limits = quota_table(produce=1.0, entity=Entity(client_id=DEFAULT))
         mutations = {(Entity(client_id=DEFAULT), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0}
-        book = QuotaRegistry(limits.altered(mutations))
+        registry = QuotaRegistry(limits.altered(mutations))
         for number in range(ENTITIES_MAX):
-            book.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
-            book.of(0).mutations.budget("ANONYMOUS", f"app-{number}", 0)
-        server = Server(config.load(None, {"upstream": "a:1"}), reactor, book)
-        sources = Sources(server, book, StoreHealth(lambda: 0.0), lambda: 0)
+            registry.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
+            registry.of(0).mutations.budget("ANONYMOUS", f"app-{number}", 0)
+        server = Server(config.load(None, {"upstream": "a:1"}), reactor, registry)
+        sources = Sources(server, registry, StoreHealth(lambda: 0.0), lambda: 0)
         before = turns
         await render(families(sources, ready=True), "")
         return turns - before

@@ -429,7 +429,7 @@ def test_an_authenticated_client_with_an_unreadable_name_is_anonymous_and_logged
                 assert step(play, b"n,,\x01auth=Bearer opaque-" + SECRET + b"\x01\x01") == ANONYMOUS
             assert session.counters.names_hidden == 1
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
-        "clients authenticate whose names Weir cannot see"
+        "cannot see the names of authenticated clients"
     ]
     assert SECRET.decode() not in str(lines)
 

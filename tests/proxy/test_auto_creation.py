@@ -12,7 +12,7 @@ from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.handlers.mutations import pending_creations
 from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.mutations.pending_creations import EXPECTED_MAX_EACH, EXPECTED_MS, MissingTopics
+from proxy.handlers.mutations.pending_creations import PENDING_MAX_EACH, PENDING_MS, PendingCreations
 from proxy.handlers.mutations.recent_topics import KEPT_MS
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
@@ -191,7 +191,7 @@ def test_missing_topics_of_one_client_are_not_charged_to_others() -> None:
     cluster.controller.creates = False
     other = {(Entity(client_id=name), QuotaKey.CONTROLLER_MUTATION_RATE): 1.0 for name in ("app", "crowd")}
     cluster.quotas.update(QuotaTable(other))
-    cluster.ask(0, *(f"invented-{number}" for number in range(EXPECTED_MAX_EACH + 5)), client_id=b"crowd")
+    cluster.ask(0, *(f"invented-{number}" for number in range(PENDING_MAX_EACH + 5)), client_id=b"crowd")
     for number in range(12):
         cluster.ask(0, f"missed-{number}")
     assert cluster.tokens == BURST
@@ -200,7 +200,7 @@ def test_missing_topics_of_one_client_are_not_charged_to_others() -> None:
 def test_missing_topics_that_are_never_created_are_not_charged() -> None:
     cluster = Cluster()
     cluster.controller.creates = False
-    for now_ms in range(0, 3 * EXPECTED_MS, 1000):
+    for now_ms in range(0, 3 * PENDING_MS, 1000):
         assert cluster.ask(now_ms, "never") == ({"never": UNKNOWN_TOPIC}, 0)
     assert cluster.tokens == BURST
 
@@ -222,7 +222,7 @@ def test_topics_auto_created_during_a_clients_pause_are_charged_afterwards() -> 
     """Topics that came while their client was silent are charged when it is back."""
     cluster = Cluster()
     cluster.ask(0, "one", "two")
-    cluster.ask(2 * EXPECTED_MS, "three")
+    cluster.ask(2 * PENDING_MS, "three")
     assert cluster.tokens == BURST - 2 * SIZE
 
 
@@ -231,9 +231,9 @@ def test_a_missing_topic_that_is_not_created_in_time_is_forgotten() -> None:
     cluster = Cluster()
     cluster.controller.creates = False
     cluster.ask(0, "late")
-    cluster.ask(EXPECTED_MS, "another")
+    cluster.ask(PENDING_MS, "another")
     cluster.controller.add("late", 5)
-    cluster.ask(EXPECTED_MS + 1, "another")
+    cluster.ask(PENDING_MS + 1, "another")
     assert cluster.tokens == BURST
 
 
@@ -272,34 +272,34 @@ def test_strict_auto_creation_admits_a_client_with_tokens() -> None:
 
 
 def test_each_client_has_a_bound_of_pending_automatic_creations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_creations, "EXPECTED_MAX_EACH", 3)
-    expected, payer, other = MissingTopics(), ledger(), ledger()
-    assert expected.expect(["a", "b"], payer, 0) == 0
-    assert expected.expect(["b", "c", "d", "e"], payer, 10) == 2
-    assert expected.expect(["f"], other, 10) == 0
+    monkeypatch.setattr(pending_creations, "PENDING_MAX_EACH", 3)
+    expected, payer, other = PendingCreations(), ledger(), ledger()
+    assert expected.add(["a", "b"], payer, 0) == 0
+    assert expected.add(["b", "c", "d", "e"], payer, 10) == 2
+    assert expected.add(["f"], other, 10) == 0
     assert (expected.of(payer), expected.of(other), len(expected)) == (["a", "b", "c"], ["f"], 4)
 
 
 def test_the_oldest_pending_automatic_creations_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_creations, "EXPECTED_MAX", 2)
-    expected, payer = MissingTopics(), ledger()
-    assert expected.expect(["a", "b", "c"], payer, 0) == 0
+    monkeypatch.setattr(pending_creations, "PENDING_MAX", 2)
+    expected, payer = PendingCreations(), ledger()
+    assert expected.add(["a", "b", "c"], payer, 0) == 0
     assert expected.of(payer) == ["b", "c"]
 
 
 def test_a_later_client_is_charged_once_the_first_pending_creation_expires() -> None:
-    expected, first, second = MissingTopics(), ledger(), ledger()
-    expected.expect(["a"], first, 0)
-    expected.expect(["a"], second, EXPECTED_MS - 1)
+    expected, first, second = PendingCreations(), ledger(), ledger()
+    expected.add(["a"], first, 0)
+    expected.add(["a"], second, PENDING_MS - 1)
     assert expected.of(first) == ["a"]
-    expected.expect(["a"], second, EXPECTED_MS)
+    expected.add(["a"], second, PENDING_MS)
     assert (expected.of(first), expected.of(second)) == ([], ["a"])
 
 
 def test_pending_creations_beyond_a_clients_bound_are_charged_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pending_creations, "EXPECTED_MAX_EACH", 1)
+    monkeypatch.setattr(pending_creations, "PENDING_MAX_EACH", 1)
     cluster = Cluster()
     cluster.ask(0, "one", "two", "three")
     assert cluster.tokens == BURST - 2

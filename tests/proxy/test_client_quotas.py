@@ -165,14 +165,14 @@ def test_describeclientquotas_matches_entities_as_kafka(
 
 def test_a_large_quota_table_is_described_in_a_thread_while_later_requests_wait() -> None:
     quotas = {(Entity(user=f"u{number}"), PRODUCE): 1.0 for number in range(AT_ONCE_MAX + 1)}
-    management = Managed(QuotaTable(quotas))
-    session = session_of(management)
+    quota_admin = Managed(QuotaTable(quotas))
+    session = session_of(quota_admin)
     with Playbook(session=session) as play:
         play.client(request(describe(), 1, 1) + unknown_request(999, 0, 2))
         play.to_broker(request(QUESTION, 1, 1))
         play.broker(response(MetadataResponse(), 1, 1))
         play.silent()
-        management.computing.pop()()
+        quota_admin.computing.pop()()
         play.at(1)
         (answer,) = split(bytes(play.wire.to_client))
         play.wire.to_client.clear()
@@ -191,7 +191,7 @@ def test_describing_a_name_too_long_for_the_version_is_an_error_code(version: in
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_alterclientquotas_sets_and_removes_quotas_of_several_entities(version: int) -> None:
-    management = Managed()
+    quota_admin = Managed()
     message = alter(
         entry({"user": "alice"}, {"producer_byte_rate": 10.0, "consumer_byte_rate": None}),
         entry(
@@ -201,7 +201,7 @@ def test_alterclientquotas_sets_and_removes_quotas_of_several_entities(version: 
         entry({"ip": None}, {"connection_creation_rate": 5.0}),
         entry({"ip": "::1"}, {"connection_creation_rate": None}),
     )
-    answer = altered(session_of(management), message, version)
+    answer = altered(session_of(quota_admin), message, version)
     assert [code for _entity, code, _text in results(answer)] == [0, 0, 0, 0]
     assert [text for _entity, _code, text in results(answer)] == [None] * 4
     assert [entity for entity, _code, _text in results(answer)] == [
@@ -210,7 +210,7 @@ def test_alterclientquotas_sets_and_removes_quotas_of_several_entities(version: 
         {"ip": None},
         {"ip": "::1"},
     ]
-    ((changes, who, peer),) = management.asked
+    ((changes, who, peer),) = quota_admin.asked
     assert (who, peer) == ("admin", "10.9.8.7:4711")
     assert changes == {
         (ALICE, PRODUCE): 10.0,
@@ -223,14 +223,14 @@ def test_alterclientquotas_sets_and_removes_quotas_of_several_entities(version: 
 
 
 def test_the_alterclientquotas_response_waits_for_the_quota_store() -> None:
-    management = Managed(answers=False)
-    with Playbook(session=session_of(management)) as play:
+    quota_admin = Managed(answers=False)
+    with Playbook(session=session_of(quota_admin)) as play:
         message = alter(entry({"user": "alice"}, {"producer_byte_rate": 10.0}))
         play.client(unknown_request(999, 0, 1) + request(message, 1, 2) + unknown_request(999, 0, 3))
         play.to_broker(unknown_request(999, 0, 1), request(QUESTION, 1, 2))
         play.broker(unknown_response(1), response(MetadataResponse(), 1, 2))
         play.to_client(unknown_response(1))
-        management.waiting.pop()(None)
+        quota_admin.waiting.pop()(None)
         play.at(1)
         answer = body_of(bytes(play.wire.to_client), AlterClientQuotasResponse, 1)
         play.wire.to_client.clear()
@@ -239,14 +239,14 @@ def test_the_alterclientquotas_response_waits_for_the_quota_store() -> None:
 
 
 def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
-    management = Managed(answers=False)
-    wire = Wire(session_of(management))
+    quota_admin = Managed(answers=False)
+    wire = Wire(session_of(quota_admin))
     message = alter(
         entry({"user": "alice"}, {"producer_byte_rate": 10.0}), entry({}, {"producer_byte_rate": 1.0})
     )
     wire.feed(0, client=request(message, 1))
     vouch(wire)
-    management.waiting.pop()("the disk is full")
+    quota_admin.waiting.pop()("the disk is full")
     wire.feed(1)
     answer = body_of(b"".join(map(bytes, wire.session.effects.to_client)), AlterClientQuotasResponse, 1)
     assert results(answer) == [
@@ -256,25 +256,25 @@ def test_a_failing_quota_store_is_an_error_of_every_valid_entry() -> None:
 
 
 def test_alterclientquotas_with_validate_only_changes_nothing() -> None:
-    management = Managed()
+    quota_admin = Managed()
     message = alter(
         entry({"user": "alice"}, {"producer_byte_rate": 10.0}),
         entry({"user": "bob"}, {"producer_byte_rate": 0.0}),
         validate_only=True,
     )
-    assert results(altered(session_of(management), message)) == [
+    assert results(altered(session_of(quota_admin), message)) == [
         ({"user": "alice"}, 0, None),
         ({"user": "bob"}, INVALID, "Quota producer_byte_rate must be greater than 0"),
     ]
-    assert management.asked == []
+    assert quota_admin.asked == []
 
 
 def test_ip_entities_are_normalized_and_returned_in_the_clients_spelling() -> None:
-    management = Managed(QuotaTable({(Entity(ip="::1"), CONNECT): 1.0}))
+    quota_admin = Managed(QuotaTable({(Entity(ip="::1"), CONNECT): 1.0}))
     message = alter(entry({"ip": "0:0::0001"}, {"connection_creation_rate": 5.0}))
-    assert results(altered(session_of(management), message)) == [({"ip": "0:0::0001"}, 0, None)]
-    assert [changes for changes, *_ in management.asked] == [{(Entity(ip="::1"), CONNECT): 5.0}]
-    found = shown(asked(session_of(management), describe(component("ip", 0, "0::1"))))
+    assert results(altered(session_of(quota_admin), message)) == [({"ip": "0:0::0001"}, 0, None)]
+    assert [changes for changes, *_ in quota_admin.asked] == [{(Entity(ip="::1"), CONNECT): 5.0}]
+    found = shown(asked(session_of(quota_admin), describe(component("ip", 0, "0::1"))))
     assert found == {frozenset({("ip", "::1")}): {"connection_creation_rate": 1.0}}
 
 
@@ -286,12 +286,12 @@ def test_alterclientquotas_without_entries_returns_none() -> None:
 def test_alterclientquotas_refuses_an_invalid_entry_and_applies_valid_ones(
     entity: Parts, ops: dict[str, float | None], text: str
 ) -> None:
-    management = Managed()
+    quota_admin = Managed()
     good = entry({"user": "good"}, {"producer_byte_rate": 5.0})
     bad = entry(entity, {"consumer_byte_rate": None, **ops})
-    answer = altered(session_of(management), alter(bad, good))
+    answer = altered(session_of(quota_admin), alter(bad, good))
     assert results(answer) == [(entity, INVALID, text), ({"user": "good"}, 0, None)]
-    assert [changes for changes, *_ in management.asked] == [{(Entity(user="good"), PRODUCE): 5.0}]
+    assert [changes for changes, *_ in quota_admin.asked] == [{(Entity(user="good"), PRODUCE): 5.0}]
 
 
 def test_byte_rates_in_alterclientquotas_are_stored_as_whole_numbers() -> None:
@@ -361,8 +361,8 @@ def test_a_repeated_entity_is_altered_once_and_reported_as_in_kafka() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_user_who_is_no_admin_is_denied_and_changes_no_quota(version: int) -> None:
-    management = Managed(denies="{} is no admin")
-    session = session_of(management, user="mallory")
+    quota_admin = Managed(denies="{} is no admin")
+    session = session_of(quota_admin, user="mallory")
     answer = asked(session, describe(), version)
     assert (answer.error_code, answer.error_message, answer.entries) == (
         NOT_ALLOWED,
@@ -377,11 +377,11 @@ def test_a_user_who_is_no_admin_is_denied_and_changes_no_quota(version: int) -> 
         (NOT_ALLOWED, "mallory is no admin")
     ] * 2
     assert [len(found.entity) for found in told.entries] == [1, 2]
-    assert management.asked == []
+    assert quota_admin.asked == []
 
 
 def test_client_quota_requests_are_denied_without_admins() -> None:
-    """A session that is given no management."""
+    """A session that is given no quota_admin."""
     session = new_connection(plans=Plans(Counters(), manages_quotas=True))
     assert asked(session, describe()).error_code == NOT_ALLOWED
 
@@ -390,7 +390,7 @@ def test_client_quota_requests_are_authorized_for_the_current_principal() -> Non
     """Another principal after re-authentication."""
 
     class OnlyAdmin(Managed):
-        def denial(self, user: str, _peer: str) -> str | None:
+        def rejection(self, user: str, _peer: str) -> str | None:
             return None if user == "admin" else "no"
 
     session = session_of(OnlyAdmin(), user="mallory")
@@ -403,8 +403,8 @@ def test_client_quota_requests_are_authorized_for_the_current_principal() -> Non
 
 def test_each_client_quota_request_waits_for_a_response_of_the_broker() -> None:
     """It closes connections that have not authenticated, or whose session has expired."""
-    management = Managed()
-    with Playbook(session=session_of(management)) as play:
+    quota_admin = Managed()
+    with Playbook(session=session_of(quota_admin)) as play:
         for number in (1, 2):
             play.client(request(describe(component("user", 0, "bob")), 1, number))
             play.to_broker(request(QUESTION, 1, number))
@@ -413,9 +413,9 @@ def test_each_client_quota_request_waits_for_a_response_of_the_broker() -> None:
         for number in (3, 4):
             play.client(request(alter(entry({"user": "a"}, {"producer_byte_rate": 1.0})), 1, number))
             play.to_broker(request(QUESTION, 1, number))
-            assert len(management.asked) == number - 3
+            assert len(quota_admin.asked) == number - 3
             play.broker(response(MetadataResponse(), 1, number))
-            assert len(management.asked) == number - 2
+            assert len(quota_admin.asked) == number - 2
             assert play.wire.to_client
             play.wire.to_client.clear()
 
@@ -438,11 +438,11 @@ def test_unknown_versions_of_client_quota_requests_close_the_session(api_key: in
 
 
 def test_client_quota_requests_are_buffered_up_to_a_megabyte() -> None:
-    management = Managed()
+    quota_admin = Managed()
     entries = [entry({"user": f"user {number:05}"}, {"producer_byte_rate": 1.0}) for number in range(8000)]
     message = request(alter(*entries), 0)
     assert 256 * 1024 < len(message) < 1024 * 1024
-    answer = altered(session_of(management), alter(*entries), 0)
+    answer = altered(session_of(quota_admin), alter(*entries), 0)
     assert len(answer.entries) == 8000
     with Playbook(session=session_of(Managed())) as play:
         play.client(request(alter(*entries, *entries, *entries), 0))
@@ -458,13 +458,13 @@ def test_a_large_client_quota_request_of_a_denied_user_closes_the_session(api_ke
 
 @pytest.mark.parametrize("message", [describe(), alter(entry({"user": "u"}, {"producer_byte_rate": 1.0}))])
 def test_a_denied_client_quota_request_in_pieces_is_answered_once(message: Message) -> None:
-    management = Managed(denies="no")
-    wire = Wire(session_of(management))
+    quota_admin = Managed(denies="no")
+    wire = Wire(session_of(quota_admin))
     frame = request(message, 1)
     for position in range(len(frame)):
         wire.feed(0, client=frame[position : position + 1])
     assert len(split(bytes(wire.to_client))) == 1
-    assert management.denials == 1
+    assert quota_admin.rejections == 1
 
 
 def header_of(api_key: int, length: int) -> bytes:
@@ -520,19 +520,19 @@ def test_client_quota_apis_are_the_brokers_if_brokers_store_quotas() -> None:
 
 
 def test_client_quota_requests_pass_to_brokers_that_store_quotas() -> None:
-    management = Managed()
-    with Playbook(session=session_of(management, manages=False)) as play:
+    quota_admin = Managed()
+    with Playbook(session=session_of(quota_admin, manages=False)) as play:
         asks = request(describe(), 1, 1)
         play.client(asks)
         play.to_broker(asks)
         told = response(DescribeClientQuotasResponse(entries=[]), 1, 1)
         play.broker(told)
         play.to_client(told)
-        assert management.broker_alterations == 0
+        assert quota_admin.broker_alterations == 0
         asks = request(alter(entry({"user": "a"}, {"producer_byte_rate": 1.0})), 1, 2)
         play.client(asks)
         play.to_broker(asks)
         told = response(AlterClientQuotasResponse(), 1, 2)
         play.broker(told)
         play.to_client(told)
-        assert management.broker_alterations == 1
+        assert quota_admin.broker_alterations == 1

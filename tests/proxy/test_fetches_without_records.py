@@ -396,9 +396,9 @@ def test_usage_counts_the_bytes_that_a_client_without_records_has_got(
     version: int, record_bytes: int
 ) -> None:
     """And no charged bytes: its quota is not charged, as by a broker."""
-    books = UsageRegistries(trace_share=0.0)
-    taken = Taken(books)
-    session = recorded(throttled(buffer_bytes=SMALL_BYTES), books)
+    registries = UsageRegistries(trace_share=0.0)
+    taken = Taken(registries)
+    session = recorded(throttled(buffer_bytes=SMALL_BYTES), registries)
     wire = Wire(session)
     value = large(version, record_bytes, partitions=1)
     if version in NODE_ENDPOINTS:

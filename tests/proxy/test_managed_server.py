@@ -44,7 +44,7 @@ async def manage(stage: Stage, path: Path, admins: frozenset[str] = frozenset({"
     stage.server.quotas.update(table)
     state, supervisor = StoreHealth(lambda: 0.0), stage.server.supervisor
     quota_manager = QuotaManager(store, stage.server.quotas, table, admins, state, supervisor)
-    stage.server.management = quota_manager
+    stage.server.quota_admin = quota_manager
     await stage.nursery.start(quota_manager.run)
     return quota_manager
 

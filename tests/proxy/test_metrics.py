@@ -21,24 +21,24 @@ from proxy.control.stores.store_health import StoreHealth
 from proxy.server.server import Server
 from quotas import Budget, QuotaTable, parse
 from quotas.client_quotas import IDLE_MS_MAX
-from tests.proxy.metrics_page import PARSERS, Page, book_of, scraped, server
+from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
 
 __all__ = ["server"]  # a fixture
 
 PRODUCED, FETCHED = Pot(0, "producer_byte_rate"), Pot(0, "consumer_byte_rate")
 
 
-def reading_of(book: QuotaRegistry, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading[Budget]:
+def reading_of(registry: QuotaRegistry, now_ms: int = 0, most: int = ENTITIES_MAX) -> Reading[Budget]:
     reading: Reading[Budget] = Reading()
-    for _step in read(book, byte_rates, now_ms, reading, most):
+    for _step in read(registry, byte_rates, now_ms, reading, most):
         pass
     return reading
 
 
 def charge(
-    book: QuotaRegistry, client_id: str, produced: float, now_ms: int = 0, node_id: int | None = 0
+    registry: QuotaRegistry, client_id: str, produced: float, now_ms: int = 0, node_id: int | None = 0
 ) -> int:
-    budget = book.of(node_id).ledger("ANONYMOUS", client_id, now_ms).produce
+    budget = registry.of(node_id).ledger("ANONYMOUS", client_id, now_ms).produce
     assert budget is not None
     return budget.charge(produced, now_ms)
 
@@ -49,9 +49,9 @@ def charge(
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metrics_of_an_entity_equal_its_budget(server: Server, accept: str) -> None:
     """12 MB within 10.4 s at 1 MB/s: the example of docs/quotas.md."""
-    book = book_of()
-    assert (charge(book, "app", 4e6), charge(book, "app", 8e6, 400)) == (0, 1600)
-    page = scraped(server, book, now_ms=400, accept=accept)
+    registry = registry_of()
+    assert (charge(registry, "app", 4e6), charge(registry, "app", 8e6, 400)) == (0, 1600)
+    page = scraped(server, registry, now_ms=400, accept=accept)
     app = {"broker": "0", "quota": "producer_byte_rate", "user": "", "client_id": "app"}
     assert page.value("weir_entity_bytes_total", **app) == 12e6
     assert page.value("weir_entity_rate_bytes_per_second", **app) == pytest.approx(12e6 / 10.4)
@@ -67,7 +67,7 @@ def test_metrics_of_an_entity_equal_its_budget(server: Server, accept: str) -> N
 
 def test_a_scrape_does_not_change_throttle_times(server: Server) -> None:
     """Kafka's own metrics reporter does (docs of `quotas.limiters.samples`)."""
-    looked_at, alone = book_of(), book_of()
+    looked_at, alone = registry_of(), registry_of()
     for now_ms in range(0, 30_000, 700):
         assert charge(looked_at, "app", 1_100_000, now_ms) == charge(alone, "app", 1_100_000, now_ms)
         scraped(server, looked_at, now_ms=now_ms + 300)
@@ -103,7 +103,7 @@ def test_readiness_is_a_metric_of_0_or_1(server: Server, *, ready: bool) -> None
 
 
 def test_metrics_show_brokers_with_both_addresses(server: Server) -> None:
-    server.book.nodes[3] = Address("kafka-3", 9092)
+    server.address_book.nodes[3] = Address("kafka-3", 9092)
     page = scraped(server)
     assert page["weir_brokers"] == 1
     assert page.value("weir_broker_info", broker="3", upstream="kafka-3:9092", port="19096") == 1
@@ -112,8 +112,8 @@ def test_metrics_show_brokers_with_both_addresses(server: Server) -> None:
 def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> None:
     now_s = 100.0
     state = StoreHealth(lambda: now_s)
-    book = book_of()
-    sources = Sources(server, book, state, lambda: 0)
+    registry = registry_of()
+    sources = Sources(server, registry, state, lambda: 0)
 
     def page() -> Page:
         return Page(trio.run(render, families(sources, ready=True), "")[0])
@@ -131,16 +131,16 @@ def test_metrics_show_the_quota_tables_size_age_and_health(server: Server) -> No
     now_s = 200.0
     state.note(good=False)
     assert seen() == (2, 0, 0, 100)
-    book.update(QuotaTable())
+    registry.update(QuotaTable())
     state.note(good=True)
     assert seen() == (0, 1, 1, 200)
 
 
 def test_a_removed_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
-    book = book_of()
-    charge(book, "app", 1.0)
-    book.update(QuotaTable())
-    limits = scraped(server, book).rows("weir_entity_limit_bytes_per_second")
+    registry = registry_of()
+    charge(registry, "app", 1.0)
+    registry.update(QuotaTable())
+    limits = scraped(server, registry).rows("weir_entity_limit_bytes_per_second")
     assert set(limits.values()) == {math.inf}
 
 
@@ -149,9 +149,11 @@ def test_a_removed_quota_has_an_infinite_limit_in_metrics(server: Server) -> Non
 MUTATORS = '[[quota]]\nclient_id = "<default>"\ncontroller_mutation_rate = 5\n'
 
 
-def mutate(book: QuotaRegistry, client_id: str, *costs: int, now_ms: int = 0, node_id: int | None = 0) -> int:
+def mutate(
+    registry: QuotaRegistry, client_id: str, *costs: int, now_ms: int = 0, node_id: int | None = 0
+) -> int:
     """A strict request; the throttle time."""
-    budget = book.of(node_id).mutations.budget("ANONYMOUS", client_id, now_ms)
+    budget = registry.of(node_id).mutations.budget("ANONYMOUS", client_id, now_ms)
     assert budget is not None
     request = budget.begin(strict=True)
     for cost in costs:
@@ -162,11 +164,11 @@ def mutate(book: QuotaRegistry, client_id: str, *costs: int, now_ms: int = 0, no
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metrics_of_a_mutating_entity_equal_its_cluster_wide_budget(server: Server, accept: str) -> None:
     """The example of KIP-599: 560 partitions at 5/s, of a burst of 500, leave 12 s to wait."""
-    book = QuotaRegistry(parse(MUTATORS), controller_num_samples=100)
-    assert mutate(book, "app", 560, node_id=0) == 0
-    assert mutate(book, "app", 1, 1, node_id=1) == 12_000
-    mutate(book, "other", 7)
-    page = scraped(server, book, now_ms=1000, accept=accept)
+    registry = QuotaRegistry(parse(MUTATORS), controller_num_samples=100)
+    assert mutate(registry, "app", 560, node_id=0) == 0
+    assert mutate(registry, "app", 1, 1, node_id=1) == 12_000
+    mutate(registry, "other", 7)
+    page = scraped(server, registry, now_ms=1000, accept=accept)
     app = {"user": "", "client_id": "app"}
     assert page.value("weir_mutation_entity_partitions_total", **app) == 560
     assert page.value("weir_mutation_entity_tokens", **app) == -55
@@ -188,36 +190,36 @@ def test_a_scrape_does_not_change_mutation_throttle_times(server: Server) -> Non
     for now_ms in range(0, 30_000, 700):
         assert mutate(looked_at, "app", 1, now_ms=now_ms) == mutate(alone, "app", 1, now_ms=now_ms)
         scraped(server, looked_at, now_ms=now_ms + 300)
-    budgets = [book.mutations.budget("", "app", now_ms) for book in (looked_at, alone)]
+    budgets = [registry.mutations.budget("", "app", now_ms) for registry in (looked_at, alone)]
     assert len({budget.tokens(now_ms) for budget in budgets if budget is not None}) == 1
 
 
 def test_metric_totals_of_mutations_include_expired_budgets(server: Server) -> None:
-    book = QuotaRegistry(parse(MUTATORS))
-    mutate(book, "app", 60, 1)
-    assert sum(book.expire(IDLE_MS_MAX)) == 1
-    mutate(book, "app", 3, now_ms=IDLE_MS_MAX)
-    page = scraped(server, book, now_ms=IDLE_MS_MAX)
+    registry = QuotaRegistry(parse(MUTATORS))
+    mutate(registry, "app", 60, 1)
+    assert sum(registry.expire(IDLE_MS_MAX)) == 1
+    mutate(registry, "app", 3, now_ms=IDLE_MS_MAX)
+    page = scraped(server, registry, now_ms=IDLE_MS_MAX)
     assert page["weir_mutation_partitions_total"] == 63
     assert page["weir_mutation_refused_topics_total"] == 1
     assert page["weir_mutation_entity_partitions_total"] == 3
 
 
 def test_a_removed_mutation_quota_has_an_infinite_limit_in_metrics(server: Server) -> None:
-    book = QuotaRegistry(parse(MUTATORS))
-    mutate(book, "app", 60)
-    book.update(QuotaTable())
-    page = scraped(server, book)
+    registry = QuotaRegistry(parse(MUTATORS))
+    mutate(registry, "app", 60)
+    registry.update(QuotaTable())
+    page = scraped(server, registry)
     assert page["weir_mutation_entity_limit_partitions_per_second"] == math.inf
     assert page["weir_mutation_entity_tokens"] == math.inf
 
 
 def test_a_hundred_thousand_mutating_entities_are_read_in_steps() -> None:
-    book = QuotaRegistry(parse(MUTATORS))
+    registry = QuotaRegistry(parse(MUTATORS))
     for number in range(100_000):
-        mutate(book, f"app-{number}", number)
+        mutate(registry, f"app-{number}", number)
     reading = MutationReading()
-    steps = sum(1 for _ in read_mutations(book, 0, reading))
+    steps = sum(1 for _ in read_mutations(registry, 0, reading))
     assert steps >= 100_000 // SLICE
     assert {entity.charged for entity in reading.shown} == set(range(100_000 - ENTITIES_MAX, 100_000))
     assert (reading.count, reading.hidden) == (100_000, 100_000 - ENTITIES_MAX)
@@ -228,42 +230,42 @@ def test_a_hundred_thousand_mutating_entities_are_read_in_steps() -> None:
 
 
 def test_metric_totals_include_expired_budgets() -> None:
-    book = book_of()
-    charge(book, "old", 12e6)
-    charge(book, "old", 1e6, 1)
-    charge(book, "young", 5.0, IDLE_MS_MAX)
-    before = reading_of(book).totals[PRODUCED]
+    registry = registry_of()
+    charge(registry, "old", 12e6)
+    charge(registry, "old", 1e6, 1)
+    charge(registry, "young", 5.0, IDLE_MS_MAX)
+    before = reading_of(registry).totals[PRODUCED]
     assert before.throttled == 2
-    assert sum(book.expire(IDLE_MS_MAX + 1)) > 0
-    reading = reading_of(book)
+    assert sum(registry.expire(IDLE_MS_MAX + 1)) > 0
+    reading = reading_of(registry)
     assert reading.totals[PRODUCED] == before
     assert [entity.labels[3] for entity in reading.shown if entity.charged] == ["young"]
-    charge(book, "old", 7.0, IDLE_MS_MAX + 2)
-    assert reading_of(book).totals[PRODUCED].charged == before.charged + 7
-    assert sum(book.expire(3 * IDLE_MS_MAX)) > 0
-    reading = reading_of(book)
+    charge(registry, "old", 7.0, IDLE_MS_MAX + 2)
+    assert reading_of(registry).totals[PRODUCED].charged == before.charged + 7
+    assert sum(registry.expire(3 * IDLE_MS_MAX)) > 0
+    reading = reading_of(registry)
     assert (reading.totals[PRODUCED].charged, reading.counts[PRODUCED]) == (before.charged + 7, 0)
 
 
 def test_metric_totals_never_decrease_when_budgets_expire() -> None:
-    book, charged = book_of(), 0.0
+    registry, charged = registry_of(), 0.0
     for now_ms in range(0, 4 * IDLE_MS_MAX, 97_003):
         client_id = f"app-{now_ms % 7}"
-        charge(book, client_id, 10.0, now_ms)
+        charge(registry, client_id, 10.0, now_ms)
         charged += 10
-        sum(book.expire(now_ms + 29_000))
-        assert reading_of(book, now_ms).totals[PRODUCED].charged == charged
+        sum(registry.expire(now_ms + 29_000))
+        assert reading_of(registry, now_ms).totals[PRODUCED].charged == charged
 
 
 def test_metrics_have_totals_for_each_quota_and_broker() -> None:
-    book = book_of()
-    charge(book, "app", 1.0)
-    charge(book, "app", 2.0, node_id=1)
-    charge(book, "app", 4.0, node_id=None)
-    fetch = book.of(0).ledger("ANONYMOUS", "app", 0).fetch
+    registry = registry_of()
+    charge(registry, "app", 1.0)
+    charge(registry, "app", 2.0, node_id=1)
+    charge(registry, "app", 4.0, node_id=None)
+    fetch = registry.of(0).ledger("ANONYMOUS", "app", 0).fetch
     assert fetch is not None
     fetch.charge(8.0, 0)
-    totals = {pot: total.charged for pot, total in reading_of(book).totals.items() if total.charged}
+    totals = {pot: total.charged for pot, total in reading_of(registry).totals.items() if total.charged}
     assert totals == {
         PRODUCED: 1,
         FETCHED: 8,
@@ -276,10 +278,10 @@ def test_metrics_have_totals_for_each_quota_and_broker() -> None:
 
 
 def test_invented_client_ids_cannot_make_a_page_longer(server: Server) -> None:
-    book = book_of('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000000\n')
+    registry = registry_of('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 1000000\n')
     for number in range(2 * ENTITIES_MAX):
-        charge(book, f"app-{number}", number)
-    page = scraped(server, book)
+        charge(registry, f"app-{number}", number)
+    page = scraped(server, registry)
     shown = page.rows("weir_entity_bytes_total")
     assert set(shown.values()) == set(range(ENTITIES_MAX, 2 * ENTITIES_MAX)), "the largest are shown"
     assert len(page.rows("weir_entity_rate_bytes_per_second")) == ENTITIES_MAX
@@ -309,10 +311,10 @@ HOSTILE = [
 
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metric_labels_of_hostile_names_are_escaped_and_distinct(server: Server, accept: str) -> None:
-    book = book_of()
+    registry = registry_of()
     for number, name in enumerate(HOSTILE):
-        charge(book, name, 1.0 + number)
-    page = scraped(server, book, accept=accept)
+        charge(registry, name, 1.0 + number)
+    page = scraped(server, registry, accept=accept)
     labels = {
         value: dict(row)["client_id"] for row, value in page.rows("weir_entity_bytes_total").items() if value
     }
@@ -327,10 +329,10 @@ def test_metric_labels_of_hostile_names_are_escaped_and_distinct(server: Server,
 
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metric_labels_of_mutating_entities_are_escaped(server: Server, accept: str) -> None:
-    book = QuotaRegistry(parse(MUTATORS))
+    registry = QuotaRegistry(parse(MUTATORS))
     for number, name in enumerate(HOSTILE):
-        mutate(book, name, 1 + number)
-    rows = scraped(server, book, accept=accept).rows("weir_mutation_entity_partitions_total")
+        mutate(registry, name, 1 + number)
+    rows = scraped(server, registry, accept=accept).rows("weir_mutation_entity_partitions_total")
     assert sorted(rows.values()) == [1 + number for number in range(len(HOSTILE))]
     assert max(len(value) for row in rows for _, value in row) <= NAME_CHARS_MAX + 40
 

@@ -457,11 +457,11 @@ def test_mutations_without_a_quota_pass_unchanged() -> None:
 
 def test_an_entitys_clients_at_all_brokers_share_one_token_bucket() -> None:
     table = QuotaTable({(Entity(user="ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
-    book = QuotaRegistry(table, controller_num_samples=BURST)
+    registry = QuotaRegistry(table, controller_num_samples=BURST)
     controller, plans = Controller(), Plans(Counters())
     codes: list[int] = []
     for number, node_id in enumerate((1, 2, None, 1)):
-        session = new_connection(quotas=book.of(node_id), plans=plans, node_id=NODE)
+        session = new_connection(quotas=registry.of(node_id), plans=plans, node_id=NODE)
         asked = Create((Topic(f"t{number}", 4),))
         (frame,) = ControllerClient(session, controller).send(0, asked.frame(f"client-{number}"))
         codes += asked.answer(frame).error_codes

@@ -80,12 +80,12 @@ class Scene:
 
     def __init__(self, admins: frozenset[str] = frozenset({"admin"})) -> None:
         self.store = Store()
-        self.book = QuotaRegistry(FIRST)
+        self.registry = QuotaRegistry(FIRST)
         self.now_s = 100.0
         self.state = StoreHealth(lambda: self.now_s, "memory")
         self.counters = Counters()
         self.quota_manager = QuotaManager(
-            self.store, self.book, FIRST, admins, self.state, supervisor(self.counters)
+            self.store, self.registry, FIRST, admins, self.state, supervisor(self.counters)
         )
         self.answers: list[str | None] = []
 
@@ -118,7 +118,7 @@ def play(script: Callable[[Scene], Awaitable[None]]) -> None:
 
 def seen(scene: Scene) -> tuple[bool, QuotaTable]:
     """Whether the store is to be had, and what is in force."""
-    return scene.state.last_was_good, scene.book.table
+    return scene.state.last_was_good, scene.registry.table
 
 
 def audited(logged: list[dict[str, object]]) -> list[tuple[object, ...]]:
@@ -129,18 +129,18 @@ def audited(logged: list[dict[str, object]]) -> list[tuple[object, ...]]:
 
 def test_a_quota_alteration_is_in_force_before_its_response() -> None:
     async def script(scene: Scene) -> None:
-        budget = scene.book.of(0).produce
-        generation = scene.book.of(0).generation
+        budget = scene.registry.of(0).produce
+        generation = scene.registry.of(0).generation
         changes = {(ALICE, PRODUCE): 10.0}
         seen: list[QuotaTable] = []
-        scene.quota_manager.alter(changes, "admin", PEER, lambda _reason: seen.append(scene.book.table))
+        scene.quota_manager.alter(changes, "admin", PEER, lambda _reason: seen.append(scene.registry.table))
         await scene.settle()
         assert seen == []
         scene.store.may_go.release()
         await scene.settle()
         assert seen == [QuotaTable(changes)] == [scene.quota_manager.table]
-        assert scene.book.of(0).produce is budget
-        assert scene.book.of(0).generation != generation
+        assert scene.registry.of(0).produce is budget
+        assert scene.registry.of(0).generation != generation
 
     play(script)
 
@@ -210,7 +210,7 @@ def test_an_alteration_without_a_change_is_not_logged() -> None:
         with capture_logs() as logged:
             scene.alter({(ALICE, PRODUCE): 1000.0})
             await scene.settle()
-        assert (scene.answers, logged, scene.book.changes) == ([None], [], 0)
+        assert (scene.answers, logged, scene.registry.changes) == ([None], [], 0)
         assert scene.state.alterations == {"unchanged": 1}
         assert scene.state.last_change_s == 0
 
@@ -248,7 +248,7 @@ def test_after_a_store_failure_the_next_alteration_is_tried(failure: Exception, 
         assert reason in answer
         assert "\n" not in answer
         assert "quotas not altered" in [line["event"] for line in logged]
-        assert (scene.book.table, scene.quota_manager.table) == (FIRST, FIRST)
+        assert (scene.registry.table, scene.quota_manager.table) == (FIRST, FIRST)
         scene.store.failure = None
         scene.store.may_go.release()
         scene.alter({(ALICE, PRODUCE): 20.0})
@@ -284,13 +284,13 @@ def test_tables_and_failures_from_the_store_are_applied_and_logged() -> None:
             await scene.store.changed(table)
             await scene.store.changed(table)
         assert [line["event"] for line in logged] == ["quotas loaded"]
-        assert (scene.book.table, scene.quota_manager.table, scene.book.changes) == (table, table, 1)
+        assert (scene.registry.table, scene.quota_manager.table, scene.registry.changes) == (table, table, 1)
         scene.now_s = 200.0
         with capture_logs() as logged:
             scene.store.failed(StoreError("unreachable"))
         assert [(line["log_level"], line["reason"]) for line in logged] == [("error", "unreachable")]
         assert (scene.state.last_was_good, scene.state.last_good_s) == (False, 100)
-        assert scene.book.table == table
+        assert scene.registry.table == table
         await scene.store.changed(table)
         assert (scene.state.last_was_good, scene.state.last_good_s) == (True, 200)
 
@@ -302,7 +302,7 @@ def test_an_alteration_at_the_broker_triggers_a_read() -> None:
         scene.store.table = QuotaTable({(ALICE, FETCH): 3.0})
         scene.quota_manager.altered_at_broker()
         await scene.settle()
-        assert scene.book.table == scene.store.table
+        assert scene.registry.table == scene.store.table
 
     play(script)
 
@@ -374,12 +374,14 @@ def test_reloaded_and_altered_quota_tables_are_prepared_off_the_loops_thread(
     async def main() -> None:
         store = FileStore(path)
         first = store.start()
-        book = QuotaRegistry(first, in_shadow=in_shadow)
-        book.of(0)
-        connections = ConnectionQuotas(book.in_force)
+        registry = QuotaRegistry(first, in_shadow=in_shadow)
+        registry.of(0)
+        connections = ConnectionQuotas(registry.in_force)
         connections.ips(None)
-        book.on_update.append(connections.update)
-        quota_manager = QuotaManager(store, book, first, frozenset(), StoreHealth(lambda: 0.0), supervisor())
+        registry.on_update.append(connections.update)
+        quota_manager = QuotaManager(
+            store, registry, first, frozenset(), StoreHealth(lambda: 0.0), supervisor()
+        )
         answers: list[str | None] = []
         async with trio.open_nursery() as nursery:
             await nursery.start(quota_manager.run)
@@ -391,8 +393,8 @@ def test_reloaded_and_altered_quota_tables_are_prepared_off_the_loops_thread(
             await until(lambda: bool(answers))
             work.noting = False
             assert answers == [None]
-            assert (book.changes, book.table) == (3, read_quota_file(path))
-            assert book.table.values[ALICE, FETCH] == 7.0
+            assert (registry.changes, registry.table) == (3, read_quota_file(path))
+            assert registry.table.values[ALICE, FETCH] == 7.0
             nursery.cancel_scope.cancel()
 
     trio.run(main)
@@ -451,7 +453,7 @@ def test_a_failing_alteration_callback_affects_only_its_session() -> None:
             await scene.settle()
         assert scene.answers == [None]
         assert [line["event"] for line in logged if line["log_level"] == "error"] == [
-            "internal error while an answer about quotas was given"
+            "internal error while a quota request was answered"
         ]
 
     play(script)
@@ -510,20 +512,20 @@ def test_threaded_quota_work_runs_one_at_a_time() -> None:
 def test_users_who_are_no_admins_are_denied_with_a_reason() -> None:
     scene = Scene()
     with capture_logs() as logged:
-        assert scene.quota_manager.denial("admin", PEER) is None
-        assert scene.quota_manager.denial("Admin", PEER) == "User:Admin is none of Weir's admins."
-        assert scene.quota_manager.denial("ANONYMOUS", PEER) == "User:ANONYMOUS is none of Weir's admins."
+        assert scene.quota_manager.rejection("admin", PEER) is None
+        assert scene.quota_manager.rejection("Admin", PEER) == "User:Admin is none of Weir's admins."
+        assert scene.quota_manager.rejection("ANONYMOUS", PEER) == "User:ANONYMOUS is none of Weir's admins."
     assert [(line["event"], line["principal"], line["client"]) for line in logged] == [
         ("client quotas denied", "User:Admin", PEER)
     ]
     scene.now_s += 1
     with capture_logs() as logged:
-        scene.quota_manager.denial("mallory", PEER)
+        scene.quota_manager.rejection("mallory", PEER)
     assert [line["denied"] for line in logged] == [3]
 
 
 def test_the_denial_without_admins_names_the_setting() -> None:
     scene = Scene(frozenset())
-    answer = scene.quota_manager.denial("admin", PEER)
+    answer = scene.quota_manager.rejection("admin", PEER)
     assert answer is not None
     assert "without admins" in answer

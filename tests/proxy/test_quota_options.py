@@ -14,7 +14,7 @@ from proxy.control.stores.snapshot import read_snapshot, write_snapshot
 from quotas import Entity, QuotaKey, QuotaTable, parse
 from quotas.limiters.smooth import SmoothBudget
 from quotas.options import Options, Pacing, Scope
-from tests.proxy.metrics_page import Page, book_of, scraped, server
+from tests.proxy.metrics_page import Page, registry_of, scraped, server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,8 @@ scope = "cluster"
 """
 
 
-def charge(book: QuotaRegistry, node_id: int, units: float) -> int:
-    quotas = book.of(node_id)
+def charge(registry: QuotaRegistry, node_id: int, units: float) -> int:
+    quotas = registry.of(node_id)
     ledger = quotas.ledger("ANONYMOUS", "app", 0)
     assert ledger.produce is not None
     ledger.charge_request(3, 1000, 0)
@@ -50,9 +50,9 @@ def charge(book: QuotaRegistry, node_id: int, units: float) -> int:
 
 
 def test_metrics_have_a_budget_of_the_cluster_once(server: Server) -> None:
-    book = book_of(TOGETHER)
-    assert [charge(book, node_id, 6000) for node_id in (0, 1)] == [0, 2000]
-    page = scraped(server, book)
+    registry = registry_of(TOGETHER)
+    assert [charge(registry, node_id, 6000) for node_id in (0, 1)] == [0, 2000]
+    page = scraped(server, registry)
     app = {"broker": "cluster", "quota": "producer_byte_rate", "user": "", "client_id": "app"}
     assert page.value("weir_entity_bytes_total", **app) == 12_000
     assert only(page, "weir_entity_bytes_total") == 12_000
@@ -69,35 +69,35 @@ def only(page: Page, name: str) -> float:
 
 
 def test_metrics_without_entries_of_cluster_scope_name_no_cluster(server: Server) -> None:
-    book = book_of()
-    book.of(0).ledger("ANONYMOUS", "app", 0)
-    page = scraped(server, book)
+    registry = registry_of()
+    registry.of(0).ledger("ANONYMOUS", "app", 0)
+    page = scraped(server, registry)
     assert not [name for name, labels in page.samples if ("broker", "cluster") in labels]
 
 
 def test_the_request_time_of_a_client_names_a_budget_of_the_cluster_once() -> None:
-    book = book_of(TOGETHER)
+    registry = registry_of(TOGETHER)
     for node_id in (0, 1):
-        charge(book, node_id, 1)
-    (budget,) = report(book, {"client_id": "app"}, 0).budgets
+        charge(registry, node_id, 1)
+    (budget,) = report(registry, {"client_id": "app"}, 0).budgets
     assert budget.broker == "cluster"
     assert budget.seconds == pytest.approx(0.002)
 
 
 def test_idle_budgets_of_the_cluster_expire_with_the_others() -> None:
-    book = book_of(TOGETHER)
-    charge(book, 0, 1)
-    assert sum(book.expire(3_600_000)) == 2
-    assert len(book.cluster.produce) == 0
+    registry = registry_of(TOGETHER)
+    charge(registry, 0, 1)
+    assert sum(registry.expire(3_600_000)) == 2
+    assert len(registry.cluster.produce) == 0
 
 
 def test_the_configured_pacing_holds_for_entries_that_say_none() -> None:
     table = QuotaTable({(ALICE, PRODUCE): 1000.0})
-    book = QuotaRegistry(table, pacing=Pacing(Settings(quota_pacing="smooth").quota_pacing))
-    assert isinstance(book.of(0).ledger("alice", "", 0).produce, SmoothBudget)
-    assert book.table is table
-    book.update(parse('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\npacing = "kafka"\n'))
-    assert not isinstance(book.of(0).ledger("alice", "", 0).produce, SmoothBudget)
+    registry = QuotaRegistry(table, pacing=Pacing(Settings(quota_pacing="smooth").quota_pacing))
+    assert isinstance(registry.of(0).ledger("alice", "", 0).produce, SmoothBudget)
+    assert registry.table is table
+    registry.update(parse('[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\npacing = "kafka"\n'))
+    assert not isinstance(registry.of(0).ledger("alice", "", 0).produce, SmoothBudget)
 
 
 def test_a_value_that_is_altered_in_the_file_keeps_the_options_of_its_entry(tmp_path: Path) -> None:

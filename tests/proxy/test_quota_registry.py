@@ -1,4 +1,4 @@
-"""One book for a cluster: byte rates count at each broker, mutations once for all of them."""
+"""One registry for a cluster: byte rates count at each broker, mutations once for all of them."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ def table(rate: float) -> QuotaTable:
     )
 
 
-def mutations_at(book: QuotaRegistry, node_id: int | None) -> MutationBudget:
-    budget = book.of(node_id).mutations.budget("alice", "app", 0)
+def mutations_at(registry: QuotaRegistry, node_id: int | None) -> MutationBudget:
+    budget = registry.of(node_id).mutations.budget("alice", "app", 0)
     assert budget is not None
     return budget
 
 
 def test_mutations_at_any_broker_are_charged_to_one_budget() -> None:
-    book = QuotaRegistry(table(2.0))
-    assert mutations_at(book, 0).begin(strict=True).admit(30, 0)
-    assert not mutations_at(book, 1).begin(strict=True).admit(1, 0)
-    assert not mutations_at(book, None).begin(strict=True).admit(1, 0)
-    assert book.of(0).ledger("alice", "app", 0).produce is not book.of(1).ledger("alice", "app", 0).produce
+    registry = QuotaRegistry(table(2.0))
+    assert mutations_at(registry, 0).begin(strict=True).admit(30, 0)
+    assert not mutations_at(registry, 1).begin(strict=True).admit(1, 0)
+    assert not mutations_at(registry, None).begin(strict=True).admit(1, 0)
+    assert (
+        registry.of(0).ledger("alice", "app", 0).produce
+        is not registry.of(1).ledger("alice", "app", 0).produce
+    )
 
 
 def test_a_quota_change_reaches_mutation_budgets_before_any_broker_is_known() -> None:
-    book = QuotaRegistry(QuotaTable())
-    book.update(table(2.0))
-    budget = book.mutations.budget("alice", "app", 0)
-    assert mutations_at(book, 5) is budget
-    book.update(table(3.0))
+    registry = QuotaRegistry(QuotaTable())
+    registry.update(table(2.0))
+    budget = registry.mutations.budget("alice", "app", 0)
+    assert mutations_at(registry, 5) is budget
+    registry.update(table(3.0))
     assert budget is not None
     assert budget.limit == 3.0
 
 
 def test_mutation_budgets_use_the_controllers_window() -> None:
-    book = QuotaRegistry(table(2.0), num_samples=3, controller_num_samples=100, controller_window_s=2)
-    assert mutations_at(book, 0).tokens(0) == 400
+    registry = QuotaRegistry(table(2.0), num_samples=3, controller_num_samples=100, controller_window_s=2)
+    assert mutations_at(registry, 0).tokens(0) == 400
 
 
 def test_a_budget_that_all_brokers_share_is_forgotten_once() -> None:
-    book = QuotaRegistry(table(2.0))
+    registry = QuotaRegistry(table(2.0))
     for node_id in range(3):
-        mutations_at(book, node_id)
-    assert sum(book.expire(IDLE_MS_MAX)) == 1
+        mutations_at(registry, node_id)
+    assert sum(registry.expire(IDLE_MS_MAX)) == 1

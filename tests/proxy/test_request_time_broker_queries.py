@@ -20,7 +20,7 @@ from protocol.messages import (
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
 from proxy.handlers.broker_query import ask
-from proxy.handlers.decisions import PASS, WAIT, Decision, Query, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.request_costs import ApiCost
@@ -80,7 +80,7 @@ def session_of(count: int, *, again: bool = False) -> Connection:
         if not complete:
             return WAIT
         if again and begun:
-            return PASS
+            return FORWARD
         begun = True
         return Query(questions(count, again=again), again=again)
 
@@ -212,9 +212,9 @@ def test_broker_queries_of_automatic_creation_are_charged() -> None:
 # Answers of Weir's own
 
 
-def managed(management: Managed) -> Connection:
+def managed(quota_admin: Managed) -> Connection:
     session = timed(manages_quotas=True)
-    session.management, session.client.peer = management, "10.9.8.7:4711"
+    session.quota_admin, session.client.peer = quota_admin, "10.9.8.7:4711"
     return session
 
 
@@ -251,13 +251,13 @@ def test_denied_client_quota_requests_are_charged_request_time(version: int) -> 
 
 
 def test_a_deferred_response_is_charged_at_once() -> None:
-    management = Managed(answers=False)
-    session = managed(management)
+    quota_admin = Managed(answers=False)
+    session = managed(quota_admin)
     wire = Wire(session)
     wire.feed(0, client=request(alter(entry({"client-id": "x"}, {"producer_byte_rate": 1.0})), 1) + ping(2))
     wire.feed(0, broker=response(MetadataResponse(), 1))
     assert charged_us(session) == 2 * EACH_US
-    (done,) = management.waiting
+    (done,) = quota_admin.waiting
     done(None)
     wire.feed(0)
     answer = body_of(bytes(wire.to_client), AlterClientQuotasResponse, 1)
@@ -268,15 +268,15 @@ def test_a_deferred_response_is_charged_at_once() -> None:
 
 
 def test_a_deferred_response_has_the_remaining_throttle_time() -> None:
-    management = Managed(answers=False)
-    session = managed(management)
+    quota_admin = Managed(answers=False)
+    session = managed(quota_admin)
     spend(session, LIMIT_US - EACH_US)
     wire = Wire(session)
     wire.feed(0, client=request(alter(entry({"client-id": "x"}, {"producer_byte_rate": 1.0})), 1) + ping(2))
     wire.feed(0, broker=response(MetadataResponse(), 1))
     assert session.throttled_until_ms == 500
     wire.feed(300)
-    (done,) = management.waiting
+    (done,) = quota_admin.waiting
     session.clock.now_us = 300_000
     done(None)
     (answer,) = session.effects.to_client

@@ -26,27 +26,32 @@ APP = {"broker": "0", "client_id": "app"}
 PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA
 
 
-def book_of(percent: float = 50.0, *, shadow: bool = False) -> QuotaRegistry:
+def registry_of(percent: float = 50.0, *, shadow: bool = False) -> QuotaRegistry:
     values = {(ANY_APP, KEY): percent}
     return QuotaRegistry(QuotaTable(None, values) if shadow else QuotaTable(values))
 
 
 def charge(
-    book: QuotaRegistry, api_key: int, us: float, client_id: str = "app", now_ms: int = 0, node_id: int = 0
+    registry: QuotaRegistry,
+    api_key: int,
+    us: float,
+    client_id: str = "app",
+    now_ms: int = 0,
+    node_id: int = 0,
 ) -> int:
     """What a request of this API costs; the throttle time."""
-    quotas = book.of(node_id)
+    quotas = registry.of(node_id)
     return quotas.ledger("ANONYMOUS", client_id, now_ms).charge_request(api_key, us, now_ms)
 
 
 @pytest.mark.parametrize("accept", PARSERS)
 def test_metrics_show_request_time_in_seconds_by_api(server: Server, accept: str) -> None:
-    book = book_of()
-    charge(book, PRODUCE, 250_000)
-    charge(book, PRODUCE, 250_000)
-    charge(book, METADATA, 125_000, now_ms=9)
-    charge(book, METADATA, 1_000_000, node_id=1)
-    page = scraped(server, book, accept=accept)
+    registry = registry_of()
+    charge(registry, PRODUCE, 250_000)
+    charge(registry, PRODUCE, 250_000)
+    charge(registry, METADATA, 125_000, now_ms=9)
+    charge(registry, METADATA, 1_000_000, node_id=1)
+    page = scraped(server, registry, accept=accept)
     name = "weir_request_time_seconds_total"
     assert page.value(name, **APP, api="Produce") == pytest.approx(0.5)
     assert page.value(name, **APP, api="Metadata") == pytest.approx(0.125)
@@ -60,10 +65,10 @@ def test_request_time_metrics_of_an_entity_equal_its_budget(server: Server, acce
     """5.2 s of a thread within 10.4 s are 50 %: at 40 % that is a quarter too much, of a window of 10.4 s
     2.6 s to wait, of which brokers bid nobody wait more than one second (KIP-124).
     """
-    book = book_of(40)
-    charge(book, PRODUCE, 2_600_000)
-    assert charge(book, METADATA, 2_600_000, now_ms=400) == 1000
-    page = scraped(server, book, now_ms=400, accept=accept)
+    registry = registry_of(40)
+    charge(registry, PRODUCE, 2_600_000)
+    assert charge(registry, METADATA, 2_600_000, now_ms=400) == 1000
+    page = scraped(server, registry, now_ms=400, accept=accept)
     app = {**APP, "quota": "request_percentage"}
     assert page.value("weir_entity_request_seconds_total", **app) == pytest.approx(5.2)
     assert page.value("weir_entity_rate_percent", **app) == pytest.approx(50)
@@ -81,7 +86,7 @@ def test_request_time_metrics_of_an_entity_equal_its_budget(server: Server, acce
 
 
 def test_a_scrape_does_not_change_request_time_throttles(server: Server) -> None:
-    looked_at, alone = book_of(), book_of()
+    looked_at, alone = registry_of(), registry_of()
     for now_ms in range(0, 30_000, 700):
         assert charge(looked_at, PRODUCE, 400_000, now_ms=now_ms) == charge(
             alone, PRODUCE, 400_000, now_ms=now_ms
@@ -90,11 +95,11 @@ def test_a_scrape_does_not_change_request_time_throttles(server: Server) -> None
 
 
 def test_request_time_totals_include_expired_budgets(server: Server) -> None:
-    book = book_of()
-    charge(book, PRODUCE, 2_000_000)
-    assert sum(book.expire(IDLE_MS_MAX)) == 1
-    charge(book, PRODUCE, 1_000_000, now_ms=IDLE_MS_MAX)
-    page = scraped(server, book, now_ms=IDLE_MS_MAX)
+    registry = registry_of()
+    charge(registry, PRODUCE, 2_000_000)
+    assert sum(registry.expire(IDLE_MS_MAX)) == 1
+    charge(registry, PRODUCE, 1_000_000, now_ms=IDLE_MS_MAX)
+    page = scraped(server, registry, now_ms=IDLE_MS_MAX)
     assert page["weir_quota_request_seconds_total"] == pytest.approx(3)
     assert page["weir_entity_request_seconds_total"] == pytest.approx(1)
 
@@ -102,32 +107,32 @@ def test_request_time_totals_include_expired_budgets(server: Server) -> None:
 def test_metrics_show_the_top_entities_of_bytes_and_of_request_time_separately(server: Server) -> None:
     """A percent is far less than a byte."""
     values = {(ANY_APP, key): 50.0 for key in (KEY, QuotaKey.PRODUCER_BYTE_RATE)}
-    book = QuotaRegistry(QuotaTable(values))
+    registry = QuotaRegistry(QuotaTable(values))
     for number in range(ENTITIES_MAX + 5):
-        ledger = book.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
+        ledger = registry.of(0).ledger("ANONYMOUS", f"app-{number}", 0)
         assert ledger.produce is not None
         ledger.produce.charge(1e9 + number, 0)
-        charge(book, METADATA, 1000 + number, f"app-{number}")
-    page = scraped(server, book)
+        charge(registry, METADATA, 1000 + number, f"app-{number}")
+    page = scraped(server, registry)
     for name in ("weir_entity_bytes_total", "weir_entity_request_seconds_total"):
         assert len(page.rows(name)) == ENTITIES_MAX
     assert page["weir_quota_entities_hidden"] == 5 + 5
 
 
 def test_unknown_apis_have_their_number_or_share_a_metric_series(server: Server) -> None:
-    book = book_of()
+    registry = registry_of()
     for api_key in (99, 128, 32_767, -1, -32_768):
-        charge(book, api_key, 1000)
-    rows = scraped(server, book).rows("weir_request_time_seconds_total")
+        charge(registry, api_key, 1000)
+    rows = scraped(server, registry).rows("weir_request_time_seconds_total")
     by_api = {dict(labels)["api"]: value for labels, value in rows.items()}
     assert by_api == {"api_99": pytest.approx(0.001), "others": pytest.approx(0.004)}
 
 
 def test_invented_api_keys_take_no_memory_and_no_metric_series() -> None:
-    book = book_of()
+    registry = registry_of()
     for api_key in range(-32_768, 32_768):
-        charge(book, api_key, 1000)
-    (budget,) = book.of(0).request
+        charge(registry, api_key, 1000)
+    (budget,) = registry.of(0).request
     assert len(budget.by_api) == 129
     assert sum(budget.by_api.values()) == pytest.approx(budget.charged)
 
@@ -140,18 +145,18 @@ def test_every_kafka_api_has_its_name_in_metrics() -> None:
 
 
 def test_shadow_request_time_has_separate_metrics(server: Server) -> None:
-    book = book_of(shadow=True)
-    charge(book, PRODUCE, 250_000)
-    page = scraped(server, book)
+    registry = registry_of(shadow=True)
+    charge(registry, PRODUCE, 250_000)
+    page = scraped(server, registry)
     assert page.rows("weir_request_time_seconds_total") == {}
     assert page.value("weir_shadow_request_time_seconds_total", **APP, api="Produce") == pytest.approx(0.25)
 
 
 def test_invented_client_ids_cannot_lengthen_the_request_time_metrics(server: Server) -> None:
-    book = book_of()
+    registry = registry_of()
     for number in range(ENTITIES_MAX + 10):
         for api_key in range(3):
-            charge(book, api_key, 1000 + number, f"app-{number}")
-    page = scraped(server, book)
+            charge(registry, api_key, 1000 + number, f"app-{number}")
+    page = scraped(server, registry)
     assert len(page.rows("weir_request_time_seconds_total")) == SERIES_MAX
     assert page["weir_request_time_hidden"] == 3 * ENTITIES_MAX - SERIES_MAX

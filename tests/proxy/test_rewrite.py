@@ -28,7 +28,7 @@ from protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from protocol.skim import UNKNOWN_TAG
+from protocol.stream_scanner import UNKNOWN_TAG
 from protocol.values import schema_of
 from proxy.addresses import Address, AdvertisedAddresses, PortRange
 from proxy.close_reasons import CloseReason
@@ -126,7 +126,7 @@ def test_broker_addresses_become_weirs_and_all_other_bytes_stay(
             ask(play, message, version, correlation_id)
             play.broker(response(with_nodes(message, version, nodes), version, correlation_id))
             play.to_client(response(with_nodes(message, version, ours(nodes)), version, correlation_id))
-        assert play.session.addresses.book.nodes == nodes
+        assert play.session.addresses.address_book.nodes == nodes
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -137,7 +137,7 @@ def test_controllers_in_describecluster_keep_their_addresses(version: int) -> No
         ask(play, DescribeClusterResponse, version)
         play.broker(response(told, version))
         play.to_client(response(told, version))
-        assert play.session.addresses.book.nodes == {}
+        assert play.session.addresses.address_book.nodes == {}
 
 
 def kio_reads(message: type[Message], version: int, body: bytes) -> Any:
@@ -297,13 +297,16 @@ def test_a_changed_broker_address_is_rewritten_again(version: int) -> None:
             play.to_client(
                 response(with_nodes(MetadataResponse, version, ours(nodes)), version, correlation_id)
             )
-            assert play.session.addresses.book.nodes == nodes
+            assert play.session.addresses.address_book.nodes == nodes
 
 
 def test_clients_of_different_advertised_addresses_get_different_ones() -> None:
     first = new_connection()
     second = new_connection()
-    second.plans, second.addresses = first.plans, AdvertisedAddresses("10.0.0.9", first.addresses.book)
+    second.plans, second.addresses = (
+        first.plans,
+        AdvertisedAddresses("10.0.0.9", first.addresses.address_book),
+    )
     nodes = {1: Address("kafka", 9092)}
     for session, host in ((first, "weir"), (second, "10.0.0.9"), (first, "weir")):
         with Playbook(session=session) as play:
@@ -321,14 +324,14 @@ def test_a_cached_rewritten_response_does_not_outlive_a_new_listener() -> None:
         if not opened:
             raise OSError("port taken")
 
-    session.addresses.book._open_listener = refuse
+    session.addresses.address_book._open_listener = refuse
     nodes = {1: Address("kafka", 9092)}
     with Playbook(session=session) as play:
         ask(play, MetadataResponse, 9)
         play.broker(response(with_nodes(MetadataResponse, 9, nodes), 9))
         play.to_client(response(with_nodes(MetadataResponse, 9, {}), 9))
         opened.append(1)
-        session.addresses.book.observe(1, nodes[1])  # as discovery does every 30 s
+        session.addresses.address_book.observe(1, nodes[1])  # as discovery does every 30 s
         ask(play, MetadataResponse, 9)
         play.broker(response(with_nodes(MetadataResponse, 9, nodes), 9))
         play.to_client(response(with_nodes(MetadataResponse, 9, ours(nodes)), 9))

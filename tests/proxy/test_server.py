@@ -178,7 +178,7 @@ def test_a_brokers_changed_address_is_followed(play: Play) -> None:
 def test_brokers_are_followed_while_no_client_asks(play: Play) -> None:
     async def script(stage: Stage) -> None:
         await stage.nursery.start(stage.cluster.serve, 2)
-        await until(lambda: 2 in stage.server.book.nodes)
+        await until(lambda: 2 in stage.server.address_book.nodes)
         client = await stage.connect(2)
         assert await client.ask(PING) == PONG
 
@@ -191,7 +191,7 @@ def test_a_broker_outside_the_port_range_is_omitted_and_logged_once(play: Play) 
         with capture_logs() as logged:
             for _ in range(3):
                 assert set(await stage.told()) == {0}
-        assert [line["node_id"] for line in logged if "left out" in line["event"]] == [77]
+        assert [line["node_id"] for line in logged if "removed" in line["event"]] == [77]
 
     play(script)
 
@@ -205,7 +205,7 @@ def test_advertised_host_replaces_the_host_that_clients_get(play: Play) -> None:
 
 def test_brokers_that_the_upstream_omits_are_learnt_from_client_traffic(play: Play) -> None:
     async def script(stage: Stage) -> None:
-        assert stage.server.book.nodes == {}
+        assert stage.server.address_book.nodes == {}
         assert await stage.told() == {0: stage.port(0)}
         client = await stage.connect(0)
         assert await client.ask(PING) == PONG
@@ -287,7 +287,9 @@ def test_a_taken_port_of_a_new_broker_is_logged_in_one_line(play: Play) -> None:
             for _ in range(3):
                 assert set(await stage.told()) == {0}
         assert [line["node_id"] for line in logged if line["log_level"] in ("warning", "error")] == [4]
-        await until(lambda: 4 in stage.server.book.nodes)  # it is asked for again, and the port is free now
+        await until(
+            lambda: 4 in stage.server.address_book.nodes
+        )  # it is asked for again, and the port is free now
         assert set(await stage.told()) == {0, 4}
 
     play(script, refresh_s=0.02)
@@ -345,7 +347,7 @@ async def is_refused(stage: Stage, node_id: int | None) -> bool:
 async def comes_back(stage: Stage, node_id: int) -> None:
     """Start a broker again, at another port, and let Weir learn it."""
     await stage.nursery.start(stage.cluster.serve, node_id)
-    stage.server.book.observe(node_id, stage.cluster.nodes[node_id])
+    stage.server.address_book.observe(node_id, stage.cluster.nodes[node_id])
 
 
 async def accepts_again(stage: Stage, node_id: int | None) -> None:
@@ -691,15 +693,15 @@ def test_a_reloaded_quota_file_applies_to_open_connections(play: Play, tmp_path:
     asked = request(ProduceRequest(acks=1), 7)
 
     async def script(stage: Stage) -> None:
-        book = stage.server.quotas
+        registry = stage.server.quotas
         state, supervisor = StoreHealth(lambda: 0), stage.server.supervisor
-        quota_manager = QuotaManager(FileStore(file), book, QuotaTable(), frozenset(), state, supervisor)
+        quota_manager = QuotaManager(FileStore(file), registry, QuotaTable(), frozenset(), state, supervisor)
         client = await stage.connect(0)
         await client.ask(asked)
         file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = 1e9\n')
         await quota_manager.reload()
         await client.ask(asked)
-        (budget,) = book.of(0).produce
+        (budget,) = registry.of(0).produce
         assert budget.charged == len(asked) - 4
         file.write_text('[[quota]]\nclient_id = "app"\nproducer_byte_rate = "much"\n')
         with capture_logs() as logged:

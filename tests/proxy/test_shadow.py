@@ -394,28 +394,28 @@ def test_auto_created_topics_are_counted_by_a_shadow_quota(strict: bool) -> None
     assert cluster.shadow.charged == 12
 
 
-# The book
+# The registry
 
 
 def test_all_quotas_can_be_put_in_shadow() -> None:
-    book = QuotaRegistry(quota_table(produce=1000.0), in_shadow=True)
-    assert book.table == quota_table(produce=1000.0), "what is configured"
-    quotas = book.of(1)
+    registry = QuotaRegistry(quota_table(produce=1000.0), in_shadow=True)
+    assert registry.table == quota_table(produce=1000.0), "what is configured"
+    quotas = registry.of(1)
     for rate in (1000.0, 500.0):
         ledger = quotas.ledger("ANONYMOUS", "app", 0)
         assert ledger.produce is None
         assert ledger.shadow is not None
         assert ledger.shadow.produce is not None
         assert ledger.shadow.produce.limit == rate
-        book.update(quota_table(produce=500.0))
-    assert book.table == quota_table(produce=500.0)
-    assert book.in_force == shadowed(quota_table(produce=500.0))
+        registry.update(quota_table(produce=500.0))
+    assert registry.table == quota_table(produce=500.0)
+    assert registry.in_force == shadowed(quota_table(produce=500.0))
 
 
 def test_listeners_of_quota_updates_get_the_table_in_force() -> None:
-    book, told = QuotaRegistry(QuotaTable(), in_shadow=True), list[QuotaTable]()
-    book.on_update.append(told.append)
-    book.update(quota_table(fetch=1.0))
+    registry, told = QuotaRegistry(QuotaTable(), in_shadow=True), list[QuotaTable]()
+    registry.on_update.append(told.append)
+    registry.update(quota_table(fetch=1.0))
     assert told == [shadowed(quota_table(fetch=1.0))]
 
 
@@ -425,16 +425,16 @@ def test_the_configuration_can_put_all_quotas_in_shadow() -> None:
     plain = run.quota_registry(config.load(None, options), table)
     assert (plain.in_force, plain.of(1).unnamed) == (table, "")
     options |= {"quota_mode": "shadow", "empty_client_id": "default"}
-    book = run.quota_registry(config.load(None, options), table)
-    assert (book.in_force, book.of(1).unnamed) == (shadowed(table), EMPTY)
+    registry = run.quota_registry(config.load(None, options), table)
+    assert (registry.in_force, registry.of(1).unnamed) == (shadowed(table), EMPTY)
 
 
 @pytest.mark.parametrize("client_id", [b"", None], ids=["empty", "null"])
 def test_default_quotas_can_be_configured_for_clients_without_a_client_id(client_id: bytes | None) -> None:
     table = quota_table(produce=1000, entity=Entity(client_id=DEFAULT))
     for unnamed, muted_until_ms in (("", 0), (EMPTY, 1000)):
-        book = QuotaRegistry(table, unnamed=unnamed)
-        wire = Wire(new_connection(quotas=book.of(NODE)))
+        registry = QuotaRegistry(table, unnamed=unnamed)
+        wire = Wire(new_connection(quotas=registry.of(NODE)))
         frame = framed(header(0, 7, 1, client_id, tags=None) + produce(1, 11_000)[4 + 8 + 2 + 3 :])
         frame = framed(frame[4:] + bytes(11_000 - len(frame) + 4))
         wire.feed(0, client=frame)

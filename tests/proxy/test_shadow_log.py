@@ -22,12 +22,12 @@ ANY_APP = Entity(client_id=DEFAULT)
 PRODUCE, MUTATIONS = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONTROLLER_MUTATION_RATE
 
 
-def book_of(key: QuotaKey = PRODUCE, entity: Entity = ANY_APP, rate: float = 1000.0) -> QuotaRegistry:
+def registry_of(key: QuotaKey = PRODUCE, entity: Entity = ANY_APP, rate: float = 1000.0) -> QuotaRegistry:
     return QuotaRegistry(QuotaTable(None, {(entity, key): rate}))
 
 
-def shadow(book: QuotaRegistry, client_id: str = "app", node_id: int = 0) -> Budget:
-    ledger = book.of(node_id).ledger("alice", client_id, 0).shadow
+def shadow(registry: QuotaRegistry, client_id: str = "app", node_id: int = 0) -> Budget:
+    ledger = registry.of(node_id).ledger("alice", client_id, 0).shadow
     assert ledger is not None
     assert ledger.produce is not None
     return ledger.produce
@@ -42,10 +42,10 @@ def said(shadow_log: ShadowLog, now_ms: int = 0) -> list[dict[str, object]]:
 
 def test_the_shadow_log_reports_new_throttles_once() -> None:
     """12,000 bytes at 1000 bytes/s, of which 10,000 pass at once; 3000 more after half a second."""
-    book = book_of()
-    shadow_log = ShadowLog(book, ConnectionQuotas())
+    registry = registry_of()
+    shadow_log = ShadowLog(registry, ConnectionQuotas())
     assert said(shadow_log) == []
-    shadow(book).charge(12_000, 0)
+    shadow(registry).charge(12_000, 0)
     line = {
         "event": "would have throttled",
         "log_level": "info",
@@ -55,37 +55,37 @@ def test_the_shadow_log_reports_new_throttles_once() -> None:
     }
     assert said(shadow_log) == [{**line, "count": 1, "seconds": 2.0, "rate": 1200}]
     assert said(shadow_log) == []
-    shadow(book).charge(3000, 500)
+    shadow(registry).charge(3000, 500)
     assert said(shadow_log, 500) == [{**line, "count": 1, "seconds": 3.0, "rate": round(15_000 / 10.5)}]
 
 
 def test_the_shadow_log_reports_nothing_within_the_quota() -> None:
-    book = book_of()
-    shadow(book).charge(10_000, 0)
-    assert said(ShadowLog(book, ConnectionQuotas())) == []
+    registry = registry_of()
+    shadow(registry).charge(10_000, 0)
+    assert said(ShadowLog(registry, ConnectionQuotas())) == []
 
 
 def test_the_shadow_log_shows_no_limit_for_a_removed_entry() -> None:
-    book = book_of()
-    shadow(book).charge(12_000, 0)
-    book.update(QuotaTable())
-    (line,) = said(ShadowLog(book, ConnectionQuotas()))
+    registry = registry_of()
+    shadow(registry).charge(12_000, 0)
+    registry.update(QuotaTable())
+    (line,) = said(ShadowLog(registry, ConnectionQuotas()))
     assert line["limit"] is None
 
 
 def test_the_shadow_log_sums_throttles_of_all_brokers() -> None:
-    book = book_of()
-    shadow(book, node_id=1).charge(12_000, 0)
-    shadow(book, node_id=2).charge(11_000, 0)
-    (line,) = said(ShadowLog(book, ConnectionQuotas()))
+    registry = registry_of()
+    shadow(registry, node_id=1).charge(12_000, 0)
+    shadow(registry, node_id=2).charge(11_000, 0)
+    (line,) = said(ShadowLog(registry, ConnectionQuotas()))
     assert (line["count"], line["seconds"], line["rate"]) == (2, 3.0, 1200)
 
 
 def test_the_shadow_log_names_the_longest_throttles_and_counts_all_others() -> None:
-    book = book_of()
+    registry = registry_of()
     for number in range(LINES_MAX + 3):
-        shadow(book, f"app-{number:02}").charge(11_000 + 1000 * number, 0)
-    *named, others = said(ShadowLog(book, ConnectionQuotas()))
+        shadow(registry, f"app-{number:02}").charge(11_000 + 1000 * number, 0)
+    *named, others = said(ShadowLog(registry, ConnectionQuotas()))
     assert [line["client_id"] for line in named] == [f"app-{n:02}" for n in range(LINES_MAX + 2, 2, -1)]
     assert others == {
         "event": "would have throttled others",
@@ -97,15 +97,15 @@ def test_the_shadow_log_names_the_longest_throttles_and_counts_all_others() -> N
 
 
 def test_the_shadow_log_counts_mutations_that_would_have_been_refused() -> None:
-    book = book_of(MUTATIONS, Entity("alice", Prefix("a")), rate=1.0)
-    ledger = book.of(0).mutation_ledger("alice", "app", 0)
+    registry = registry_of(MUTATIONS, Entity("alice", Prefix("a")), rate=1.0)
+    ledger = registry.of(0).mutation_ledger("alice", "app", 0)
     assert ledger is not None
     assert ledger.shadow is not None
     charge = ledger.shadow.begin(strict=True)
     for _topic in range(4):
         charge.admit(12, 0)
     charge.finish(0)
-    assert said(ShadowLog(book, ConnectionQuotas())) == [
+    assert said(ShadowLog(registry, ConnectionQuotas())) == [
         {
             "event": "would have throttled",
             "log_level": "info",
@@ -122,10 +122,10 @@ def test_the_shadow_log_counts_mutations_that_would_have_been_refused() -> None:
 
 def test_the_shadow_log_shows_request_time_in_percent_of_a_thread() -> None:
     """1.23 s of one thread in the window of 10 s are 12.3 %; of them 2 % were allowed."""
-    book = book_of(QuotaKey.REQUEST_PERCENTAGE, Entity("alice"), rate=2.0)
-    quotas = book.of(0)
+    registry = registry_of(QuotaKey.REQUEST_PERCENTAGE, Entity("alice"), rate=2.0)
+    quotas = registry.of(0)
     assert quotas.ledger("alice", "app", 0).charge_request(3, 1_234_567.0, 0) == 0
-    assert said(ShadowLog(book, ConnectionQuotas())) == [
+    assert said(ShadowLog(registry, ConnectionQuotas())) == [
         {
             "event": "would have throttled",
             "log_level": "info",
@@ -140,22 +140,22 @@ def test_the_shadow_log_shows_request_time_in_percent_of_a_thread() -> None:
 
 
 def test_the_shadow_log_reports_a_recreated_budget_as_new() -> None:
-    book = book_of()
-    shadow_log = ShadowLog(book, ConnectionQuotas())
+    registry = registry_of()
+    shadow_log = ShadowLog(registry, ConnectionQuotas())
     for _time in range(3):
-        shadow(book).charge(12_000, 0)
+        shadow(registry).charge(12_000, 0)
     said(shadow_log)
-    sum(book.expire(3_600_000))
-    shadow(book).charge(12_000, 3_600_000)
+    sum(registry.expire(3_600_000))
+    shadow(registry).charge(12_000, 3_600_000)
     (line,) = said(shadow_log, 3_600_000)
     assert (line["count"], line["seconds"]) == (1, 2.0)
 
 
 @pytest.mark.trio
 async def test_the_shadow_log_lets_other_tasks_run_between_its_steps(nursery: Nursery) -> None:
-    book = book_of()
+    registry = registry_of()
     for number in range(5 * SLICE):
-        shadow(book, f"app-{number}")
+        shadow(registry, f"app-{number}")
     turns = 0
 
     async def count() -> None:
@@ -165,26 +165,26 @@ async def test_the_shadow_log_lets_other_tasks_run_between_its_steps(nursery: Nu
             await trio.lowlevel.checkpoint()
 
     nursery.start_soon(count)
-    await log_shadow(ShadowLog(book, ConnectionQuotas()), lambda: 0)
+    await log_shadow(ShadowLog(registry, ConnectionQuotas()), lambda: 0)
     assert turns >= 3
     nursery.cancel_scope.cancel()
 
 
 def test_the_shadow_log_names_topics_and_addresses() -> None:
-    book = QuotaRegistry(QuotaTable())
+    registry = QuotaRegistry(QuotaTable())
     rates = {
         (Entity(topic="orders"), QuotaKey.PRODUCER_BYTE_RATE): 10.0,
         (Entity(ip="10.0.0.1"), QuotaKey.CONNECTION_CREATION_RATE): 1.0,
     }
     table = QuotaTable(None, rates)
-    book.update(table)
+    registry.update(table)
     connections = ConnectionQuotas(table)
-    topics = book.of(1).topics
+    topics = registry.of(1).topics
     assert topics is not None
     topics.produce.charge({b"orders": 5000}, 0)
     for _ in range(15):
         connections.admit(1, "10.0.0.1", 0)
-    lines = said(ShadowLog(book, connections))
+    lines = said(ShadowLog(registry, connections))
     assert [(line["quota"], line.get("topic"), line.get("ip"), line["count"]) for line in lines] == [
         ("producer_byte_rate", "orders", None, 1),
         ("connection_creation_rate", None, "10.0.0.1", 5),

@@ -241,7 +241,7 @@ async def test_quotas_omitted_from_the_snapshot_are_logged_once(
             table = QuotaTable({(good, PRODUCE): 1.0})
             await store.changed(table.altered({(good, QuotaKey.CONSUMER_BYTE_RATE): 0.5}))
             await until(partial(holds, path, table))
-    assert [line["event"] for line in logs] == ["quotas that the snapshot cannot hold"]
+    assert [line["event"] for line in logs] == ["quotas not supported by the snapshot"]
 
 
 @pytest.mark.trio

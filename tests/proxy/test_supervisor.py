@@ -20,7 +20,7 @@ from proxy.file_watch import LOOK_S
 from proxy.net.drivers import trio_us
 from proxy.net.reactor import Reactor
 from proxy.net.tls.files import ContextOfFiles
-from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.housekeeping import EXPIRY_S, expire
 from tests.proxy.certificates import client_context, write_pair
 from tests.proxy.fake_broker import HOST

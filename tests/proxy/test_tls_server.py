@@ -220,7 +220,7 @@ def test_a_probe_that_only_connects_to_a_tls_port_logs_no_warning(
 def test_a_hundred_tls_handshakes_at_once_do_not_stop_other_clients(
     play: Play, listener: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshakes, "PLACES", 3)
+    monkeypatch.setattr(handshakes, "HANDSHAKES_MAX", 3)
 
     async def script(stage: Stage) -> None:
         first = await stage.connect_tls(client_context())
@@ -469,7 +469,7 @@ def test_a_broker_that_requires_a_certificate_is_reported_to_the_operator(
             client = await stage.connect()
             assert await client.ask(PING) is None
             await stage.closed(CloseReason.BROKER_RESET)
-        (line,) = [line for line in logged if line["event"] == "session ended"]
+        (line,) = [line for line in logged if line["event"] == "connection closed"]
         assert "upstream_cert" in line["detail"]
 
     with refusing_server(broker_context(HOST, mutual=True)) as port:

@@ -101,7 +101,7 @@ def session_of(api_key: ApiKey, version: int, *, old_broker: bool = False) -> Co
     named = api_key not in (ApiKey.PRODUCE, ApiKey.FETCH) or names_topics(request_type(api_key), version)
     table = QuotaTable(EVERY_QUOTA | (TOPIC_RATES if named else {}))
     session = new_connection(table, plans=Plans(Counters(), manages_quotas=True), node_id=NODE)
-    session.management, session.client.peer = Managed(), "192.0.2.1:5000"
+    session.quota_admin, session.client.peer = Managed(), "192.0.2.1:5000"
     return session
 
 

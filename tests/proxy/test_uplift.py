@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey
 from protocol.codec import codec, request_type, response_type
 from protocol.errors import EncodeError
+from protocol.field_offsets import field_offset
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -25,7 +26,6 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from protocol.places import place
 from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
@@ -66,7 +66,7 @@ def expected_response(answer: Message, key: int, version: int, way: Any) -> Mess
     """What the client is to be told: Weir's addresses, and no throttle time that is over."""
     if isinstance(answer, MetadataResponse | FindCoordinatorResponse):
         answer = weirs(answer)
-    if way.broker_waits or place(response_type(key), way.broker_version, "throttle_time_ms") is None:
+    if way.broker_waits or field_offset(response_type(key), way.broker_version, "throttle_time_ms") is None:
         answer.throttle_time_ms = 0  # type: ignore[attr-defined]  # every uplifted API has it
     if isinstance(answer, FindCoordinatorResponse) and way.broker_version < 1:
         answer.error_message = None
@@ -167,7 +167,7 @@ def test_an_unsupported_version_error_teaches_uplift_no_versions() -> None:
         refusal = response(ApiVersionsResponse(error_code=35), 0)
         play.broker(refusal)
         play.to_client(refusal)
-        assert session.dialect.broker is None
+        assert session.broker_versions.broker is None
 
 
 QUESTION: Final = request(ApiVersionsRequest(), 0)

@@ -16,7 +16,7 @@ from protocol.api import ApiKey, request_header_version, response_header_version
 from protocol.codec import codec, request_type, response_type
 from protocol.errors import EncodeError
 from protocol.messages import CreateTopicsRequest
-from protocol.steps import Change, steps
+from protocol.version_differences import Change, version_differences
 from protocol.versions import VersionRange
 from proxy.handlers.uplift.uplift_rule import (
     BACKS_OFF_FROM,
@@ -41,8 +41,8 @@ from tests.proxy.frames import request as request_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.steps import Step
     from protocol.values import Message
+    from protocol.version_differences import VersionDifference
 
 THROTTLE_TABLE: Final[list[dict[str, Any]]] = json.loads(
     (Path(tests.protocol.__file__).parent / "data" / "throttle_fields.json").read_bytes()
@@ -50,11 +50,11 @@ THROTTLE_TABLE: Final[list[dict[str, Any]]] = json.loads(
 
 
 KEYS: Final = schema.api_keys()
-EVERY: Final = [found for key in KEYS for found in steps(key)]
+EVERY: Final = [found for key in KEYS for found in version_differences(key)]
 TAKEN: Final = [found for found in EVERY if taken(found.api_key, found.version) is not None]
 
 
-def name(found: Step) -> str:
+def name(found: VersionDifference) -> str:
     return f"{ApiKey(found.api_key).name}-v{found.version}"
 
 
@@ -95,7 +95,7 @@ def test_throttle_versions_are_those_of_kafkas_classes() -> None:
 
 @in_one_test
 @pytest.mark.parametrize("found", TAKEN, ids=name)
-def test_the_uplift_kind_covers_what_its_version_step_changes(found: Step) -> None:
+def test_the_uplift_kind_covers_what_its_version_step_changes(found: VersionDifference) -> None:
     decision = taken(found.api_key, found.version)
     assert decision is not None
     least = {Change.SAME: Kind.PATCH, Change.THROTTLE: Kind.THROTTLE, Change.OTHER: Kind.TRANSLATE}

@@ -45,7 +45,7 @@ TABLES: Final = {"none": QuotaTable(), "bytes": TABLE, "huge": HUGE, "tight": TI
 
 
 def draining(cuts: list[int], drains: list[str], taken: Taken) -> Iterator[int]:
-    """Cuts, between which the books are drained, or in part."""
+    """Cuts, between which the registries are drained, or in part."""
     for number, size in enumerate(cut(cuts)):
         what = drains[number % len(drains)]
         if what:
@@ -59,7 +59,7 @@ def talk(
     """Have a conversation, whose usage is counted if it is to be taken."""
     session = timed(table, VARIOUS, **kwargs)
     if taken is not None:
-        recorded(session, taken.books)
+        recorded(session, taken.registries)
     outcome = Conversation(script, cuts, session).run()
     session.end(session.now_ms)
     if taken is not None:
@@ -161,7 +161,7 @@ def test_request_traces_add_up_to_the_usage_records(
     time_us = traced.pop("request_time_us", 0), sums.pop("request_time_us", 0)
     assert abs(time_us[0] - time_us[1]) <= 0.001 * (len(taken.records) + len(taken.traces)) + 0.01
     assert traced == {name: value for name, value in sums.items() if not name.endswith("violations")}
-    assert not taken.books.traces_dropped
+    assert not taken.registries.traces_dropped
 
 
 @PROPERTY
@@ -178,7 +178,7 @@ def test_usage_is_counted_if_a_session_ends_anywhere(
                 session.drain()  # no more is taken from the client
             yield size if number < 2 * stop else 1 << 30
 
-    session = recorded(timed(TIGHT, VARIOUS), taken.books)
+    session = recorded(timed(TIGHT, VARIOUS), taken.registries)
     outcome: dict[str, Any] = Conversation(script, some(), session).run()
     session.end(session.now_ms)
     taken.drain()

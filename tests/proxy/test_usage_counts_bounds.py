@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 PROPERTY: Final = examples(150)
 
 
-def book_of(books: UsageRegistries) -> UsageRegistry:
-    return books.of(None)._book
+def registry_of(registries: UsageRegistries) -> UsageRegistry:
+    return registries.of(None)._book
 
 
-def wire_of(books: UsageRegistries) -> Wire:
-    return Wire(recorded(new_connection(), books))
+def wire_of(registries: UsageRegistries) -> Wire:
+    return Wire(recorded(new_connection(), registries))
 
 
 def say(wire: Wire, name: bytes, now_ms: int = 1) -> None:
@@ -40,10 +40,10 @@ def say(wire: Wire, name: bytes, now_ms: int = 1) -> None:
 
 def test_invented_client_ids_beyond_the_bound_share_the_overflow_entity() -> None:
     taken = Taken(UsageRegistries(entities_max=10, trace_share=1.0))
-    wires = [wire_of(taken.books) for _ in range(3)]
+    wires = [wire_of(taken.registries) for _ in range(3)]
     for number in range(1000):
         say(wires[number % 3], b"%d" % number)
-        assert len(book_of(taken.books)) <= 10
+        assert len(registry_of(taken.registries)) <= 10
     records = taken.drain()
     assert len(records) == 11
     assert total(records, client_id="<others>", user="<others>")["requests"] == 990
@@ -53,7 +53,7 @@ def test_invented_client_ids_beyond_the_bound_share_the_overflow_entity() -> Non
 
 def test_long_names_in_usage_records_are_shortened() -> None:
     taken = Taken(UsageRegistries())
-    say(wire_of(taken.books), b"x" * 30_000)
+    say(wire_of(taken.registries), b"x" * 30_000)
     (record,) = taken.drain()
     assert len(record.client_id) == 256
     assert record.bytes_in > 30_000
@@ -61,33 +61,33 @@ def test_long_names_in_usage_records_are_shortened() -> None:
 
 def test_usage_counters_are_freed_without_connections_and_pending_counts() -> None:
     taken = Taken(UsageRegistries())
-    book = book_of(taken.books)
+    registry = registry_of(taken.registries)
     for number in range(100_000):
-        usage = taken.books.of(None)
+        usage = taken.registries.of(None)
         usage.become("ANONYMOUS", f"client {number % 5000}")
         usage.usage_counters(1, 1, 11).arrived(10, 0, 1)
         usage.end()
         if number % 5000 == 4999:
-            assert len(book) == 5000
+            assert len(registry) == 5000
             assert sum(record.requests for record in taken.drain()) == 5000
-            assert len(book) == 0
-    assert not book.pending.active
-    assert not book.pending.traces
+            assert len(registry) == 0
+    assert not registry.pending.active
+    assert not registry.pending.traces
 
 
 def test_usage_counters_of_an_idle_client_are_freed_at_once() -> None:
-    books = UsageRegistries()
-    usage = books.of(None)
+    registries = UsageRegistries()
+    usage = registries.of(None)
     usage.become("ANONYMOUS", "app")
-    assert len(book_of(books)) == 1
+    assert len(registry_of(registries)) == 1
     usage.end()
     usage.end()
-    assert len(book_of(books)) == 0
+    assert len(registry_of(registries)) == 0
 
 
 def test_the_former_clients_of_a_connection_are_bounded() -> None:
-    books = UsageRegistries()
-    wire = wire_of(books)
+    registries = UsageRegistries()
+    wire = wire_of(registries)
     for number in range(1000):
         say(wire, b"%d" % number)
         assert wire.session.client.usage is not None
@@ -96,10 +96,10 @@ def test_the_former_clients_of_a_connection_are_bounded() -> None:
 
 def test_pending_request_traces_are_bounded_and_drops_are_counted() -> None:
     taken = Taken(UsageRegistries(trace_share=1.0, traces_max=5))
-    wire = wire_of(taken.books)
+    wire = wire_of(taken.registries)
     for _request in range(20):
         say(wire, b"a")
-    assert taken.books.traces_dropped == 15
+    assert taken.registries.traces_dropped == 15
     taken.drain()
     assert len(taken.traces) == 5
     say(wire, b"a")
@@ -113,9 +113,9 @@ def test_the_same_clients_are_traced_at_every_broker() -> None:
     names = [f"client {number}" for number in range(2000)]
     sampled = []
     for _weir in range(2):
-        books = UsageRegistries(trace_share=0.5)
+        registries = UsageRegistries(trace_share=0.5)
         for broker in (1, 2, None):
-            usage = books.of(broker)
+            usage = registries.of(broker)
             chosen = set()
             for name in names:
                 usage.become("alice", name)
@@ -131,7 +131,7 @@ def test_the_same_clients_are_traced_at_every_broker() -> None:
 def test_trace_shares_of_0_and_1_trace_no_or_every_client(share: float) -> None:
     taken = Taken(UsageRegistries(trace_share=share))
     for number in range(100):
-        wire = wire_of(taken.books)
+        wire = wire_of(taken.registries)
         say(wire, b"%d" % number)
         wire.session.end(1)
     taken.drain()
@@ -155,8 +155,8 @@ def test_usage_counters_are_right_while_clients_come_and_go(
 ) -> None:
     """Several connections that change their client-id with requests outstanding, and drains at any time."""
     taken = Taken(UsageRegistries(entities_max=most, trace_share=1.0))
-    book = book_of(taken.books)
-    wires, asked, answered, connections = [wire_of(taken.books) for _ in range(3)], 0, 0, 3
+    registry = registry_of(taken.registries)
+    wires, asked, answered, connections = [wire_of(taken.registries) for _ in range(3)], 0, 0, 3
     known: set[ClientUsage] = set()
     for what, number, name in deeds:
         wire = wires[number]
@@ -168,22 +168,22 @@ def test_usage_counters_are_right_while_clients_come_and_go(
             answered += 1
         elif what == "end":
             wire.session.end(1)
-            wires[number] = wire_of(taken.books)
+            wires[number] = wire_of(taken.registries)
             connections += 1
         elif what in ("step", "drain"):
             getattr(taken, what)()
-        known.update(book._clients.values())
+        known.update(registry._clients.values())
         assert all(client.held >= 0 and client.active >= 0 for client in known)
-        assert len(book) <= most
+        assert len(registry) <= most
     for wire in wires:
         wire.session.end(1)
     taken.drain()
     taken.drain()
-    assert len(book) == 0
-    assert not book.pending.active
+    assert len(registry) == 0
+    assert not registry.pending.active
     assert all(client.held == client.active == 0 for client in known)
     sums = total(taken.records)
     assert sums.get("requests", 0) == asked
     assert sums.get("bytes_out", 0) == answered * len(pong())
     assert all(record.sessions <= connections for record in taken.records)
-    assert not book.pending.traces
+    assert not registry.pending.traces

@@ -33,7 +33,7 @@ from usage.groups import GROUPS, Group
 
 def wire_of(taken: Taken, **kwargs: object) -> Wire:
     """A session without quotas, whose usage is counted."""
-    return Wire(recorded(new_connection(**kwargs), taken.books))  # type: ignore[arg-type]  # as `new_connection`
+    return Wire(recorded(new_connection(**kwargs), taken.registries))  # type: ignore[arg-type]  # as `new_connection`
 
 
 def traced() -> Taken:
@@ -178,7 +178,7 @@ def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
 
 def test_replica_fetches_have_no_charges_in_usage_records() -> None:
     taken = Taken(UsageRegistries())
-    session = recorded(timed(QuotaTable()), taken.books)
+    session = recorded(timed(QuotaTable()), taken.registries)
     session.client.is_broker = True
     wire = Wire(session)
     asked_, answered = request(FetchRequest(replica_id=1), 11), response(FetchResponse(), 11)
@@ -264,7 +264,7 @@ def test_a_local_response_is_counted_when_it_is_sent() -> None:
 
 def test_an_interrupted_broker_query_has_a_request_trace() -> None:
     taken = traced()
-    session = recorded(session_of(lambda: questions(2)), taken.books)
+    session = recorded(session_of(lambda: questions(2)), taken.registries)
     wire = Wire(session)
     wire.feed(1, client=delete())
     assert bytes(wire.to_broker) == asked()
@@ -281,7 +281,7 @@ def test_an_informative_broker_query_is_counted_for_its_request() -> None:
         return None
 
     taken = traced()
-    session = recorded(session_of(find_out, again=True), taken.books)  # type: ignore[arg-type]  # a query
+    session = recorded(session_of(find_out, again=True), taken.registries)  # type: ignore[arg-type]  # a query
     wire = Wire(session)
     wire.feed(1, client=delete())
     wire.feed(2, broker=answer())
@@ -298,7 +298,7 @@ def test_an_informative_broker_query_is_counted_for_its_request() -> None:
 
 def test_a_deferred_response_after_the_sessions_end_is_not_counted() -> None:
     taken, deferred = traced(), Deferred()
-    session = recorded(new_connection(), taken.books)
+    session = recorded(new_connection(), taken.registries)
     plan = session.plans.make(ApiKey.HEARTBEAT, 4)
     plan.admit = lambda *_frame: Defer(deferred)
     wire = Wire(session)
@@ -313,7 +313,7 @@ def test_a_deferred_response_after_the_sessions_end_is_not_counted() -> None:
 
 def test_a_deferred_response_is_counted_when_it_is_sent() -> None:
     taken, deferred = traced(), Deferred()
-    session = recorded(new_connection(), taken.books)
+    session = recorded(new_connection(), taken.registries)
     plan = session.plans.make(ApiKey.HEARTBEAT, 4)
     plan.admit = lambda *_frame: Defer(deferred)
     wire = Wire(session)
@@ -332,7 +332,7 @@ def test_a_deferred_response_is_counted_when_it_is_sent() -> None:
 
 def test_a_client_that_leaves_before_the_response_is_counted_with_its_charge() -> None:
     taken = traced()
-    session = recorded(timed(time_table(0.00001)), taken.books)
+    session = recorded(timed(time_table(0.00001)), taken.registries)
     wire = Wire(session)
     wire.feed(1, client=ping())
     session.end(2)
@@ -364,7 +364,7 @@ def test_a_sasl_exchange_refused_by_a_broker_without_sasl_is_counted_with_time(t
     """Where a broker has no SASL, its handlers refuse it, and that is charged."""
     taken = traced()
     table = time_table(1e9) if timed_too else QuotaTable()
-    session = recorded(timed(table), taken.books)
+    session = recorded(timed(table), taken.registries)
     wire = Wire(session)
     wire.feed(1, client=request(SaslHandshakeRequest(mechanism="PLAIN"), 1))
     wire.feed(1, broker=response(SaslHandshakeResponse(error_code=34), 1))
@@ -378,7 +378,7 @@ def test_a_sasl_exchange_refused_by_a_broker_without_sasl_is_counted_with_time(t
 def test_counted_request_time_is_scaled_as_charges(leaves: bool) -> None:
     taken = Taken(UsageRegistries())
     quotas = BrokerQuotas.create(time_table(1e9), request_time_scale=2.5)
-    session = recorded(timed(quotas=quotas), taken.books)
+    session = recorded(timed(quotas=quotas), taken.registries)
     wire = Wire(session)
     wire.feed(1, client=ping())
     if not leaves:
@@ -392,7 +392,7 @@ def test_counted_request_time_is_scaled_as_charges(leaves: bool) -> None:
 def test_throttle_times_of_topic_rates_are_counted() -> None:
     taken = traced()
     table = QuotaTable({(Entity(topic="t"), QuotaKey.CONSUMER_BYTE_RATE): 100.0})
-    session = recorded(new_connection(table, buffer_bytes=400), taken.books)
+    session = recorded(new_connection(table, buffer_bytes=400), taken.registries)
     wire = Wire(session)
     asked = FetchRequest(topics=[FetchRequest.FetchTopic(topic="t")])
     partition = FetchResponse.PartitionData(records=b"r" * 3000)
@@ -422,8 +422,10 @@ def test_a_fetch_answered_without_records_is_counted_by_its_throttle_time(entity
     connection asks a second later, and is told a second less.
     """
     taken = traced()
-    first = recorded(new_connection(QuotaTable({(entity, QuotaKey.CONSUMER_BYTE_RATE): 100.0})), taken.books)
-    other = recorded(new_connection(quotas=first.quotas), taken.books)
+    first = recorded(
+        new_connection(QuotaTable({(entity, QuotaKey.CONSUMER_BYTE_RATE): 100.0})), taken.registries
+    )
+    other = recorded(new_connection(quotas=first.quotas), taken.registries)
     fetch = FetchRequest(topics=[FetchRequest.FetchTopic(topic="t")])
     partition = FetchResponse.PartitionData(records=b"r" * 3000)
     topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
@@ -463,7 +465,7 @@ def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts
     fetched = request(fetch, 11), response(FetchResponse(responses=[answer]), 11)
     produced = padded(request(ProduceRequest(acks=1), 7), 3000), response(ProduceResponse(), 7)
     for now_ms, (asked_, answered) in enumerate((produced, fetched, fetched)):
-        session = recorded(timed(table, quotas=quotas, throttle_ms_max=700), taken.books)
+        session = recorded(timed(table, quotas=quotas, throttle_ms_max=700), taken.registries)
         session.client.first_request_seen = True
         wire = Wire(session)
         wire.feed(now_ms, client=asked_)

@@ -57,7 +57,7 @@ class Side:
         """What a request on a connection of its own is told, and until when its client is muted."""
         session = new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE)
         if self.taken is not None:
-            recorded(session, self.taken.books)
+            recorded(session, self.taken.registries)
         told = ControllerClient(session, self.controller).send(now_ms, frame)
         session.end(now_ms)
         return told, session.throttled_until_ms
@@ -134,7 +134,7 @@ def test_unreadable_or_large_mutations_pass_uncounted() -> None:
     large = padded(request(CreateTopicsRequest(), 5), 1024 * 1024 + 1)
     for frame in (unread, large):
         taken = Taken(UsageRegistries())
-        wire = Wire(recorded(new_connection(), taken.books))
+        wire = Wire(recorded(new_connection(), taken.registries))
         wire.feed(1, client=frame)
         taken.drain()
         assert bytes(wire.to_broker) == frame
@@ -144,7 +144,9 @@ def test_unreadable_or_large_mutations_pass_uncounted() -> None:
 def test_a_mutation_request_in_pieces_is_counted_once() -> None:
     side = Side(recorded=True)
     assert side.taken is not None
-    session = recorded(new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books)
+    session = recorded(
+        new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.registries
+    )
     connection = ControllerClient(session, side.controller)
     frame = Create(tuple(Topic(f"t{number}", 2) for number in range(9000))).frame("app")
     assert len(frame) > session.limits.stream_above_bytes / 2
@@ -162,7 +164,7 @@ def test_mutations_forwarded_before_their_client_left_are_counted() -> None:
         side = Side(rate, recorded=True)
         assert side.taken is not None
         session = recorded(
-            new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books
+            new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.registries
         )
         wire = Wire(session)
         wire.feed(1, client=frame)
@@ -182,7 +184,7 @@ def test_mutations_not_forwarded_before_their_client_left_are_not_counted() -> N
         side = Side(rate, recorded=True)
         assert side.taken is not None
         session = recorded(
-            new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.books
+            new_connection(quotas=side.quotas, plans=side.plans, node_id=NODE), side.taken.registries
         )
         wire = Wire(session)
         wire.feed(1, client=Delete(("t",)).frame("app"))
@@ -213,7 +215,7 @@ def test_usage_totals_are_right_for_any_bytes(
     """
     plans = Plans(Counters(), uplift=release is not None, cluster=ClusterState(data.draw(st.booleans())))
     taken = Taken(UsageRegistries(trace_share=1.0))
-    session = recorded(new_connection(plans=plans, node_id=NODE), taken.books)
+    session = recorded(new_connection(plans=plans, node_id=NODE), taken.registries)
     wire = Wire(session)
     sent = [damaged(data, request(message, version, n)) for n, (message, version) in enumerate(requests)]  # type: ignore[arg-type]  # messages
     wire.feed(1, client=b"".join(sent))

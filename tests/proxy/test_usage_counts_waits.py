@@ -184,7 +184,7 @@ def drawn(data: st.DataObject, question: bytes, spoken: dict[int, VersionRange] 
 
 def test_request_traces_have_the_times_of_request_and_response() -> None:
     taken = Taken(UsageRegistries(trace_share=1.0))
-    wire = Wire(recorded(new_connection(quota_table(produce=1000)), taken.books))
+    wire = Wire(recorded(new_connection(quota_table(produce=1000)), taken.registries))
     wire.feed(5, client=produce(1, length=12_306) + produce(2, length=100))
     wire.feed(9, broker=produced(1))
     until_ms = wire.session.throttled_until_ms
@@ -204,7 +204,7 @@ def test_request_traces_have_the_times_of_request_and_response() -> None:
 
 def test_the_last_request_trace_is_taken_without_further_traffic() -> None:
     taken = Taken(UsageRegistries(trace_share=1.0))
-    wire = Wire(recorded(new_connection(), taken.books))
+    wire = Wire(recorded(new_connection(), taken.registries))
     wire.feed(1, client=ping())
     for _interval in range(5):
         taken.drain()
@@ -223,7 +223,7 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
         taken, controller, plans = Taken(UsageRegistries()), Controller(), Plans(Counters())
         frame = request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")]), 12)
         for now_ms in (1, 2):
-            session = recorded(new_connection(quotas=quotas, plans=plans, node_id=NODE), taken.books)
+            session = recorded(new_connection(quotas=quotas, plans=plans, node_id=NODE), taken.registries)
             ControllerClient(session, controller).send(now_ms, frame)
         taken.drain()
         assert controller.sizes() == {"new": 3}
@@ -233,7 +233,7 @@ def test_auto_created_topics_are_counted_as_usage_under_a_quota() -> None:
 def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
     taken = Taken(UsageRegistries(trace_share=1.0))
     table = QuotaTable({(Entity(topic="t"), QuotaKey.PRODUCER_BYTE_RATE): 100.0})
-    session = recorded(new_connection(table, buffer_bytes=400), taken.books)
+    session = recorded(new_connection(table, buffer_bytes=400), taken.registries)
     wire = Wire(session)
     partition = ProduceRequest.PartitionProduceData(records=b"r" * 3000)
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
@@ -249,7 +249,7 @@ def test_a_produce_request_of_a_topic_with_a_rate_is_counted() -> None:
 def test_usage_counts_frame_bytes_on_every_transport(new_rig: Callable[..., Rig]) -> None:
     """TLS too."""
     taken = Taken(UsageRegistries())
-    rig = new_rig(session=recorded(new_connection(), taken.books), pair=tcp_pair)
+    rig = new_rig(session=recorded(new_connection(), taken.registries), pair=tcp_pair)
     asked_, answered = produce(length=50_000), produced()
     assert rig.pass_on(asked_, rig.client, rig.broker) == asked_
     assert rig.pass_on(answered, rig.broker, rig.client) == answered

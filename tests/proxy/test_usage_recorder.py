@@ -32,7 +32,7 @@ def now_ms() -> int:
 
 
 @dataclass
-class FakeBooks:
+class FakeRegistries:
     """Hands out records that it is given, and notes what it was asked."""
 
     records: list[UsageRecord] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Scene:
 
     interval_ms: int = 1000
     start_ms: int = EPOCH_MS
-    books: FakeBooks = field(default_factory=FakeBooks)
+    registries: FakeRegistries = field(default_factory=FakeRegistries)
     sink: FakeSink = field(default_factory=FakeSink)
     set_ms: int = 0
     reports: list[bool] = field(default_factory=list)
@@ -94,7 +94,9 @@ class Scene:
     def make(self) -> Recorder:
         self._origin_ms = now_ms()
         clocks = Clocks(self.wall_ms, now_ms)
-        return Recorder(self.books, self.sink, "weir", self.interval_ms, clocks, self.report, supervisor())
+        return Recorder(
+            self.registries, self.sink, "weir", self.interval_ms, clocks, self.report, supervisor()
+        )
 
     def report(self, *, last: bool = False) -> None:
         self.reports.append(last)
@@ -113,13 +115,13 @@ async def test_the_usage_recorder_ends_intervals_at_multiples_and_at_the_end(
 ) -> None:
     scene = Scene(start_ms=EPOCH_MS + 250)
     await record_for(scene, 3.0)
-    assert scene.books.intervals == [
+    assert scene.registries.intervals == [
         (EPOCH_MS + 250, 750),
         (EPOCH_MS + 1000, 1000),
         (EPOCH_MS + 2000, 1000),
         (EPOCH_MS + 3000, 250),
     ]
-    assert scene.books.instances == {"weir"}
+    assert scene.registries.instances == {"weir"}
     assert scene.sink.closed == [module.CLOSE_S]
     assert scene.reports == [False, False, False, False, True]
 
@@ -132,17 +134,17 @@ async def test_the_usage_recorder_writes_last_counts_before_closing_its_sink(
     async with trio.open_nursery() as nursery:
         await nursery.start(recorder.run)
         await trio.sleep(0.3)
-        scene.books.records, scene.books.traces = [usage_record(5)], [trace_record(6)]
+        scene.registries.records, scene.registries.traces = [usage_record(5)], [trace_record(6)]
         nursery.cancel_scope.cancel()
     assert scene.sink.got == [(Kind.USAGE, [usage_record(5)]), (Kind.TRACE, [trace_record(6)])]
-    assert scene.books.intervals == [(EPOCH_MS, 300)]
+    assert scene.registries.intervals == [(EPOCH_MS, 300)]
 
 
 async def test_the_usage_recorder_takes_many_records_in_slices(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     scene = Scene()
-    scene.books.records = [usage_record(number) for number in range(2 * SLICE + 1)]
+    scene.registries.records = [usage_record(number) for number in range(2 * SLICE + 1)]
     seen: list[int] = []
 
     async def look() -> None:
@@ -168,7 +170,7 @@ async def test_a_cancelled_usage_recorder_takes_the_remaining_records(
 ) -> None:
     scene = Scene()
     numbers = list(range(3 * SLICE))
-    scene.books.records = [usage_record(number) for number in numbers]
+    scene.registries.records = [usage_record(number) for number in numbers]
     recorder = scene.make()
     async with trio.open_nursery() as nursery:
         await nursery.start(recorder.run)
@@ -193,7 +195,7 @@ async def test_the_usage_recorder_writes_the_length_of_a_late_interval(
         autojump_clock.jump(2.4)  # the process stood still
         await trio.sleep(0.7)
         nursery.cancel_scope.cancel()
-    assert scene.books.intervals == [(EPOCH_MS, 2400), (EPOCH_MS + 2400, 600), (EPOCH_MS + 3000, 100)]
+    assert scene.registries.intervals == [(EPOCH_MS, 2400), (EPOCH_MS + 2400, 600), (EPOCH_MS + 3000, 100)]
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -700, 3_600_000])
@@ -210,18 +212,18 @@ async def test_the_usage_recorder_logs_a_changed_clock_and_continues(
             await trio.sleep(5)
             nursery.cancel_scope.cancel()
     assert [(line["event"], line["stepped_ms"]) for line in logs] == [("the clock was set", step_ms)]
-    lengths = [length for _time, length in scene.books.intervals]
+    lengths = [length for _time, length in scene.registries.intervals]
     assert sum(lengths) == 6500
     assert all(0 < length <= 1000 for length in lengths)
-    assert sum(time % 1000 == 0 for time, _length in scene.books.intervals) >= 4
-    before, after = scene.books.offsets[0], scene.books.offsets[-1]
+    assert sum(time % 1000 == 0 for time, _length in scene.registries.intervals) >= 4
+    before, after = scene.registries.offsets[0], scene.registries.offsets[-1]
     assert after - before == step_ms
-    assert len(set(scene.books.offsets)) == 2
+    assert len(set(scene.registries.offsets)) == 2
 
 
 async def test_the_usage_recorder_counts_dropped_traces_once(autojump_clock: trio.testing.MockClock) -> None:
     scene = Scene()
-    scene.books.traces_dropped = 7
+    scene.registries.traces_dropped = 7
     await record_for(scene, 3.5)
     assert scene.sink.tally.dropped[Loss.TRACES_MAX] == 7
 
@@ -230,13 +232,13 @@ async def test_a_bug_in_the_usage_registry_is_logged_and_recording_continues(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     scene = Scene()
-    scene.books.buggy = True
+    scene.registries.buggy = True
     with capture_logs() as logs:
         await record_for(scene, 2.5)
-    assert len(scene.books.intervals) == 3
+    assert len(scene.registries.intervals) == 3
     assert [line["event"] for line in logs] == [
-        "task failed, it is started again; please report this",
-        "task failed, it is started again; please report this",
+        "task failed, restarting it; please report this",
+        "task failed, restarting it; please report this",
         "internal error while usage was recorded; please report this",
     ]
     assert scene.reports == [False, False, False, True]

@@ -79,6 +79,6 @@ def test_the_usage_log_reports_deleted_and_recovered_files() -> None:
     watch.tally.deleted_files, watch.tally.recovered_files = 2, 1
     assert [(line["event"], line["files"]) for line in watch.lines(0)] == [
         ("oldest files of usage deleted, usage_keep_bytes is reached", 2),
-        ("files of usage finished whose writer was killed", 1),
+        ("usage files of killed writers finished", 1),
     ]
     assert watch.lines(1) == []

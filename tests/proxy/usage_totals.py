@@ -30,17 +30,17 @@ TRACED: Final = ("bytes_in", "bytes_out", "charged_bytes", "request_time_us", "m
 QUOTAS: Final = tuple(field.name for field in msgspec.structs.fields(ByQuota))
 
 
-def recorded(session: Connection, books: UsageRegistries) -> Connection:
-    """The same session, which nothing has come to yet, its usage counted in these books."""
-    session.client.usage = books.of(session.node_id)
+def recorded(session: Connection, registries: UsageRegistries) -> Connection:
+    """The same session, which nothing has come to yet, its usage counted in these registries."""
+    session.client.usage = registries.of(session.node_id)
     return session
 
 
 class Taken:
-    """What was taken from books, whenever that was."""
+    """What was taken from registries, whenever that was."""
 
-    def __init__(self, books: UsageRegistries) -> None:
-        self.books = books
+    def __init__(self, registries: UsageRegistries) -> None:
+        self.registries = registries
         self.records: list[UsageRecord] = []
         self.traces: list[TraceRecord] = []
         self._going: Iterator[UsageRecord] | None = None
@@ -48,14 +48,14 @@ class Taken:
     def drain(self) -> list[UsageRecord]:
         """Take everything; return what this drain has brought."""
         self._finish()
-        fresh = list(self.books.drain(START_MS, 1000, "weir"))
+        fresh = list(self.registries.drain(START_MS, 1000, "weir"))
         self.records += fresh
-        self.traces += self.books.take_traces(START_MS, "weir")
+        self.traces += self.registries.take_traces(START_MS, "weir")
         return fresh
 
     def step(self) -> None:
         """Begin a drain, or go on with one by one record: the rest stays where it is."""
-        self._going = self._going or self.books.drain(START_MS, 1000, "weir")
+        self._going = self._going or self.registries.drain(START_MS, 1000, "weir")
         record = next(self._going, None)
         if record is None:
             self._going = None

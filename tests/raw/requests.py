@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.frames import record_batch
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -44,20 +44,20 @@ class RequestError(Exception):
     """A broker (or Weir) answered with an error code; says which."""
 
 
-class Dialect(NamedTuple):
+class BrokerVersions(NamedTuple):
     """The versions that a client of some age speaks."""
 
     produce: int
     fetch: int
 
 
-OLD = Dialect(produce=2, fetch=3)
+OLD = BrokerVersions(produce=2, fetch=3)
 """What 0.10.2 speaks at best: message sets instead of record batches."""
-NEW = Dialect(produce=9, fetch=12)
+NEW = BrokerVersions(produce=9, fetch=12)
 """The oldest flexible versions, with topics by name: 2.7 and newer."""
 
 
-def dialect_of(kafka_version: str) -> Dialect:
+def broker_versions_of(kafka_version: str) -> BrokerVersions:
     """What to speak with a broker of this release."""
     return NEW if version_tuple(kafka_version) >= (2, 7) else OLD
 
@@ -78,17 +78,21 @@ class Request:
     outcome: Callable[[bytes], Outcome]
 
 
-def produce(dialect: Dialect, client_id: str, topic: str, value_bytes: int, partition: int = 0) -> Request:
+def produce(
+    broker_versions: BrokerVersions, client_id: str, topic: str, value_bytes: int, partition: int = 0
+) -> Request:
     """One record, acks=1. It costs the frame's length without the prefix."""
-    records = record_batch(bytes(value_bytes)) if dialect.produce >= 3 else message_set(bytes(value_bytes))
+    records = (
+        record_batch(bytes(value_bytes)) if broker_versions.produce >= 3 else message_set(bytes(value_bytes))
+    )
     data = ProduceRequest.PartitionProduceData(index=partition, records=records)
     body = ProduceRequest(
         acks=1,
         timeout_ms=30_000,
         topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])],
     )
-    frame = frames.request(body, dialect.produce, client_id=client_id.encode())
-    return Request(frame, partial(_produced, dialect.produce, len(frame) - LENGTH_BYTES))
+    frame = frames.request(body, broker_versions.produce, client_id=client_id.encode())
+    return Request(frame, partial(_produced, broker_versions.produce, len(frame) - LENGTH_BYTES))
 
 
 def _produced(version: int, cost: int, frame: bytes) -> Outcome:
@@ -99,7 +103,9 @@ def _produced(version: int, cost: int, frame: bytes) -> Outcome:
     return Outcome(cost, response.throttle_time_ms)
 
 
-def fetch(dialect: Dialect, client_id: str, topic: str, at_most_bytes: int, partition: int = 0) -> Request:
+def fetch(
+    broker_versions: BrokerVersions, client_id: str, topic: str, at_most_bytes: int, partition: int = 0
+) -> Request:
     """The first bytes of a partition, without a fetch session. It costs the response's body plus 4."""
     wanted = FetchRequest.FetchPartition(
         partition=partition, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=at_most_bytes
@@ -111,8 +117,8 @@ def fetch(dialect: Dialect, client_id: str, topic: str, at_most_bytes: int, part
         session_epoch=-1,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
     )
-    frame = frames.request(body, dialect.fetch, client_id=client_id.encode())
-    return Request(frame, partial(_fetched, dialect.fetch))
+    frame = frames.request(body, broker_versions.fetch, client_id=client_id.encode())
+    return Request(frame, partial(_fetched, broker_versions.fetch))
 
 
 def _fetched(version: int, frame: bytes) -> Outcome:

@@ -13,7 +13,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

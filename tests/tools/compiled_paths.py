@@ -4,8 +4,8 @@
 
 Imports are read from the sources. They are followed through helpers of tests, through the `conftest.py` of
 the tests' directories, and through other modules of Weir. Imports of constants and exceptions are not
-followed: nearly every module needs those of `protocol.errors` and `protocol.heads`, and runs no compiled code
-by that.
+followed: nearly every module needs those of `protocol.errors` and `protocol.framing`, and runs no compiled
+code by that.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Asking brokers on connections of Weir's own: which there are, which versions they speak."""
+"""Weir's own requests to brokers: discovery of brokers, their versions."""

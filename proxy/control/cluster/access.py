@@ -1,4 +1,4 @@
-"""The way to brokers: how Weir's own connections reach them, and who they are there."""
+"""Weir's own connections to brokers: address, TLS and login."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Credentials, if brokers want any; whether they speak TLS."""
+    """Weir's credentials, and whether brokers use TLS."""
 
     credentials: Credentials | None = None
     tls: UpstreamRules | None = None
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """As configured."""
+        """Return the access that is configured."""
         return cls(config.credentials, config.tls.upstream)
 
     async def connect(self, address: Address, timeout_s: float) -> Connection:
-        """Connect, and log in; each step may take `timeout_s`, as may each answer then. Raises QuestionError,
-        of which LoginError and TlsError are two; ConfigError if the files of `upstream_*` cannot be used.
+        """Connect and log in; each step, and each later answer, may take `timeout_s`.
+
+        Raises QuestionError (LoginError and TlsError are subclasses); ConfigError if the files of
+        `upstream_*` cannot be used.
         """
         with failures(address, timeout_s, reachable=False), trio.fail_after(timeout_s):
             try:
@@ -51,4 +53,4 @@ class Access:
 
 
 DIRECT: Final = Access()
-"""Without TLS, and as nobody."""
+"""Without TLS and credentials."""

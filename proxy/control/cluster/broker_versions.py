@@ -1,4 +1,4 @@
-"""Asking a broker which APIs and versions it has: one ApiVersions request, on a connection of its own."""
+"""Ask a broker for its API versions: one ApiVersions request on a connection of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxy.control.cluster.question import ask
 from proxy.handlers.api_versions.api_versions import ranges
 
 API_VERSIONS_VERSION: Final = 0
-"""Every broker from 0.10 to the newest has it, and it tells the same ranges as later ones."""
+"""Every broker from 0.10 on has this version, which lists the same ranges as later ones."""
 
 
 async def ask_versions(

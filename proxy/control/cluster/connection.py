@@ -1,4 +1,4 @@
-"""A connection of Weir's own to a broker: questions and answers, one at a time."""
+"""Weir's own connection to a broker: one request at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
-from protocol.heads import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
+from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD_BYTES
 from protocol.values import Message, schema_of
 from proxy.addresses import Address
 
@@ -20,7 +20,7 @@ M = TypeVar("M", bound=Message)
 
 CLIENT_ID: Final = b"weir"
 CORRELATION_ID: Final = 0
-"""Of every request: the next one is sent when this one is answered."""
+"""Correlation id of every request: there is only one in flight."""
 RESPONSE_BYTES_MAX: Final = 16 * 1024 * 1024
 TLS_ALERT: Final = b"\x15\x03"
 
@@ -31,21 +31,23 @@ class QuestionError(Exception):
     def __init__(self, text: str, *, reachable: bool, foreign: bool) -> None:
         super().__init__(text)
         self.reachable = reachable
-        """It accepted a connection, and its TLS handshake was good."""
+        """True if the broker accepted a connection and the TLS handshake."""
         self.foreign = foreign
-        """It answered as no Kafka broker does; one that closes the connection unasked may want SASL."""
+        """True if the answer was not a Kafka broker's. A broker that closes the connection may require
+        SASL.
+        """
 
 
 class LoginError(QuestionError):
-    """A broker does not accept Weir's own credentials; trying again will not help."""
+    """A broker rejects Weir's own credentials; a retry will not help."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, reachable=True, foreign=False)
 
 
 class TlsError(QuestionError):
-    """A broker cannot be spoken to as configured, with TLS or without; its text says what to set. Such a
-    broker counts as not reachable.
+    """A broker cannot be reached with the configured TLS settings; the text says what to set. The broker
+    counts as not reachable.
     """
 
     def __init__(self, text: str) -> None:
@@ -60,33 +62,35 @@ class ClosedError(QuestionError):
 
 
 class Connection:
-    """A broker, asked one thing after another; an async context manager, which closes it."""
+    """A connection to a broker; an async context manager, which closes it."""
 
     def __init__(self, stream: trio.abc.Stream, address: Address, timeout_s: float) -> None:
-        """`timeout_s` is how long each answer may take."""
+        """Each answer may take `timeout_s`."""
         self._stream = stream
         self.address = address
         self._timeout_s = timeout_s
 
     @property
     def stream(self) -> trio.abc.Stream:
-        """For whoever sends frames of their own; not while a question is open."""
+        """The stream, for callers with their own frames; not while a request is in flight."""
         return self._stream
 
     async def ask(self, request: Message, answer: type[M], version: int) -> M:
-        """Send the request in a version with header v1, and return the response. Raises QuestionError, with
-        the address in its text.
+        """Send the request in a version with header v1; return the response. Raises QuestionError with the
+        address in its text.
         """
         with failures(self.address, self._timeout_s):
             return decode(await self._exchange(_frame(request, version)), answer, version)
 
     async def ask_raw(self, request: Message, version: int) -> bytes:
-        """Return the response still encoded, for `decode`. Raises QuestionError."""
+        """Return the encoded response, for `decode`. Raises QuestionError."""
         with failures(self.address, self._timeout_s):
             return await self._exchange(_frame(request, version))
 
     async def send_token(self, token: bytes) -> bytes:
-        """Send a length and a SASL token, without Kafka header (SaslHandshake v0); return the broker's.
+        """Send a length and a SASL token, without a Kafka header (SaslHandshake v0); return the broker's
+        token.
+
         Raises QuestionError.
         """
         with failures(self.address, self._timeout_s):
@@ -117,7 +121,7 @@ class Connection:
         return bytes(received)
 
     async def aclose(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         await trio.aclose_forcefully(self._stream)
 
     async def __aenter__(self) -> Self:
@@ -131,7 +135,7 @@ class Connection:
 
 @contextmanager
 def failures(address: Address, timeout_s: float, *, reachable: bool = True) -> Iterator[None]:
-    """What may go wrong with a connection becomes a QuestionError with the address in its text."""
+    """Raise QuestionError, with the address in its text, for errors of the connection."""
     try:
         yield
     except ProtocolError as error:
@@ -160,7 +164,7 @@ def _frame(request: Message, version: int) -> bytes:
 
 
 def decode(frame: bytes, answer: type[M], version: int) -> M:
-    """Read a response without its length. Raises ProtocolError."""
+    """Decode a response without its length prefix. Raises ProtocolError."""
     (correlation_id,) = LENGTH.unpack_from(frame)
     if correlation_id != CORRELATION_ID:
         raise ProtocolError(f"its answer is to request {correlation_id}, which was not asked")

@@ -1,7 +1,7 @@
-"""Asking the cluster which brokers it has: one Metadata request, on a connection of its own.
+"""Ask the cluster for its brokers: one Metadata request on a connection of its own.
 
-Weir learns brokers from the responses that pass through as well; asking makes their listeners open before the
-first client needs one, and follows brokers that come and move while no client asks.
+Weir also learns brokers from forwarded responses. Asking opens their listeners before the first client needs
+one, and follows brokers that appear or move while no client is connected.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from proxy.control.cluster.connection import LoginError, QuestionError, TlsError
 from proxy.control.cluster.question import ask
 
 METADATA_VERSION: Final = 1
-"""Every broker from 0.10 to the newest has it, and in it an empty list of topics means none."""
+"""Every broker from 0.10 on has this version, in which an empty list of topics means none."""
 
 
 class DiscoveryError(Exception):
-    """No broker told its cluster."""
+    """No broker listed the cluster's brokers."""
 
     def __init__(self, failures: list[QuestionError]) -> None:
         super().__init__("; ".join(map(str, failures)))
         self.first = str(failures[0]) if failures else ""
-        """What the first one said."""
+        """The first failure's text."""
         reachable = [failure for failure in failures if failure.reachable]
         self.reachable = bool(reachable)
-        """One of them accepted a connection, at least, and TLS is not what is wrong."""
+        """True if a broker accepted a connection, and TLS is not the problem."""
         self.tls = next((str(failure) for failure in failures if isinstance(failure, TlsError)), "")
-        """What is wrong with TLS, where the first one says that it is."""
+        """The TLS problem, if it was the first failure; else empty."""
         self.foreign = bool(reachable) and all(failure.foreign for failure in reachable)
-        """Whoever accepted a connection answered as no Kafka broker does; one that closes it unasked may want
-        SASL.
+        """True if no peer that accepted a connection answered as a Kafka broker does. A broker that closes
+        the connection may require SASL.
         """
         self.refused = bool(reachable) and all(isinstance(failure, LoginError) for failure in reachable)
-        """Whoever accepted a connection did not accept Weir's own credentials."""
+        """True if every broker that accepted a connection rejected Weir's own credentials."""
 
 
 async def discover(
     bootstrap: Iterable[Address], timeout_s: float, access: Access = DIRECT
 ) -> dict[int, Address]:
-    """Return the cluster's brokers by node id, from the first of the addresses that answers.
+    """Return the cluster's brokers by node id, from the first address that answers.
 
     Raises DiscoveryError.
     """

@@ -1,8 +1,8 @@
-"""Logging in with SASL on a connection of Weir's own: PLAIN (RFC 4616), SCRAM (RFC 5802, KIP-84).
+"""SASL login of Weir's own connections: PLAIN (RFC 4616), SCRAM (RFC 5802, KIP-84).
 
-Brokers from 1.0 on take tokens in SaslAuthenticate requests (KIP-152) and say why they refuse; older ones
-take them bare, and close the connection. Which it is, ApiVersions tells: a broker answers it before the
-login.
+Brokers from 1.0 on take tokens in SaslAuthenticate requests (KIP-152) and give the reason of a refusal. Older
+brokers take tokens without a Kafka header, and close the connection. ApiVersions, which a broker answers
+before the login, shows which kind it is.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from proxy.handlers.api_versions.api_versions import ranges
 PLAIN: Final = "PLAIN"
 AUTHENTICATE_VERSION: Final = 0
 SAID_CHARS_MAX: Final = 200
-"""Of what a broker says about a refusal, so much is shown."""
+"""Number of characters shown of a broker's text about a refusal."""
 
 Exchange: TypeAlias = Callable[[bytes], Awaitable[bytes]]
-"""Sends a token, returns the broker's."""
+"""Sends a token, returns the broker's token."""
 
 
 async def log_in(connection: Connection, credentials: Credentials) -> None:
-    """Raises QuestionError; LoginError if the broker does not accept the mechanism or the user."""
+    """Log in. Raises QuestionError; LoginError if the broker rejects the mechanism or the user."""
     exchange = await _shake_hands(connection, credentials)
     try:
         if credentials.mechanism == PLAIN:
             await exchange(b"\0" + credentials.username.encode() + b"\0" + credentials.password.encode())
         else:
             await _scram(exchange, credentials)
-    except ScramException:  # its text may hold what the broker sent, a proof for instance
+    except ScramException:  # the text may contain bytes from the broker, such as a proof
         text = (
             "its SCRAM answer is wrong: this is not the broker that knows the password, "
             "or the password has letters that SASLprep changes"
@@ -54,7 +54,7 @@ async def log_in(connection: Connection, credentials: Credentials) -> None:
 
 
 async def _shake_hands(connection: Connection, credentials: Credentials) -> Exchange:
-    """Return the way by which this broker takes tokens. Raises QuestionError."""
+    """Return how this broker takes tokens. Raises QuestionError."""
     spoken = ranges(await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0))
     modern = ApiKey.SASL_AUTHENTICATE in spoken
     version = 1 if modern else 0
@@ -97,23 +97,23 @@ def _refused(credentials: Credentials) -> str:
 
 
 def _printable(text: str) -> str:
-    """What a broker says, in one short line."""
+    """Return a broker's text as one short line."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= SAID_CHARS_MAX else f"{line[:SAID_CHARS_MAX]}..."
 
 
 async def _scram(exchange: Exchange, credentials: Credentials) -> None:
-    """Raises ScramException if the broker does not prove that it knows the password, too."""
+    """Run SCRAM. Raises ScramException, also if the broker does not prove that it knows the password."""
     client = ScramClient([credentials.mechanism], credentials.username, credentials.password)
     first = await exchange(client.get_client_first().encode())
     client.set_server_first(_text(first))
-    # Thousands of rounds of hashing, as many as the broker says.
+    # Thousands of rounds of hashing; the broker sets the number.
     final = await trio.to_thread.run_sync(client.get_client_final)
     client.set_server_final(_text(await exchange(final.encode())))
 
 
 def _text(token: bytes) -> str:
-    """Raises ScramException."""
+    """Decode a token. Raises ScramException."""
     try:
         return token.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""One question to a broker, on a connection of its own: what Weir asks before any client does."""
+"""One request to a broker on a connection of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def ask(
 ) -> M:
     """Connect, log in, send the request in a version with header v1, and return the response.
 
-    Each of these may take `timeout_s`. Raises QuestionError, with the address in its text.
+    Each step may take `timeout_s`. Raises QuestionError with the address in its text.
     """
     async with await access.connect(address, timeout_s) as connection:
         return await connection.ask(request, answer, version)

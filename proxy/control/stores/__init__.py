@@ -1,1 +1,1 @@
-"""Where quotas live: a file, a topic of the cluster, the brokers themselves; and who keeps them in force."""
+"""Quota stores: a file, a topic of the cluster, the brokers; and the quota manager."""

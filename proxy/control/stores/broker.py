@@ -1,7 +1,7 @@
-"""Quotas that the brokers store themselves (KIP-546, Kafka 2.6 and newer), mirrored and enforced by Weir.
+"""Quotas stored by the brokers (KIP-546, Kafka 2.6 and later), mirrored and enforced by Weir.
 
-One connection is kept, and asked every second; what a broker answers is compared as bytes, and decoded only
-if they are others. What Weir cannot hold is kept out, and said once.
+Weir keeps one connection and asks every second; it compares answers as bytes and decodes only changed ones.
+Quotas that Weir does not support are skipped, and logged once.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ log = structlog.get_logger("weir.quotas")
 
 ASK_EVERY_S: Final = 1.0
 SHARE: Final = 20
-"""Between two questions lies this times what the last one took: large answers are asked for less often."""
+"""The pause between two requests, as a multiple of the time that the last one took: large answers are
+requested less often.
+"""
 LOAD_S: Final = 30.0
 SETTLE_STEPS: Final = 50
-"""How often it is asked whether an alteration has arrived at the broker that is asked."""
+"""Number of times to ask whether an alteration has reached the broker that is asked."""
 SETTLE_STEP_S: Final = 0.1
 STORED_AT: Final = 8
-"""Behind correlation id and throttle_time_ms, which are no part of what is stored."""
+"""Offset behind correlation id and throttle_time_ms, which are not part of the stored quotas."""
 SAID_MAX: Final = 1000
 SAID_CHARS_MAX: Final = 200
 REASONS_MAX: Final = 3
@@ -59,12 +61,12 @@ BROKERS_MAX: Final = 100
 
 
 class BrokerStore:
-    """See `store.QuotaStore`. `follow` runs once at most; without it each call connects anew."""
+    """See `store.QuotaStore`. `follow` may run once; without it each call opens a connection."""
 
     name = "broker"
 
     def __init__(self, brokers: Sequence[Address], access: Access, timeout_s: float) -> None:
-        """`brokers` are asked in turn until one answers, then those that it names as well."""
+        """Ask `brokers` in turn until one answers, then also those that it lists."""
         self._brokers = list(brokers)
         self._access = access
         self._timeout_s = timeout_s
@@ -72,11 +74,13 @@ class BrokerStore:
         self._turn = trio.Lock()
         self._followed = False
         self._known: tuple[bytes, QuotaTable] | None = None
-        """What was answered last, and what that means."""
+        """The last answer, and its quotas."""
         self._said: set[Skipped] = set()
 
     async def load(self) -> QuotaTable:
-        """Ask now. Raises StoreError; UnfitError if the brokers have no such API, or do not let Weir."""
+        """Ask for the quotas. Raises StoreError; UnfitError if the brokers lack the API, or do not authorize
+        Weir.
+        """
         try:
             with trio.fail_after(LOAD_S):
                 return await self._in_turn(self._ask)
@@ -84,7 +88,7 @@ class BrokerStore:
             raise StoreError(f"no broker has told its quotas within {LOAD_S:g} s") from None
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Ask for ever."""
+        """Ask the brokers for their quotas, about once a second, until cancelled."""
         self._followed = True
         told: QuotaTable | None = None
         try:
@@ -105,7 +109,7 @@ class BrokerStore:
             await self._close()
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """Have a broker store the changes, and return once it shows them. Raises StoreError."""
+        """Have a broker store the changes; return once it shows them. Raises StoreError."""
         request = as_request(changes)
         return await self._in_turn(partial(self._alter, request, changes))
 
@@ -145,18 +149,17 @@ class BrokerStore:
         )
 
     def _say(self, skipped: Sequence[Skipped]) -> None:
-        """Name what is left out, each once."""
+        """Log skipped quotas, each once."""
         new = [skip for skip in skipped if skip not in self._said]
         if new and len(self._said) < SAID_MAX:
             self._said.update(new[:SAID_MAX])
-            log.warning("quotas of the brokers that are not enforced", count=len(new), first=str(new[0]))
+            log.warning("brokers' quotas not enforced", count=len(new), first=str(new[0]))
 
     # Connections
 
     async def _answer(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
-        """Ask on the connection there is, or on a new one: brokers close what is idle, or logged in for long.
-
-        Raises StoreError.
+        """Ask on the open connection, or on a new one: brokers close idle connections, and old logins. Raises
+        StoreError.
         """
         try:
             if self._connection is not None:
@@ -170,7 +173,7 @@ class BrokerStore:
             await self._close()
             raise StoreError(str(error)) from None
         except BaseException:
-            await self._close()  # an answer may still be on its way
+            await self._close()  # a response may still arrive on it
             raise
 
     async def _connect(self) -> Connection:
@@ -210,7 +213,7 @@ class BrokerStore:
 
 
 def _read(frame: bytes) -> tuple[QuotaTable, Sequence[Skipped]]:
-    """Raises StoreError."""
+    """Decode the quotas. Raises StoreError."""
     try:
         answer = decode(frame, DescribeClientQuotasResponse, VERSION)
     except ProtocolError as error:
@@ -224,15 +227,15 @@ def _read(frame: bytes) -> tuple[QuotaTable, Sequence[Skipped]]:
 
 
 def _said(error_code: int, message: str | None) -> str:
-    """What a broker says, in one line."""
+    """Return a broker's error as one line."""
     return " ".join((message or f"error {error_code}").split())[:SAID_CHARS_MAX]
 
 
 def _shows(table: QuotaTable, changes: Changes) -> bool:
-    """Whether everything is so."""
+    """Return True if the table has all these values."""
     return all(table.values.get(quota) == rate for quota, rate in changes.items())
 
 
 def broker_store(config: Config) -> BrokerStore:
-    """Connects to nothing yet."""
+    """Return the store; it connects at its first use."""
     return BrokerStore(config.upstream, Access.of(config), config.settings.connect_timeout_s)

@@ -1,4 +1,4 @@
-"""Which store: what `quota_store` says."""
+"""The quota store that `quota_store` selects."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from quotas import QuotaTable
 
 
 class Chosen(NamedTuple):
-    """A store, and the quotas to begin with."""
+    """A store, and the first quotas."""
 
     store: QuotaStore
     table: QuotaTable
 
 
 def choose(config: Config) -> Chosen:
-    """Open the store and read it for the first time, before there is a Trio to run in. Raises ConfigError."""
+    """Open the store and read it for the first time, before Trio runs. Raises ConfigError."""
     settings = config.settings
     if settings.quota_store == "file":
         if settings.quota_snapshot:

@@ -1,7 +1,7 @@
-"""Quotas in a file: read when it changes, rewritten when somebody alters them over the wire.
+"""Quotas in a file: read when it changes, rewritten by alterations over the wire.
 
-A rewrite keeps what the operator wrote where it can (`quotas.quota_edit`), and replaces the file in one step:
-whoever reads it, at whatever moment, after whatever crash, finds the old text or the new one.
+A rewrite preserves the operator's text where possible (`quotas.quota_edit`), and is atomic: any reader, even
+after a crash, finds the old text or the new one.
 """
 
 from __future__ import annotations
@@ -27,58 +27,58 @@ from quotas.options import Options
 from quotas.quota_edit import edited
 
 TRIES: Final = 3
-"""How often an alteration begins anew because somebody else has written the file meanwhile."""
+"""Number of attempts at an alteration if another process writes the file meanwhile."""
 LOCK_TRIES: Final = 100
 LOCK_STEP_S: Final = 0.1
-"""How long to wait while another process alters the file; 100,000 entries take it seconds."""
+"""Time (s) between attempts while another process has locked the file; altering 100,000 entries takes
+seconds.
+"""
 
 
 class Found(NamedTuple):
-    """What the file held, and what tells that it still does."""
+    """The file's quotas, and the stat that shows whether the file has changed."""
 
     table: QuotaTable
     seen: Stamp
 
 
 class FileStore:
-    """One quota file, or none, which is no quotas and cannot be altered."""
+    """One quota file; without a path, no quotas, and alterations fail."""
 
     name = "file"
 
     def __init__(self, path: Path | None) -> None:
-        """Nothing is read yet."""
+        """`path` is read later."""
         self._path = path
         self._watch = FileWatch(() if path is None else (path,))
         self._turn = trio.Lock()
 
     def start(self) -> QuotaTable:
-        """Read it before there is a Trio to run in. Raises ConfigError: one line with file, place and
-        remedy.
-        """
+        """Read the file before Trio runs. Raises ConfigError: one line with file, position and remedy."""
         if self._path is None:
             return QuotaTable()
         return self._known(_read(self._path))
 
     async def load(self) -> QuotaTable:
-        """Read it, in a thread: 100,000 entries take seconds."""
+        """Read the file in a thread: 100,000 entries take seconds."""
         async with self._turn:
             return await self._load()
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """Write it anew."""
+        """Rewrite the file."""
         if self._path is None:
             raise StoreError("there is no quota file: start weir with --quotas FILE, or set quotas")
         async with self._turn:
             return self._known(await trio.to_thread.run_sync(rewrite, self._path, changes))
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Read it whenever it is not what was read or written last."""
+        """Read the file whenever it has changed."""
         while self._path is not None:
             await trio.sleep(file_watch.LOOK_S)
             await self.look(changed, failed)
 
     async def look(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Read it if it has changed."""
+        """Read the file if it has changed."""
         async with self._turn:
             if not await self._watch.look():
                 return
@@ -105,7 +105,9 @@ class FileStore:
 
 
 def read_quota_file(path: Path | None) -> QuotaTable:
-    """Read a quota file; none means no quotas. Raises ConfigError: one line with file, place and remedy."""
+    """Read a quota file; None means no quotas. Raises ConfigError: one line with file, position and
+    remedy.
+    """
     return QuotaTable() if path is None else _read(path).table
 
 
@@ -128,9 +130,8 @@ def rewrite(path: Path, changes: Changes, *, shadow: bool = False, options: Opti
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Keep other Weirs, and `weir quotas`, from altering the file meanwhile: they lock its directory.
-
-    Raises StoreError if they do not give it back.
+    """Lock the directory, so that other Weirs and `weir quotas` do not alter the file. Raises StoreError if
+    another process keeps the lock.
     """
     try:
         directory = os.open(path.parent, os.O_RDONLY)

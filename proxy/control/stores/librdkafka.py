@@ -1,4 +1,4 @@
-"""How librdkafka reaches the brokers: as Weir's own connections do."""
+"""librdkafka's properties for Weir's access to brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Properties: TypeAlias = dict[str, str | int | float | bool]
 
 
 def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
-    """Return what every client of librdkafka is told, the password included; `brokers` are asked beside the
+    """Return the properties of every librdkafka client, password included; `brokers` are added to the
     upstream.
     """
     settings, credentials = config.settings, config.credentials
@@ -24,7 +24,7 @@ def properties(config: Config, brokers: Iterable[Address] = ()) -> Properties:
         "bootstrap.servers": ",".join(map(str, addresses)),
         "client.id": "weir",
         "security.protocol": protocol,
-        "log_level": 0,  # what fails is told in our own log, once
+        "log_level": 0,  # Weir logs failures itself, once
         "socket.keepalive.enable": True,
         "reconnect.backoff.max.ms": 1000,
     }

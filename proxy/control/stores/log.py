@@ -1,7 +1,7 @@
-"""What a topic store needs of a topic: a log that is read from its start and appended to.
+"""The log behind a topic store: read from its start, and appended to.
 
-Every call may block for seconds, and is made in a thread; one reader, or writer, is used by one thread at a
-time. Failures are StoreError.
+Every call may block for seconds, and runs in a thread; each reader or writer is used by one thread at a time.
+Failures are StoreError.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from proxy.control.stores.records import Record
 
 
 class Found(NamedTuple):
-    """A record of the log, which anybody may have written."""
+    """A record of the log; any client may have written it."""
 
     offset: int
     key: bytes | None
@@ -21,49 +21,49 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What was read."""
+    """Consecutive records of the log."""
 
     records: Sequence[Found]
     at_end: bool
-    """The end of the log was met behind them."""
+    """True if these are the last records of the log."""
 
 
 class LogReader(Protocol):
-    """Reads forward."""
+    """Reads the log from its start to its end, and on."""
 
     def read(self, timeout_s: float) -> Batch:
-        """Return what has come meanwhile, at most so much later. Raises StoreError."""
+        """Return new records, waiting at most `timeout_s`. Raises StoreError."""
 
     def probe(self) -> None:
-        """Ask whether the log is still there, and is the one that was read. Raises StoreError."""
+        """Check that the log still exists, and is the same one. Raises StoreError."""
 
     def close(self) -> None:
-        """Forget it."""
+        """Close the reader."""
 
 
 class LogWriter(Protocol):
-    """Appends once."""
+    """Appends one group of records."""
 
     def send(self, records: Sequence[Record]) -> None:
         """Begin to append. Raises StoreError."""
 
     def wait(self, timeout_s: float) -> int | None:
-        """Return the offset of the last record once all are durable, None if that takes longer. Raises
+        """Return the offset of the last record once all are durable; None after `timeout_s`. Raises
         StoreError.
         """
 
     def close(self) -> None:
-        """Forget it; what is not durable yet may be lost."""
+        """Close the writer; records that are not durable yet may be lost."""
 
 
 class Log(Protocol):
-    """Where readers and writers come from."""
+    """Opens readers and writers."""
 
     def prepare(self, replication_factor: int) -> None:
-        """Make it if it is missing, and see that it is fit. Raises StoreError."""
+        """Create the log if it is missing, and check its settings. Raises StoreError."""
 
     def reader(self) -> LogReader:
-        """Begin to read at the start. Raises StoreError."""
+        """Return a reader at the start. Raises StoreError."""
 
     def writer(self, *, idempotent: bool) -> LogWriter:
-        """Begin to append. Raises StoreError."""
+        """Return a writer. Raises StoreError."""

@@ -1,7 +1,7 @@
-"""Who keeps the store's quotas in force, and changes them for those who may.
+"""The quota manager: keeps the store's quotas in force, and alters them for admins.
 
-Alterations are made one after another. One is answered when it is stored, in force, and in the audit log; if
-the store fails, the last known quotas stay.
+Alterations run one after another. Each is answered when it is stored, in force, and in the audit log. If the
+store fails, the last known quotas stay in force.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ log = structlog.get_logger("weir.quotas")
 audit = audit_logger("weir.audit")
 
 WAITING_MAX: Final = 100
-"""Alterations that wait for their turn."""
+"""Number of alterations that may wait."""
 AUDIT_LINES: Final = 50
-"""To write in one go: a millisecond."""
+"""Number of lines written in one go: about a millisecond."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Alteration:
-    """What somebody wants, and where to say how it went."""
+    """The requested changes, and the callback for their result."""
 
     changes: Changes
     who: str
@@ -46,20 +46,20 @@ class _Alteration:
 
 
 class QuotaManager:
-    """Joins a store and the quotas in force; `Management` for the sessions of a process."""
+    """Joins a store and the quotas in force; `QuotaAdmin` for the connections of a process."""
 
     def __init__(
         self,
         store: QuotaStore,
-        book: QuotaRegistry,
+        quota_registry: QuotaRegistry,
         table: QuotaTable,
         admins: frozenset[str],
         state: StoreHealth,
         supervisor: Supervisor,
     ) -> None:
-        """`table` is what the store held at the start, `admins` are names of principals."""
+        """`table` is the store's content at the start, `admins` are names of principals."""
         self._store = store
-        self._book = book
+        self._quota_registry = quota_registry
         self._table = table
         self._admins = admins
         self._state = state
@@ -69,19 +69,19 @@ class QuotaManager:
         self._reading = trio.Lock()
         self._applying = trio.Lock()
         self._computing = trio.CapacityLimiter(1)
-        """Threads share the interpreter: each more would take as much from the sockets."""
+        """Threads share the interpreter: each one more would take time from the sockets."""
         self._reread_asked = False
         self._queue, self._alterations = trio.open_memory_channel[_Alteration](WAITING_MAX)
 
-    # What sessions see of it; they call from outside of Trio, on its thread
+    # Called by connections, outside of Trio but on its thread
 
     @property
     def table(self) -> QuotaTable:
-        """What is stored, as far as it is known."""
+        """The stored quotas, as last read."""
         return self._table
 
-    def denial(self, user: str, peer: str) -> str | None:
-        """Why a principal of this name may not describe and alter quotas; None if it may."""
+    def rejection(self, user: str, peer: str) -> str | None:
+        """Return why this principal may not describe and alter quotas; None if it may."""
         if user in self._admins:
             return None
         if self._state.note_denied():
@@ -92,20 +92,20 @@ class QuotaManager:
         return f"User:{user} is none of Weir's admins."
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
-        """Have it done in its turn."""
+        """Queue the alteration."""
         self._soon(partial(self._enqueue, _Alteration(changes, who, peer, done)))
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Do it in a thread."""
+        """Call `work` in a thread."""
         self._soon(partial(self._start, work, done))
 
     def altered_at_broker(self) -> None:
-        """Look at once what the brokers store now; once for all who alter meanwhile."""
+        """Read the brokers' quotas at once; one read serves all alterations meanwhile."""
         if not self._reread_asked:
             self._reread_asked = True
             self._soon(partial(self._start_soon, self._reread))
 
-    # What the process does with it
+    # Called by the process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow the store and make alterations until cancelled."""
@@ -121,7 +121,7 @@ class QuotaManager:
                 self._nursery = None
 
     async def reload(self) -> bool:
-        """Read the store, whether it has changed or not; return whether it could be read. Never raises."""
+        """Read the store, changed or not; return True if that succeeded. Never raises."""
         try:
             await self._changed(await self._store.load())
             return True
@@ -135,7 +135,7 @@ class QuotaManager:
     # Following
 
     async def _follow(self, works: Works) -> None:
-        """Follow the store; begin by reading it if it could not be read last."""
+        """Follow the store; first read it if the last read failed."""
         if not self._state.last_was_good and await self.reload():
             works()
         try:
@@ -161,19 +161,19 @@ class QuotaManager:
         )
 
     async def _put_in_force(self, table: QuotaTable) -> bool:
-        """Return whether it is another one. Tables come into force in the order of the calls."""
+        """Return True if the table differs. Tables come into force in the order of the calls."""
         async with self._applying:
             if not await trio.to_thread.run_sync(self._prepare, table):
                 return False
             self._table = table
-            self._book.update(table)
+            self._quota_registry.update(table)
             return True
 
     def _prepare(self, table: QuotaTable) -> bool:
-        """Do what is slow, in a thread; return whether it is another table."""
+        """Do the slow part in a thread; return True if the table differs."""
         if table == self._table:
             return False
-        self._book.prepare(table)
+        self._quota_registry.prepare(table)
         return True
 
     # Altering
@@ -193,7 +193,7 @@ class QuotaManager:
             _tell(alteration.done, await self._alter(alteration))
 
     async def _alter(self, alteration: _Alteration) -> str | None:
-        """Store it and put it in force; return why not, if not."""
+        """Store the changes and put them in force; return the error, if any."""
         try:
             changed = await self._make(alteration)
         except StoreError as error:
@@ -205,7 +205,7 @@ class QuotaManager:
         return None
 
     async def _make(self, alteration: _Alteration) -> bool:
-        """Return whether anything is another value now. Raises StoreError."""
+        """Return True if any value has changed. Raises StoreError."""
         before = self._table.values
         await self._put_in_force(await self._store.alter(alteration.changes))
         changed = {quota: value for quota, value in alteration.changes.items() if before.get(quota) != value}
@@ -223,7 +223,7 @@ class QuotaManager:
         self._start_soon(partial(_compute, work, done, self._computing))
 
     def _start_soon(self, task: Callable[[], Awaitable[None]]) -> None:
-        if self._nursery is not None:  # else the process is ending, and no session is left
+        if self._nursery is not None:  # else the process is ending, and no connection is left
             self._nursery.start_soon(task)
 
 
@@ -239,17 +239,17 @@ async def _compute(
 
 
 def _tell(done: Callable[[T], None], result: T) -> None:
-    """A bug of the session's that waits for this is not the end of all others."""
+    """Call `done`; a bug in one connection must not affect others."""
     try:
         done(result)
     except Exception:
-        log.exception("internal error while an answer about quotas was given")
+        log.exception("internal error while a quota request was answered")
 
 
 async def _write_audit(
     alteration: _Alteration, before: Mapping[Quota, float], changed: Mapping[Quota, float | None]
 ) -> None:
-    """One line for each value that is another one now; traffic goes on between them, and all are written."""
+    """Write one line for each changed value, all of them; sockets are served in between."""
     for number, ((entity, key), value) in enumerate(changed.items(), start=1):
         if number % AUDIT_LINES == 0:
             await trio.lowlevel.cancel_shielded_checkpoint()

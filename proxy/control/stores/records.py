@@ -1,9 +1,9 @@
-"""Quotas as records of a compacted topic: one record for each entity and mode, which holds all of its quotas.
+"""Quotas as records of a compacted topic: one record per entity and mode, with all quotas of the entity.
 
     key     {"entity":{"client-id":null,"user":"alice"},"mode":"enforce"}
     value   {"quotas":{"producer_byte_rate":1048576.0},"version":1}
 
-JSON, sorted and without spaces, so that an entity has one key only. A name that is null is the default, as
+JSON, sorted and without spaces, so that an entity has exactly one key. A name that is null is the default, as
 in Kafka's protocol (KIP-546); `client-id-prefix` and `topic` are Weir's own. The mode is `enforce` or
 `shadow`. Options are beside the quotas, where an entry has some: `"pacing":"smooth"`, `"scope":"cluster"`. A
 record without a value removes what the entity has.
@@ -25,7 +25,7 @@ from quotas.quota_entry import least, most
 from quotas.table import Quota, QuotaKey, keys_of
 
 VERSION: Final = 1
-"""Records of other versions are those of another Weir: they are left alone."""
+"""Records with another version belong to another release of Weir: they are ignored."""
 ENTITIES_MAX: Final = 500_000
 ENFORCE: Final = "enforce"
 SHADOW: Final = "shadow"
@@ -35,11 +35,11 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
 class RecordError(ValueError):
-    """A record is none of Weir's, or of another version."""
+    """A record is not Weir's, or has another version."""
 
 
 class Slot(NamedTuple):
-    """What a record is for."""
+    """The subject of a record."""
 
     entity: Entity
     shadow: bool
@@ -69,7 +69,7 @@ class _Value(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Said(NamedTuple):
-    """What the value of a record says."""
+    """The content of a record's value."""
 
     quotas: dict[QuotaKey, float]
     options: Options = PLAIN
@@ -112,7 +112,7 @@ def read_key(key: bytes | None) -> Slot:
     if found.mode not in (ENFORCE, SHADOW):
         raise RecordError(f"its mode is {found.mode[:60]!r}")
     slot = Slot(entity, found.mode == SHADOW)
-    if write(slot, {}).key != key:  # what removes the entity would not remove this record
+    if write(slot, {}).key != key:  # a record that removes the entity would have another key
         raise RecordError("its key is not spelled as Weir spells it: sorted, no spaces, no needless escapes")
     return slot
 
@@ -150,17 +150,17 @@ def read_value(value: bytes) -> Said:
 
 
 class Stored:
-    """What the records so far say."""
+    """The quotas in the records read so far."""
 
     def __init__(self) -> None:
-        """Begin with no record."""
+        """Begin empty."""
         self._keys: dict[Slot, tuple[QuotaKey, ...]] = {}
         self._values: tuple[dict[Quota, float], dict[Quota, float]] = ({}, {})
-        """What is enforced, and what is only counted; kept as a table wants it, for there may be many."""
+        """Values by quota, enforced and in shadow, as a table takes them: there may be many."""
         self._options: tuple[dict[Quota, Options], dict[Quota, Options]] = ({}, {})
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one more record. Raises RecordError, and leaves everything as it was."""
+        """Apply one more record. Raises RecordError, and then changes nothing."""
         slot = read_key(key)
         quotas, options = Said({}) if value is None else read_value(value)
         misplaced = quotas.keys() - set(keys_of(slot.entity))

@@ -1,6 +1,6 @@
-"""The last known quotas in a file, for starts at which the store is not to be had.
+"""A snapshot of the last known quotas, for starts without access to the store.
 
-It is a quota file (`quotas.quota_file`). What that format cannot say is kept out, and said once.
+It is a quota file (`quotas.quota_file`). Quotas that the format cannot express are omitted, and logged once.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ HEAD: Final = "# The last known quotas, written by weir; changes made here are l
 
 
 class LastKnown:
-    """A store that starts with what was known last if it must, and keeps the snapshot up to date."""
+    """A store that starts with the snapshot if it must, and keeps the snapshot up to date."""
 
     def __init__(self, store: QuotaStore, path: Path | None) -> None:
-        """`path` is where the snapshot is; None: there is none."""
+        """`path` is the snapshot's; None: no snapshot."""
         self._store = store
         self._path = path
         self._failure: StoreError | None = None
@@ -42,12 +42,13 @@ class LastKnown:
 
     @property
     def name(self) -> str:
-        """The store's."""
+        """The store's name."""
         return self._store.name
 
     async def start(self) -> QuotaTable:
-        """Return what is stored, else the snapshot, else nothing; `follow` tells which then. Raises
-        ConfigError for a cluster that cannot be such a store.
+        """Return the stored quotas, else the snapshot, else no quotas; `follow` logs which.
+
+        Raises ConfigError for a cluster that cannot be such a store.
         """
         try:
             table = await self._store.load()
@@ -60,15 +61,15 @@ class LastKnown:
         return table
 
     async def load(self) -> QuotaTable:
-        """As the store."""
+        """Read the store."""
         return await self._store.load()
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """As the store."""
+        """Alter the store."""
         return await self._store.alter(changes)
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Say first that the start had to do without the store, if so; say the same again once a minute."""
+        """Log first if the store was not available at the start; repeat that once a minute."""
         said_s = -math.inf
 
         async def note(table: QuotaTable) -> None:
@@ -100,7 +101,7 @@ class LastKnown:
         while True:
             await self._changed.wait()
             self._changed = trio.Event()
-            assert self._newest is not None  # or it would not have changed
+            assert self._newest is not None  # set when the table changed
             try:
                 left_out = await trio.to_thread.run_sync(self._write, path, self._newest)
             except OSError as error:
@@ -108,10 +109,12 @@ class LastKnown:
                 continue
             if left_out and not self._said:
                 self._said = True
-                log.warning("quotas that the snapshot cannot hold", count=len(left_out), first=left_out[0])
+                log.warning("quotas not supported by the snapshot", count=len(left_out), first=left_out[0])
 
     def _write(self, path: Path, table: QuotaTable) -> list[str]:
-        """Write these quotas unless they are written; return those that it cannot hold. Raises OSError."""
+        """Write these quotas unless they are written; return those that the format cannot express. Raises
+        OSError.
+        """
         if table == self._written:
             return []
         left_out = write_snapshot(path, table)
@@ -156,7 +159,7 @@ def write_snapshot(path: Path, table: QuotaTable) -> list[str]:
 
 
 def _what_can_be_said(entries: list[Entry]) -> tuple[str, list[str]]:
-    """Quota by quota."""
+    """Render quota by quota; return the text and the errors."""
     said, left_out = [], []
     for entry in entries:
         kept = {}

@@ -1,4 +1,4 @@
-"""A quota store: where the table comes from, where changes go."""
+"""A quota store: the source of the quota table, and the destination of changes."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ Changed: TypeAlias = Callable[[QuotaTable], Awaitable[None]]
 
 
 class StoreError(Exception):
-    """The store cannot be read or written now; its text is one line that says why and what to do."""
+    """The store cannot be read or written now; the text is one line with the reason and the remedy."""
 
 
 class UnfitError(StoreError):
-    """What is there cannot be such a store, now or later: a reason not to start."""
+    """The cluster or file cannot serve as this store, now or later: Weir must not start."""
 
 
 class QuotaStore(Protocol):
-    """Where quotas live. Its methods are awaited in Trio tasks; slow work is theirs to put into threads."""
+    """A store of quotas. Its methods are awaited in Trio tasks; they run slow work in threads."""
 
     @property
     def name(self) -> str:
-        """For logs and metrics, such as `file`."""
+        """The name in logs and metrics, such as `file`."""
 
     async def load(self) -> QuotaTable:
-        """Return all that is stored. Raises StoreError."""
+        """Return all stored quotas. Raises StoreError."""
 
     async def alter(self, changes: Changes) -> QuotaTable:
-        """Store the changes, durably, and return all that is stored then. Raises StoreError."""
+        """Store the changes, durably; return all stored quotas. Raises StoreError."""
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Await `changed` with each new table until cancelled, and `failed` while there is none to be had.
+        """Await `changed` with each new table until cancelled; call `failed` while the store cannot be read.
 
-        A table that is the same as before tells that the store is to be had again.
+        An unchanged table after a failure means that the store can be read again.
         """

@@ -1,4 +1,4 @@
-"""How the quota store is doing, for metrics and logs."""
+"""The health of the quota store, for metrics and logs."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import Final, Literal, TypeAlias
 
 Result: TypeAlias = Literal["stored", "unchanged", "failed"]
 RESULTS: Final[tuple[Result, ...]] = ("stored", "unchanged", "failed")
-"""What becomes of an alteration: unchanged means that all of it was so already."""
+"""Results of an alteration; unchanged: the store had these values already."""
 
 
 class StoreHealth:
-    """The outcome of the latest attempt to read the store, the time of the latest good one, and changes."""
+    """The result of the latest read, the time of the latest successful one, and alterations."""
 
     def __init__(self, wall_clock_s: Callable[[], float], name: str = "file") -> None:
-        """Begin with a good one: a process that has no quotas to start with does not start."""
+        """Begin with a success: a process whose first read fails does not start."""
         self._wall_clock_s = wall_clock_s
         self.name = name
-        """The store's."""
+        """The store's name."""
         self.last_was_good = True
         self.last_good_s = wall_clock_s()
-        """Unix time."""
+        """Unix time (s) of the latest successful read."""
         self.last_change_s = 0.0
-        """Unix time of the latest change that Weir has stored; 0 if there was none."""
+        """Unix time (s) of the latest change that Weir has stored; 0 if none."""
         self.alterations: Counter[Result] = Counter()
         self.denied = 0
-        """Requests of those who may not describe and alter quotas."""
+        """Number of requests rejected because the client is no admin."""
         self._denial_said_s = 0.0
 
     def note(self, *, good: bool) -> None:
-        """An attempt to read was made now."""
+        """Note a read of the store."""
         self.last_was_good = good
         if good:
             self.last_good_s = self._wall_clock_s()
 
     def note_alteration(self, result: Result) -> None:
-        """An alteration was asked for, and this became of it."""
+        """Note an alteration and its result."""
         self.alterations[result] += 1
         if result == "stored":
             self.last_change_s = self._wall_clock_s()
 
     def note_denied(self) -> bool:
-        """Somebody may not; whether to say so, which is once a second."""
+        """Note a rejected request; return True if it is to be logged, at most once a second."""
         self.denied += 1
         now_s = self._wall_clock_s()
         say = abs(now_s - self._denial_said_s) >= 1

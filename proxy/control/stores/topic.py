@@ -1,7 +1,7 @@
-"""Quotas in a compacted topic of the cluster itself, followed by every Weir that has it configured.
+"""Quotas in a compacted topic of the cluster, followed by every Weir that has it configured.
 
-What is altered here is written as whole entities: of two Weirs that alter the same entity at the same time,
-the one whose record is later in the topic wins, for all of this entity's quotas.
+Alterations write whole entities. If two Weirs alter the same entity at the same time, the later record in the
+topic wins, for all quotas of the entity.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("weir.quotas")
 
 POLL_S: Final = 0.5
-"""How long a thread waits for records at a time, and so how long stopping may take."""
+"""Time (s) that a thread waits for records, and so the delay of a stop."""
 PROBE_EVERY_S: Final = 3.0
 SILENT_S: Final = 2.0
-"""A topic that says nothing for so long while it is loaded is asked whether it is there."""
+"""Time (s) without records while loading, after which the topic's existence is checked."""
 RETRY_S: Final = 1.0
 LOAD_S: Final = 30.0
 ALTER_S: Final = 15.0
@@ -50,15 +50,15 @@ TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 
 class ClusterFacts(NamedTuple):
-    """What must be known of a cluster before its topic is used."""
+    """Facts about a cluster, needed before its topic is used."""
 
     brokers: int
     idempotent: bool
-    """It knows idempotent producers (0.11)."""
+    """True if the cluster has idempotent producers (0.11)."""
 
 
 class TopicStore:
-    """See `store.QuotaStore`. `follow` runs once at most; without it each call reads the whole topic."""
+    """See `store.QuotaStore`. `follow` may run once; without it each call reads the whole topic."""
 
     name = "topic"
 
@@ -67,27 +67,27 @@ class TopicStore:
         self._log = topic
         self._facts = facts
         self._made = False
-        """It is there. Who deletes it later must not find that everybody's quotas are gone."""
+        """True once the topic exists. If it is deleted later, the quotas stay in force."""
         self._followed = False
         self._known: QuotaTable | None = None
-        """What the follower has, once it has read all."""
+        """The follower's table, once it has read the whole topic."""
         self._offset = -1
         self._failure: StoreError | None = None
-        """Why it does not follow now."""
+        """Why the follower has failed; None while it works."""
         self._moved = trio.Event()
         self._altering = trio.Lock()
         self.skipped = 0
-        """Records that were none of Weir's, or of another version."""
+        """Number of records that were not Weir's, or had another version."""
         self._skipped_to = -1
 
     async def load(self) -> QuotaTable:
-        """Make the topic if it is missing, and read it to its end. Raises StoreError."""
+        """Create the topic if it is missing, and read it to its end. Raises StoreError."""
         with _bounded(LOAD_S, UNREAD):
             async with self._reading() as reading:
                 return await reading.to_end()
 
     async def follow(self, changed: Changed, failed: Callable[[StoreError], None]) -> None:
-        """Read on for ever; begin anew after a failure, and call `changed` then in any case."""
+        """Read on until cancelled; start again after a failure, and then always call `changed`."""
         self._followed = True
         try:
             while True:
@@ -150,7 +150,7 @@ class TopicStore:
         moved.set()
 
     def _skip(self, offset: int, error: RecordError) -> None:
-        """Count a record that is not used; the same one is met again in another pass."""
+        """Count a record that cannot be used; further passes over the topic do not count it again."""
         if offset > self._skipped_to:
             self._skipped_to = offset
             self.skipped += 1
@@ -173,7 +173,7 @@ class TopicStore:
         return self._known
 
     async def _append(self, records: list[Record]) -> int:
-        """Return the last one's offset. Raises StoreError."""
+        """Return the last record's offset. Raises StoreError."""
         facts = await self._facts()
         writer = await trio.to_thread.run_sync(partial(self._log.writer, idempotent=facts.idempotent))
         try:
@@ -204,7 +204,7 @@ class _Reading:
         self.offset = -1
 
     async def to_end(self) -> QuotaTable:
-        """Raises StoreError."""
+        """Read to the end. Raises StoreError."""
         heard_s = trio.current_time()
         while not (batch := await self._read()).at_end:
             if batch.records:
@@ -214,7 +214,7 @@ class _Reading:
         return await trio.to_thread.run_sync(self._table)
 
     async def next(self) -> QuotaTable:
-        """Return the table when there is another one. Raises StoreError."""
+        """Return the table when it has changed. Raises StoreError."""
         probed_s = trio.current_time()
         while not (await self._read()).records:
             if trio.current_time() - probed_s >= PROBE_EVERY_S:
@@ -246,7 +246,7 @@ class _Reading:
 
 @contextmanager
 def _bounded(seconds: float, what: str) -> Iterator[None]:
-    """Raises StoreError when it takes longer."""
+    """Raise StoreError after this time."""
     try:
         with trio.fail_after(seconds):
             yield
@@ -255,14 +255,14 @@ def _bounded(seconds: float, what: str) -> Iterator[None]:
 
 
 def topic_store(config: Config) -> TopicStore:
-    """Connects to nothing yet. Raises ConfigError."""
+    """Return the store; it connects at its first use. Raises ConfigError."""
     topic = config.settings.quota_topic
     if not TOPIC_NAME.fullmatch(topic):
         raise ConfigError(
             f"quota_topic is {topic!r}, must be a topic's name: letters, digits, '.', '_' and '-'"
         )
     try:
-        from proxy.control.stores.topic_log import TopicLog  # an extra, and 20 MB
+        from proxy.control.stores.topic_log import TopicLog  # optional, and 20 MB
     except ImportError:
         raise ConfigError(
             "quota_store = topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"

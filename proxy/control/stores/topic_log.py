@@ -1,4 +1,4 @@
-"""A compacted topic with one partition, by way of librdkafka: what `log.Log` says, on a cluster."""
+"""A compacted topic with one partition as a `log.Log`, through librdkafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DELIVERY_S: Final = 10.0
 BATCH_MAX: Final = 1000
 PARTITION: Final = 0
 
-# Numbers of Kafka's, and (negative) of librdkafka's.
+# Kafka's error codes, and (negative) librdkafka's.
 NOT_ALLOWED: Final = frozenset({29, 31})
 """TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED."""
 EXISTS: Final = 36
@@ -38,19 +38,21 @@ UNSUPPORTED: Final = frozenset({35, -165})
 PARTITION_EOF: Final = -191
 ALL_BROKERS_DOWN: Final = -187
 OF_GROUPS: Final = frozenset({15, 16, 30})
-"""librdkafka looks for the coordinator of a group that Weir does not use."""
+"""Errors of the group coordinator, which Weir does not use."""
 
 
 class TopicLog:
-    """One topic. It is connected to only while it is used."""
+    """One topic. It connects only while it is used."""
 
     def __init__(self, topic: str, properties: Properties) -> None:
-        """`properties` are those that every client of librdkafka needs here."""
+        """`properties` are common to all librdkafka clients."""
         self._topic = topic
         self._properties = properties
 
     def prepare(self, replication_factor: int) -> None:
-        """Make the topic unless it exists, or Weir may not; see that it is compacted, if Weir may ask."""
+        """Create the topic unless it exists, or Weir is not authorized; check that it is compacted, if
+        authorized.
+        """
         admin = AdminClient(self._properties)
         wanted = NewTopic(self._topic, 1, replication_factor, config={"cleanup.policy": "compact"})
         with failures(f"cannot make the topic {self._topic}", {EXISTS, *NOT_ALLOWED, *UNSUPPORTED}):
@@ -105,7 +107,7 @@ class TopicReader:
             self._down = error
 
     def read(self, timeout_s: float) -> Batch:
-        """Return after the first records, if there are any."""
+        """Return after the first records, or after `timeout_s`."""
         with failures(self._what):
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first, *self._consumer.consume(BATCH_MAX, 0)]
@@ -133,12 +135,12 @@ class TopicReader:
             raise StoreError(f"{self._what}: it was made anew, and is read from its start")
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 class TopicWriter:
-    """A producer whose records are in order, and on every replica that is in sync."""
+    """A producer with ordered records and acks from all in-sync replicas."""
 
     def __init__(self, topic: str, properties: Properties, *, idempotent: bool) -> None:
         """Raises KafkaException."""
@@ -159,7 +161,7 @@ class TopicWriter:
         )
 
     def send(self, records: Sequence[Record]) -> None:
-        """Queue them all."""
+        """Queue all records."""
         self._waiting = len(records)
         with failures(self._what):
             for key, value in records:
@@ -175,7 +177,7 @@ class TopicWriter:
             self._offset = max(self._offset, message.offset() or 0)
 
     def wait(self, timeout_s: float) -> int | None:
-        """Serve deliveries."""
+        """Serve delivery reports."""
         with failures(self._what):
             self._producer.flush(timeout_s)
             if self._failed is not None:
@@ -183,13 +185,13 @@ class TopicWriter:
         return None if self._waiting else self._offset
 
     def close(self) -> None:
-        """Drop what is queued."""
+        """Drop queued records."""
         self._producer.purge()
         self._producer.flush(0)
 
 
 def awaited(futures: Mapping[K, Future[T]]) -> T:
-    """Return what the only one holds. Raises KafkaException."""
+    """Return the result of the only future. Raises KafkaException."""
     (future,) = futures.values()
     return future.result(2 * ADMIN_S)
 
@@ -200,7 +202,7 @@ def _bytes(field: str | bytes | None) -> bytes | None:
 
 @contextmanager
 def failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Iterator[None]:
-    """librdkafka's errors become StoreErrors, but for those whose numbers are ignored."""
+    """Raise StoreError for librdkafka's errors, except the ignored codes."""
     try:
         yield
     except KafkaException as failure:
@@ -212,7 +214,7 @@ def failures(what: str, ignored: frozenset[int] | set[int] = frozenset()) -> Ite
 
 
 def told(error: KafkaError) -> str:
-    """Return in one line what is wrong, and for what Weir may not do who should allow it."""
+    """Return the error as one line; for missing permissions, which ones to grant."""
     if error.code() == ALL_BROKERS_DOWN:
         return "no broker answers"
     text = " ".join(error.str().split())

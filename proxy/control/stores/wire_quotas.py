@@ -1,4 +1,4 @@
-"""Client quotas as brokers tell and take them (KIP-546), and as Weir has them."""
+"""Client quotas in Kafka's requests (KIP-546), and as Weir's quotas."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from quotas.entities import Prefix
 from quotas.imported import Imported
 
 VERSION: Final = 0
-"""Of both requests: every broker from 2.6 on has it, and nothing is missing in it."""
+"""Version of both requests: every broker from 2.6 on has it, and it lacks nothing."""
 EVERYTHING: Final = DescribeClientQuotasRequest(components=[], strict=False)
-"""What asks for all that is stored."""
+"""Asks for all stored quotas."""
 PARTS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
-"""An entity's parts, by Kafka's entity types."""
+"""Names of an entity's parts, by Kafka's entity types."""
 
 _Request = AlterClientQuotasRequest
 
 
 def imported(answer: DescribeClientQuotasResponse) -> Imported:
-    """Return what Weir can hold of an answer, and what not."""
+    """Return the quotas in an answer, and those that Weir does not support."""
     found = Imported()
     for entry in answer.entries or []:
         _take(entry, found)
@@ -52,7 +52,9 @@ def _take(entry: DescribeClientQuotasResponse.EntryData, found: Imported) -> Non
 
 
 def as_request(changes: Changes) -> AlterClientQuotasRequest:
-    """Return the request that makes brokers store the changes. Raises StoreError for what they cannot."""
+    """Return the request that makes brokers store the changes. Raises StoreError for changes that they do not
+    support.
+    """
     entries: dict[Entity, AlterClientQuotasRequest.EntryData] = {}
     for (entity, key), rate in changes.items():
         if entity not in entries:

@@ -1,1 +1,1 @@
-"""Recording usage: taken from the books once an interval, handed to a thread, written to files or a topic."""
+"""Usage records: read from the registries once an interval, written to files or a topic on a thread."""

@@ -1,7 +1,7 @@
-"""The directory that Weirs write files to: what is in it, what goes, what is finished for the dead.
+"""The usage directory: file names, removal of old files, recovery of unfinished ones.
 
-A file that is being written is called `.usage-INSTANCE-NUMBER.jsonl.part`: readers of directories leave out
-names that begin with a dot. Finished it is `usage-INSTANCE-NUMBER.jsonl`. Traces are in files of their own.
+A file being written is called `.usage-INSTANCE-NUMBER.jsonl.part`: readers of directories ignore names that
+begin with a dot. A finished file is called `usage-INSTANCE-NUMBER.jsonl`. Traces have files of their own.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class _File(NamedTuple):
 
 
 def finished_name(kind: Kind, instance: str, number: int) -> str:
-    """Return a name that no other file has ever had; of one instance they sort by age."""
+    """Return a name that no other file has had; names of one instance sort by age."""
     return f"{kind.value}-{instance}-{number:08d}.jsonl"
 
 
 def unfinished_name(name: str) -> str:
-    """Return what it is called before it is finished."""
+    """Return the file's name while it is being written."""
     return f".{name}.part"
 
 
 def make(directory: Path) -> None:
-    """Make it if it is missing, and see that files can be made in it. Raises OSError."""
+    """Create the directory if it is missing, and check that files can be created in it. Raises OSError."""
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     probe = directory / f".weir-probe-{os.getpid()}"
     probe.touch()
@@ -44,23 +44,23 @@ def make(directory: Path) -> None:
 
 
 def recover(directory: Path, tally: Tally) -> None:
-    """Finish the files whose writers were killed, where that is possible. Raises OSError."""
+    """Finish files whose writers were killed, where possible. Raises OSError."""
     for entry in _scan(directory):
         match = _UNFINISHED.fullmatch(entry.name)
         if match is None:
             continue
-        with suppress(OSError):  # a full disk, or another user's: no reason not to write files of our own
+        with suppress(OSError):  # a full disk, or another user's file, must not prevent writing new files
             tally.recovered_files += finish_for_the_dead(directory / entry.name, match[1]) >= 0
 
 
 def prune(directory: Path, keep_bytes: int, tally: Tally) -> None:
-    """Delete the oldest finished files until the rest has no more bytes than that. Raises OSError."""
+    """Delete the oldest finished files until all have at most `keep_bytes`. Raises OSError."""
     files = sorted(entry for entry in _scan(directory) if _FINISHED.fullmatch(entry.name))
     too_many = sum(file.length for file in files) - keep_bytes
     for file in files:
         if too_many <= 0:
             return
-        (directory / file.name).unlink(missing_ok=True)  # another Weir may be at it, too
+        (directory / file.name).unlink(missing_ok=True)  # another Weir may prune too
         too_many -= file.length
         tally.deleted_files += 1
         tally.deleted_bytes += file.length

@@ -13,7 +13,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def lines(records: Sequence[Record]) -> bytes:
-    """Return an object a line."""
+    """Return one JSON object per line."""
     try:
         return _ENCODER.encode_lines(records)
     except UnicodeEncodeError:
@@ -21,12 +21,12 @@ def lines(records: Sequence[Record]) -> bytes:
 
 
 def key(record: Record) -> bytes:
-    """Return what all records of a client have in common."""
+    """Return the key that all records of a client share."""
     return f"{record.user}/{record.client_id}".encode("utf-8", "replace")
 
 
 def value(record: Record) -> bytes:
-    """Return one object."""
+    """Return one JSON object."""
     try:
         return _ENCODER.encode(record)
     except UnicodeEncodeError:
@@ -34,7 +34,7 @@ def value(record: Record) -> bytes:
 
 
 def _writable(record: Record) -> Record:
-    """With question marks for what is no text: JSON within a token can say half a character."""
+    """Replace invalid text by question marks: JSON in a token may contain half a surrogate pair."""
     return msgspec.structs.replace(record, user=_text(record.user), client_id=_text(record.client_id))
 
 

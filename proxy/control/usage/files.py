@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FileRules(NamedTuple):
-    """How large files become, and how many stay."""
+    """Limits on the size and number of files."""
 
     rotate_s: float
     rotate_bytes: int
@@ -27,15 +27,15 @@ class FileRules(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """Both in seconds."""
+    """Clocks in seconds."""
 
     monotonic_s: Callable[[], float]
     wall_s: Callable[[], float]
-    """Since 1970."""
+    """Unix time."""
 
 
 class _Writing(NamedTuple):
-    """A file, what it will be called, and by when it is to be finished."""
+    """An open file, its final name, and when to finish it."""
 
     part: PartFile
     name: str
@@ -43,7 +43,7 @@ class _Writing(NamedTuple):
 
 
 class Files:
-    """See `Outlet`."""
+    """An `Outlet` that writes files."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Files:
         clocks: Clocks,
         write: Write = os.write,
     ) -> None:
-        """`instance` is part of the files' names."""
+        """`instance` is part of the file names."""
         self.name = str(path)
         self._path = path
         self._instance = instance
@@ -66,7 +66,7 @@ class Files:
         self._number = 0
 
     def open(self) -> None:
-        """Finish what others have left. Raises OutletError."""
+        """Finish files that other processes left. Raises OutletError."""
         try:
             directory.make(self._path)
             directory.recover(self._path, self._tally)
@@ -74,8 +74,9 @@ class Files:
             raise self._told(error) from None
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Write all, or none and raise OutletError: then the file has whole lines, as before. Or some, if the
-        others could be neither written nor taken back.
+        """Write all records, or none and raise OutletError; the file then has whole lines, as before.
+
+        Or write some, if the others could be neither written nor removed again.
         """
         try:
             writing = self._writing.get(kind) or self._begin(kind)
@@ -93,14 +94,14 @@ class Files:
         return taken
 
     def tend(self) -> None:
-        """Finish the files whose time has come, or that are large enough. Raises OutletError."""
+        """Finish files that are old or large enough. Raises OutletError."""
         now_s = self._clocks.monotonic_s()
         for kind, writing in list(self._writing.items()):
             if now_s >= writing.until_s or writing.part.length >= self._rules.rotate_bytes:
                 self._finish(kind)
 
     def close(self, timeout_s: float) -> None:
-        """Finish what there is; it takes as long as the disk does."""
+        """Finish all files; takes as long as the disk needs."""
         del timeout_s
         for kind in list(self._writing):
             with suppress(OutletError):  # counted; the file is finished at the next start
@@ -113,7 +114,7 @@ class Files:
             name = directory.finished_name(kind, self._instance, self._number)
             try:
                 part = PartFile(self._path / directory.unfinished_name(name), self._write)
-            except (FileExistsError, BlockingIOError):  # another Weir took it for a dead one's
+            except (FileExistsError, BlockingIOError):  # another Weir took it for an abandoned file
                 continue
             until_s = self._clocks.monotonic_s() + self._rules.rotate_s
             self._writing[kind] = _Writing(part, name, until_s)

@@ -1,4 +1,4 @@
-"""A file of lines that is being written: locked, and cut back to whole lines whenever a write fails."""
+"""A file of lines being written: locked, and cut back to whole lines after a failed write."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ Write: TypeAlias = Callable[[int, memoryview], int]
 """As `os.write`."""
 
 MODE: Final = 0o640
-"""Names of users are for the owner, and for the group of those who read them. The umask may take more."""
+"""For the owner and the group of the readers, because records contain user names. The umask may remove
+more.
+"""
 TAIL_BYTES: Final = 64 * 1024
 
 
 class UnevenError(OSError):
-    """A write failed, and could not be taken back."""
+    """A write failed, and the part written could not be removed."""
 
     whole: bytes = b""
-    """The whole lines that were written: whoever finishes the file keeps them."""
+    """The whole lines that were written; they stay when the file is finished."""
 
 
 class PartFile:
-    """Nobody reads it before it is renamed; who finds it unlocked knows that its writer is dead."""
+    """A file that is renamed when finished. The lock shows other processes that its writer lives."""
 
     def __init__(self, path: Path, write: Write = os.write) -> None:
-        """Make it. Raises OSError: FileExistsError if there is one, BlockingIOError if somebody took it for a
-        dead one's before it was locked.
+        """Create the file. Raises OSError: FileExistsError if it exists, BlockingIOError if another process
+        took it for abandoned before it was locked.
         """
         self.path = path
         self.length = 0
@@ -45,8 +47,8 @@ class PartFile:
             raise
 
     def append(self, lines: bytes, records: int) -> None:
-        """Write all of these whole lines, or none. Raises OSError; UnevenError if some of them, and part of a
-        line at the end, are there now: leave it then.
+        """Write all of these whole lines, or none. Raises OSError; UnevenError if some were written, with
+        part of a line at the end: leave the file then.
         """
         rest = memoryview(lines)
         try:
@@ -64,7 +66,7 @@ class PartFile:
         self.records += records
 
     def finish(self, name: str) -> None:
-        """Give it its name, once it is on the disk as a whole. Raises OSError, and is closed in any case."""
+        """Rename the file, once all of it is on the disk. Raises OSError; closes the file in any case."""
         try:
             os.fsync(self._fd)
             _rename(self.path, name)
@@ -72,20 +74,20 @@ class PartFile:
             os.close(self._fd)
 
     def discard(self) -> None:
-        """Remove it. Raises OSError, and is closed in any case."""
+        """Remove the file. Raises OSError; closes the file in any case."""
         try:
             self.path.unlink(missing_ok=True)
         finally:
             os.close(self._fd)
 
     def leave(self) -> None:
-        """Close it as it is; whoever looks for files of the dead finishes it."""
+        """Close the file as it is; the next recovery finishes it."""
         os.close(self._fd)
 
 
 def finish_for_the_dead(path: Path, name: str) -> int:
-    """Cut a file that nobody writes any more after its last whole line, and give it its name. Return how many
-    bytes were cut off; -1 if somebody does write it, or has just finished it. Raises OSError.
+    """Cut an abandoned file after its last whole line, and rename it. Return the number of bytes removed; -1
+    if another process is writing it, or has just finished it. Raises OSError.
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)  # a link may lead to any file
     try:
@@ -109,7 +111,7 @@ def finish_for_the_dead(path: Path, name: str) -> int:
 
 
 def _is_at(path: Path, fd: int) -> bool:
-    """Whether the file is the one that has this name now."""
+    """Return True if this path still leads to this file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(fd))
     except FileNotFoundError:
@@ -117,7 +119,7 @@ def _is_at(path: Path, fd: int) -> bool:
 
 
 def _whole_lines(fd: int, length: int) -> int:
-    """Return how many bytes there are up to the last line's end."""
+    """Return the number of bytes up to the end of the last line."""
     end = length
     while end > 0:
         begin = max(end - TAIL_BYTES, 0)
@@ -129,7 +131,7 @@ def _whole_lines(fd: int, length: int) -> int:
 
 
 def _rename(path: Path, name: str) -> None:
-    """Within its directory, which is written out as well. Raises OSError."""
+    """Rename within the directory, and sync the directory. Raises OSError."""
     path.rename(path.with_name(name))
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

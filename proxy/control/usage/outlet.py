@@ -1,4 +1,4 @@
-"""Where records go: what files and topics have in common. All of it is called on the writer's thread."""
+"""The destination of records: the common part of files and topics. Used on the writer's thread only."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ Record: TypeAlias = UsageRecord | TraceRecord
 
 
 class OutletError(Exception):
-    """Nothing can be written now; one line says why. It may be tried again."""
+    """Nothing can be written now, for the reason in one line. A retry may succeed."""
 
 
 class Outlet(Protocol):
-    """Takes records, and counts in its `Tally` which of them are written."""
+    """Takes records, and counts written ones in its `Tally`."""
 
     name: str
-    """Where that is, for the log."""
+    """The destination, for the log."""
 
     def open(self) -> None:
-        """Get ready; again after each failure. Raises OutletError."""
+        """Prepare; called again after each failure. Raises OutletError."""
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Take some of the records, from the first on, and return how many; it may be none, after a moment.
+        """Take some of the records, from the first on; return their number, which may be 0 after a moment.
+
         Raises OutletError if none was taken.
         """
 
     def tend(self) -> None:
-        """Do what time has come for; called about once a second, and while there is much to write more often.
+        """Do periodic work; called about once a second, and more often under load.
+
         Raises OutletError.
         """
 
     def close(self, timeout_s: float) -> None:
-        """Finish what is written, within about that time; never raises."""
+        """Finish writing, within about this time; never raises."""

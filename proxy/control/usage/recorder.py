@@ -1,4 +1,4 @@
-"""Taking what was used out of the books, once an interval: a Trio task, between turns of the reactor."""
+"""Read usage records out of the registries, once an interval: a Trio task, between turns of the reactor."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from usage import TraceRecord, UsageRecord
 log = structlog.get_logger("weir.usage")
 
 SLICE: Final = 250
-"""Records taken in one turn of the loop: 4 µs each, a millisecond's worth; then sockets have their turn."""
+"""Number of records read in one turn of the loop, about a millisecond; then sockets are served."""
 CLOSE_S: Final = 5.0
-"""For what still waits when Weir stops."""
+"""Time (s) to write waiting records when Weir stops."""
 
 
-class Books(Protocol):
-    """`proxy.connection.usage.UsageRegistries`, as far as it is used here."""
+class Registries(Protocol):
+    """The methods of `proxy.connection.usage.UsageRegistries` that are used here."""
 
     @property
     def traces_dropped(self) -> int:
-        """RequestTrace requests for which there was no room."""
+        """Number of traced requests for which there was no room."""
 
     def drain(self, time_ms: int, interval_ms: int, instance: str) -> Iterator[UsageRecord]:
-        """Take what was used since the last drain."""
+        """Return usage since the last drain."""
 
     def take_traces(self, offset_ms: int, instance: str) -> Iterator[TraceRecord]:
-        """Take the requests traced since the last time."""
+        """Return requests traced since the last call."""
 
 
 class Sink(Protocol):
-    """Takes records without ever making anybody wait: `Writer`."""
+    """Takes records without waiting: `Writer`."""
 
     @property
     def tally(self) -> Tally:
-        """What became of them."""
+        """Counts of the records taken."""
 
     def start(self) -> None:
         """Begin to write."""
@@ -51,31 +51,31 @@ class Sink(Protocol):
         """Take records, or drop and count them."""
 
     def close(self, timeout_s: float) -> None:
-        """Write what waits; blocks for so long at most."""
+        """Write waiting records; blocks for at most this time."""
 
 
 class Report(Protocol):
-    """Tells operators what went wrong."""
+    """Logs problems for operators."""
 
     def __call__(self, *, last: bool = False) -> None:
-        """Look what is new, after an interval or at the end."""
+        """Log new problems, after an interval or at the end."""
 
 
 class Clocks(NamedTuple):
-    """Both in ms."""
+    """Clocks in ms."""
 
     wall_ms: Callable[[], int]
-    """Since 1970."""
+    """Unix time."""
     session_ms: Callable[[], int]
-    """That of the sessions, monotonic."""
+    """The connections' clock, monotonic."""
 
 
 class Recorder:
-    """One per process."""
+    """Records usage at the end of each interval; one per process."""
 
     def __init__(
         self,
-        books: Books,
+        registries: Registries,
         sink: Sink,
         instance: str,
         interval_ms: int,
@@ -83,8 +83,8 @@ class Recorder:
         report: Report,
         supervisor: Supervisor,
     ) -> None:
-        """The first interval begins now."""
-        self._books = books
+        """Begin the first interval now."""
+        self._registries = registries
         self._sink = sink
         self._instance = instance
         self._clocks = clocks
@@ -96,7 +96,7 @@ class Recorder:
         self._traces_dropped = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Record until cancelled; then what is left of the last interval, and close the sink."""
+        """Record until cancelled; then record the end of the last interval, and close the sink."""
         self._sink.start()
         task_status.started()
         try:
@@ -108,14 +108,14 @@ class Recorder:
     async def _record_forever(self, works: Works) -> None:
         while True:
             await trio.sleep(self._intervals.wait_ms(self._clocks.wall_ms()) / 1000)
-            with trio.CancelScope(shield=True):  # what is drained in part would be lost
+            with trio.CancelScope(shield=True):  # records of a partial drain would be lost
                 await self._record(last=False)
             works()
 
     async def _end(self) -> None:
         try:
             await self._record(last=True)
-        except Exception:  # a bug of ours must not keep Weir from stopping
+        except Exception:  # a bug must not keep Weir from stopping
             log.exception("internal error while usage was recorded; please report this")
         await trio.to_thread.run_sync(self._sink.close, CLOSE_S)
         self._report(last=True)
@@ -132,17 +132,17 @@ class Recorder:
             self._report()
 
     async def _take(self, interval: Interval) -> None:
-        used = self._books.drain(interval.time_ms, interval.length_ms, self._instance)
+        used = self._registries.drain(interval.time_ms, interval.length_ms, self._instance)
         await self._put(Kind.USAGE, iter(used))
-        traces = self._books.take_traces(self._offset_ms, self._instance)
+        traces = self._registries.take_traces(self._offset_ms, self._instance)
         await self._put(Kind.TRACE, iter(traces))
-        dropped = self._books.traces_dropped
+        dropped = self._registries.traces_dropped
         if dropped > self._traces_dropped:
             self._sink.tally.note_dropped(Loss.TRACES_MAX, dropped - self._traces_dropped)
             self._traces_dropped = dropped
 
     async def _put(self, kind: Kind, records: Iterator[Record]) -> None:
-        """Hand them over in slices."""
+        """Pass records to the sink in slices."""
         while some := list(islice(records, SLICE)):
             self._sink.put(kind, some)
             await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""What the log says about the recording: at once when something begins, once a minute while it lasts."""
+"""Log lines about recording: at once when a problem begins, once a minute while it lasts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PERIOD_S: Final = 60.0
 
 
 class Report:
-    """Compares the tally with what was told before."""
+    """Compares the tally with the last log lines."""
 
     def __init__(self, tally: Tally, to: str, monotonic_s: Callable[[], float]) -> None:
-        """`to` is where records go."""
+        """`to` is the destination of records."""
         self._tally = tally
         self._to = to
         self._monotonic_s = monotonic_s
@@ -29,9 +29,7 @@ class Report:
         self._recovered = 0
 
     def __call__(self, *, last: bool = False) -> None:
-        """Look, and write lines where there is something new; the last time it does not wait for a minute to
-        be over.
-        """
+        """Log changes of the tally; at the end without waiting for a minute to pass."""
         if last:
             self._told_s.clear()
         self._tell_failure()
@@ -69,7 +67,7 @@ class Report:
             self._deleted = tally.deleted_files
         if tally.recovered_files > self._recovered:
             log.info(
-                "files of usage finished whose writer was killed",
+                "usage files of killed writers finished",
                 to=self._to,
                 files=tally.recovered_files - self._recovered,
             )

@@ -1,4 +1,4 @@
-"""Putting the recording together, as it is configured."""
+"""Build the recording of usage from the configuration."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ TOPIC_NAME_MAX: Final = 249
 
 
 class Recording(NamedTuple):
-    """Ready to begin."""
+    """Recording that is ready to start."""
 
     writer: Writer
     instance: str
     interval_ms: int
 
     def recorder(
-        self, books: UsageRegistries, session_ms: Callable[[], int], supervisor: Supervisor
+        self, registries: UsageRegistries, session_ms: Callable[[], int], supervisor: Supervisor
     ) -> Recorder:
-        """Return the task's; the interval begins now. `session_ms` is the sessions' clock."""
+        """Return the recorder; its interval begins now. `session_ms` is the connections' clock."""
         log.info("recording usage", to=self.writer.outlet.name, instance=self.instance)
         report = Report(self.writer.tally, self.writer.outlet.name, time.monotonic)
         clocks = Clocks(lambda: time.time_ns() // 1_000_000, session_ms)
-        return Recorder(books, self.writer, self.instance, self.interval_ms, clocks, report, supervisor)
+        return Recorder(registries, self.writer, self.instance, self.interval_ms, clocks, report, supervisor)
 
 
 def recording(config: Config) -> Recording | None:
-    """See that usage can be recorded, if it is to be; None if not. Raises ConfigError."""
+    """Prepare to record usage, if configured; None if not. Raises ConfigError."""
     rules = config.usage
     if rules is None:
         return None
@@ -72,7 +72,7 @@ def recording(config: Config) -> Recording | None:
 
 
 def new_instance(host: str, start_s: float, nonce: str) -> str:
-    """Return what this process is called in records: letters, digits and dashes, as in a file's name.
+    """Return this process's name in records: letters, digits and dashes, as used in file names.
 
     >>> new_instance("weir-1.example.com", 1763775570, "3f9a2c")
     'weir-1-20251122T013930Z-3f9a2c'
@@ -85,7 +85,7 @@ def _files(path: Path, rules: UsageRules, instance: str, tally: Tally) -> Files:
     """Raises ConfigError."""
     try:
         directory.make(path)
-    except (OSError, ValueError) as error:  # the latter of a path with a NUL in it
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot write files in usage_dir: {why}") from None
     limits = FileRules(rules.rotate_s, rules.rotate_bytes, rules.keep_bytes)
@@ -93,7 +93,7 @@ def _files(path: Path, rules: UsageRules, instance: str, tally: Tally) -> Files:
 
 
 def _topic(config: Config, rules: UsageRules, tally: Tally) -> Outlet:
-    """Connects to nothing yet. Raises ConfigError."""
+    """Return the outlet; it connects at its first use. Raises ConfigError."""
     topics = {Kind.USAGE: rules.topic, Kind.TRACE: f"{rules.topic}-{Kind.TRACE.value}"}
     if not all(TOPIC_NAME.fullmatch(topic) for topic in topics.values()):
         raise ConfigError(
@@ -101,7 +101,7 @@ def _topic(config: Config, rules: UsageRules, tally: Tally) -> Outlet:
             f"at most {TOPIC_NAME_MAX - len('-trace')}"
         )
     try:
-        from proxy.control.usage import topic  # an extra, and 20 MB
+        from proxy.control.usage import topic  # optional, and 20 MB
     except ImportError:
         raise ConfigError(
             "usage_topic needs confluent-kafka: install it beside Weir, pip install confluent-kafka"
@@ -110,7 +110,7 @@ def _topic(config: Config, rules: UsageRules, tally: Tally) -> Outlet:
     wanted = [name for kind, name in topics.items() if kind is Kind.USAGE or rules.trace_share > 0]
 
     def prepare() -> Properties:
-        """Called on the writer's thread, which may wait. Raises StoreError."""
+        """Called on the writer's thread, which may block. Raises StoreError."""
         facts = trio.run(cluster_facts, config)
         topic.make_topics(wanted, known, min(REPLICAS_MAX, facts.brokers))
         return topic.sender_properties(known, rules.queue_records, idempotent=facts.idempotent)

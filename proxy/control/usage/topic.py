@@ -1,4 +1,4 @@
-"""Records in a topic, by way of librdkafka: its own threads send, compress and try again."""
+"""Records in a topic, through librdkafka, whose own threads send, compress and retry."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from proxy.control.stores.librdkafka import Properties
 
 PARTITIONS: Final = 6
-"""So many readers can share the work; records of one client are in one of them, in order."""
+"""Number of partitions, and so of parallel readers; records of one client are in one partition, in order."""
 RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 DELIVERY_MS: Final = 300_000
-"""A cluster that is away for so long has lost what was to be sent to it."""
+"""Time (ms) after which undelivered records are lost."""
 BUFFER_KB: Final = 128 * 1024
 LINGER_MS: Final = 100
 FULL_S: Final = 0.1
-"""How long a write waits at a time while librdkafka takes no more."""
+"""Time (s) that a write waits while librdkafka's queue is full."""
 PURGE_S: Final = 1.0
 
 
 class Sender(Protocol):
-    """What is used of confluent-kafka's producer."""
+    """The methods of confluent-kafka's producer that are used here."""
 
     def produce(
         self,
@@ -53,25 +53,25 @@ class Sender(Protocol):
         key: bytes,
         on_delivery: Callable[[KafkaError | None, Message], None],
     ) -> None:
-        """Queue it. Raises BufferError if there is no room, else KafkaException."""
+        """Queue a record. Raises BufferError if there is no room, else KafkaException."""
 
     def poll(self, timeout: float) -> int:
-        """Call back for what was delivered, or not."""
+        """Call back for delivered and failed records."""
 
     def flush(self, timeout: float) -> int:
-        """Wait until nothing is left; return how much is."""
+        """Wait until the queue is empty; return the number of records left."""
 
     def purge(self) -> None:
-        """Give up what is left."""
+        """Drop queued records."""
 
 
 def sender_properties(properties: Properties, queue_records: int, *, idempotent: bool) -> Properties:
-    """Return what librdkafka is told beside how to reach the cluster."""
+    """Return the producer's properties, those for reaching the cluster included."""
     return properties | {
         "acks": "all",
         "enable.idempotence": idempotent,
         "compression.type": "lz4",
-        "partitioner": "murmur2_random",  # where Java's producers would put the same key
+        "partitioner": "murmur2_random",  # partitions as Java's producers do
         "linger.ms": LINGER_MS,
         "message.timeout.ms": DELIVERY_MS,
         "queue.buffering.max.messages": queue_records,
@@ -80,7 +80,7 @@ def sender_properties(properties: Properties, queue_records: int, *, idempotent:
 
 
 def make_topics(topics: Sequence[str], properties: Properties, replication_factor: int) -> None:
-    """Make those that are missing, unless Weir may not. Raises StoreError."""
+    """Create missing topics, unless Weir is not authorized. Raises StoreError."""
     admin = AdminClient(properties)
     for topic in topics:
         config = {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS)}
@@ -105,7 +105,7 @@ class Topic:
         wall_s: Callable[[], float],
         new_sender: Callable[[Mapping[str, object]], Sender] = _producer,
     ) -> None:
-        """`prepare` makes topics, and returns what a producer is told; it raises StoreError."""
+        """`prepare` creates topics, and returns the producer's properties; it raises StoreError."""
         self.name = topics[Kind.USAGE]
         self._topics = topics
         self._prepare = prepare
@@ -118,7 +118,7 @@ class Topic:
         self._delivered = {kind: partial(self._note_delivery, kind) for kind in Kind}
 
     def open(self) -> None:
-        """Connect, unless it is connected. Raises OutletError."""
+        """Connect, unless connected. Raises OutletError."""
         if self._fatal:
             self._give_up()
         if self._sender is not None:
@@ -131,7 +131,7 @@ class Topic:
             raise self._told(error.args[0]) from None
 
     def write(self, kind: Kind, records: Sequence[Record]) -> int:
-        """Hand them to librdkafka, as many as it takes now. Raises OutletError."""
+        """Pass records to librdkafka, as many as it takes now. Raises OutletError."""
         sender = self._sender
         if sender is None or self._fatal:
             raise OutletError(self._tally.failure or f"cannot write to the topic {self.name}")
@@ -157,12 +157,12 @@ class Topic:
         return taken
 
     def tend(self) -> None:
-        """Hear what became of what was sent."""
+        """Serve delivery reports."""
         if self._sender is not None:
             self._sender.poll(0)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for what is on its way; the rest is counted as dropped."""
+        """Wait for records in flight; count the others as dropped."""
         if self._sender is not None:
             self._loss = Loss.SHUTDOWN
             self._sender.flush(timeout_s)
@@ -183,7 +183,7 @@ class Topic:
             self._tally.failure = str(self._told(error))
 
     def _note_error(self, error: KafkaError) -> None:
-        """librdkafka tells what goes on for all brokers together, also without a message."""
+        """Note an error that concerns all brokers, even without a record."""
         if error.fatal():
             self._fatal = True
         if error.fatal() or error.code() == ALL_BROKERS_DOWN:

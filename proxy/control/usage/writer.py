@@ -1,4 +1,4 @@
-"""The thread that writes, and the bounded queue before it. Nobody who hands records over ever waits."""
+"""The writer's thread, and the bounded queue before it. Callers never wait."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from proxy.control.usage.tally import Kind, Loss, Tally
 log = structlog.get_logger("weir.usage")
 
 CHUNK: Final = 100
-"""Records taken at a time: a write lets other threads run, the reactor's first of all."""
+"""Number of records written at a time: other threads run in between, the reactor's first."""
 RETRY_S: Final = 1.0
 TEND_S: Final = 0.5
 
 
 class Writer:
-    """Takes records from the loop, and gives them to an outlet on a thread of its own."""
+    """Takes records from the loop, and passes them to an outlet on a thread."""
 
     def __init__(
         self, outlet: Outlet, tally: Tally, queue_records: int, monotonic_s: Callable[[], float]
     ) -> None:
-        """At most so many records wait, those included that a cluster has not acknowledged."""
+        """At most `queue_records` wait, including those that a cluster has not acknowledged."""
         self.outlet = outlet
         self.tally = tally
         self._queue_records = queue_records
         self._monotonic_s = monotonic_s
         self._queue: deque[tuple[Kind, Sequence[Record]]] = deque()
         self._taken = 0
-        """Of the queue's first batch."""
+        """Number of records taken from the queue's first batch."""
         self._changed = threading.Condition()
         self._deadline_s: float | None = None
-        """By when it must be over, once it is to close."""
+        """Time (s) by which a close must end."""
         self._opened = False
         self._thread = threading.Thread(target=self._run, name="weir-usage", daemon=True)
 
@@ -46,7 +46,7 @@ class Writer:
         self._thread.start()
 
     def put(self, kind: Kind, records: Sequence[Record]) -> None:
-        """Queue what there is room for, and count the rest as dropped. Does not wait."""
+        """Queue records while there is room, count the others as dropped. Does not wait."""
         with self._changed:
             waiting = self.tally.queued + self.tally.unacknowledged
             room = 0 if self._deadline_s is not None else max(self._queue_records - waiting, 0)
@@ -58,7 +58,7 @@ class Writer:
             self.tally.note_dropped(Loss.QUEUE_FULL, len(records) - len(accepted))
 
     def close(self, timeout_s: float) -> None:
-        """Write what waits and close the outlet, within that time; what is left then is dropped. Blocks."""
+        """Write waiting records and close the outlet, within this time; drop the others. Blocks."""
         with self._changed:
             self._deadline_s = self._monotonic_s() + timeout_s
             self._changed.notify()
@@ -75,7 +75,7 @@ class Writer:
         self.finish()
 
     def turn(self) -> float:
-        """Write one chunk, if any waits; return for how many seconds there is nothing to do."""
+        """Write one chunk, if any waits; return the time (s) until the next turn."""
         try:
             if not self._opened:
                 self.outlet.open()
@@ -86,7 +86,7 @@ class Writer:
             self._opened = False
             self.tally.failure = str(error)
             return RETRY_S
-        except Exception:  # a bug of ours must end nothing but the records at hand
+        except Exception:  # a bug must affect only the records at hand
             log.exception("internal error while usage was written; please report this")
             self._drop_first()
             return RETRY_S
@@ -99,7 +99,7 @@ class Writer:
             kind, batch = self._queue[0]
         taken = self.outlet.write(kind, batch[self._taken : self._taken + CHUNK])
         with self._changed:
-            if not self._queue:  # too late: it is all counted as dropped
+            if not self._queue:  # too late: all are counted as dropped
                 return 0.0
             self._taken += taken
             self.tally.queued -= taken
@@ -109,11 +109,11 @@ class Writer:
         return 0.0
 
     def finish(self) -> None:
-        """Write all that waits, if it can be written before the deadline, and close the outlet."""
+        """Write all waiting records before the deadline if possible, and close the outlet."""
         assert self._deadline_s is not None
         while self._queue and self._monotonic_s() < self._deadline_s and self.turn() != RETRY_S:
             pass
-        with suppress(Exception):  # `close` counts what was not written
+        with suppress(Exception):  # `close` counts records that were not written
             self.outlet.close(max(self._deadline_s - self._monotonic_s(), 0.0))
 
     def _drop_first(self) -> None:

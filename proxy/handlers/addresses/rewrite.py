@@ -1,10 +1,10 @@
-"""Rewriting the brokers' addresses in responses to Weir's own.
+"""Replace brokers' addresses in responses by Weir's.
 
-Where the addresses stand near the head of a response (Metadata, FindCoordinator, DescribeCluster), only the
-fields up to them are decoded and written anew; what follows, be it a megabyte of topics, passes untouched.
-The last answer is remembered: as long as the cluster's brokers stay the same, it is one comparison of bytes.
-Where they stand at the end (NodeEndpoints of KIP-951, sent only with an error about leadership), the response
-is decoded when there are any.
+Where addresses are near the beginning of a response (Metadata, FindCoordinator, DescribeCluster), only the
+fields up to them are decoded and encoded again; all later fields are forwarded unchanged. The last result is
+kept: while the cluster's brokers stay the same, rewriting is one comparison of bytes. Where addresses are at
+the end (NodeEndpoints of KIP-951, sent only with errors about leadership), a response that has any is
+decoded.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
+from protocol.field_offsets import FieldOffset, field_offset, tag_section
 from protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
@@ -25,8 +26,7 @@ from protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
 )
-from protocol.places import Place, place, tag_section
-from protocol.skim import EndpointMask
+from protocol.stream_scanner import EndpointMask
 from proxy.addresses import Address, AdvertisedAddresses
 from proxy.handlers.decisions import WAIT, Wait
 from proxy.handlers.plan import Context, Plan, ResponseEdit, Rewrite
@@ -36,17 +36,17 @@ Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Metadata names all brokers, before its topics."""
+    """Metadata responses list all brokers, before the topics."""
     plan.rewrite = _head(codec(MetadataResponse, plan.version), "brokers", edit_metadata)
 
 
 def plan_describe_cluster(plan: Plan) -> None:
-    """DescribeCluster (KIP-700) names all brokers."""
+    """DescribeCluster responses (KIP-700) list all brokers."""
     plan.rewrite = _head(codec(DescribeClusterResponse, plan.version), "brokers", _edit_describe_cluster)
 
 
 def plan_find_coordinator(plan: Plan) -> None:
-    """FindCoordinator names one broker (up to v3), or one per key (from v4, KIP-699)."""
+    """FindCoordinator responses have one broker (up to v3), or one per key (from v4, KIP-699)."""
     if plan.version >= 4:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "coordinators", _edit_coordinators)
     else:
@@ -62,9 +62,7 @@ def plan_produce_endpoints(plan: Plan) -> None:
 
 
 def plan_fetch_endpoints(plan: Plan) -> None:
-    """Fetch from v16 has tagged NodeEndpoints; in a response too large for the buffer they are made
-    unreadable.
-    """
+    """Fetch from v16 has tagged NodeEndpoints. In a response too large for the buffer, they are masked."""
     tags = tag_section(FetchResponse, plan.version)
     if plan.version >= 16 and tags is not None:
         plan.rewrite = _tail(codec(FetchResponse, plan.version), tags, b"\x00", _edit_endpoints)
@@ -73,7 +71,7 @@ def plan_fetch_endpoints(plan: Plan) -> None:
 
 def plan_share_fetch_endpoints(plan: Plan) -> None:
     """ShareFetch ends with a plain array of NodeEndpoints (KIP-932), mostly empty."""
-    endpoints = place(ShareFetchResponse, plan.version, "node_endpoints")
+    endpoints = field_offset(ShareFetchResponse, plan.version, "node_endpoints")
     if endpoints is not None:
         plan.rewrite = _tail(
             codec(ShareFetchResponse, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, _edit_endpoints
@@ -81,8 +79,8 @@ def plan_share_fetch_endpoints(plan: Plan) -> None:
 
 
 def plan_share_acknowledge_endpoints(plan: Plan) -> None:
-    """ShareAcknowledge ends as ShareFetch does."""
-    endpoints = place(ShareAcknowledgeResponse, plan.version, "node_endpoints")
+    """ShareAcknowledge ends with the same array as ShareFetch."""
+    endpoints = field_offset(ShareAcknowledgeResponse, plan.version, "node_endpoints")
     if endpoints is not None:
         plan.rewrite = _tail(
             codec(ShareAcknowledgeResponse, plan.version), endpoints, _EMPTY_COMPACT_ARRAY, _edit_endpoints
@@ -92,16 +90,15 @@ def plan_share_acknowledge_endpoints(plan: Plan) -> None:
 _EMPTY_COMPACT_ARRAY = b"\x01"
 _THROTTLE_BYTES = 4
 _BROKERS = 1
-"""DescribeCluster's endpoint type, from v1; 2 is controllers."""
+"""DescribeCluster's endpoint type for brokers, from v1; 2 is controllers."""
 
 
 def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
-    """Make the rewrite of the fields up to and including `through`, remembering the last answer per
-    advertised host.
+    """Make the rewrite of the fields up to and including `through`; keep the last result per advertised host.
 
-    A throttle time at the start differs from one response to the next, so the splice begins behind it.
+    A throttle time at the start differs between responses, so the edit begins behind it.
     """
-    throttle = place(codec_.message, codec_.version, "throttle_time_ms")
+    throttle = field_offset(codec_.message, codec_.version, "throttle_time_ms")
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
     remembered: dict[str, tuple[int, bytes, bytes]] = {}
 
@@ -111,7 +108,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
         start = body + skip
         addresses = context.addresses
         version, seen, answer = remembered.get(addresses.host, _NOTHING)
-        if version != addresses.book.version or not (
+        if version != addresses.address_book.version or not (
             data.startswith(seen, start) and start + len(seen) <= end
         ):
             try:
@@ -122,7 +119,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
                 return WAIT
             edit(message, addresses)
             seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
-            remembered[addresses.host] = (addresses.book.version, seen, answer)
+            remembered[addresses.host] = (addresses.address_book.version, seen, answer)
         return _replace(data, start, start + len(seen), answer)
 
     return rewrite
@@ -131,7 +128,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
 _NOTHING = (-1, b"", b"")
 
 
-def _tail(codec_: Codec[M], endpoints: Place, nothing: bytes, edit: Edit[M]) -> Rewrite:
+def _tail(codec_: Codec[M], endpoints: FieldOffset, nothing: bytes, edit: Edit[M]) -> Rewrite:
     """Make the rewrite of a response that has `nothing` at `endpoints` unless leadership has moved."""
 
     def rewrite(
@@ -150,14 +147,14 @@ def _tail(codec_: Codec[M], endpoints: Place, nothing: bytes, edit: Edit[M]) -> 
 
 
 def _replace(data: bytearray, start: int, stop: int, replacement: bytes) -> ResponseEdit | None:
-    """Write the replacement over the original where both are equally long, else ask for a splice."""
+    """Overwrite `data[start:stop]` if the length stays the same, else return an edit."""
     if len(replacement) != stop - start:
         return ResponseEdit(start, stop, replacement)
     data[start:stop] = replacement
     return None
 
 
-# What is edited, per message
+# Edits, per message
 
 
 def edit_metadata(message: MetadataResponse, addresses: AdvertisedAddresses) -> None:
@@ -193,9 +190,7 @@ def _edit_coordinators(message: FindCoordinatorResponse, addresses: AdvertisedAd
 def _edit_coordinator(
     found: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator, addresses: AdvertisedAddresses
 ) -> None:
-    """A coordinator that has no listener is not available to this client: it says so, and the client asks
-    again.
-    """
+    """Report a coordinator without a listener as not available, so that the client asks again."""
     if found.node_id >= 0 and not _advertise(found, found.node_id, addresses):
         found.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         found.node_id, found.host, found.port = -1, "", -1
@@ -211,7 +206,7 @@ class _Node(_HostAndPort, Protocol):
 
 
 def _advertise(place_: _HostAndPort, node_id: int, addresses: AdvertisedAddresses) -> bool:
-    """Put Weir's address for the node in place of the broker's; False if there is none."""
+    """Replace the broker's address by Weir's for this node; False if Weir has none."""
     ours = addresses.of(node_id, Address(place_.host, place_.port))
     if ours is None:
         return False

@@ -1,10 +1,10 @@
-"""ApiVersions: a client negotiates only what both the broker and Weir understand (KIP-35, KIP-511).
+"""ApiVersions: clients negotiate versions that both the broker and Weir understand (KIP-35, KIP-511).
 
-The broker's answer is cut down to the versions that Weir's schemas know, and raised to what uplift adds; an
-API that they do not know is left out, and one that Weir answers by itself is added. From here on the session
-knows which versions its broker speaks.
-A client that asks in a version newer than Weir knows is answered by Weir as a broker would: error 35, in
-version 0, naming the versions of ApiVersions itself.
+Weir limits the broker's answer to the versions in its schemas, raises it by uplift, removes APIs that the
+schemas lack, and adds APIs that Weir answers itself. From then on the connection knows its broker's versions.
+
+Weir answers an ApiVersions request newer than its schemas as a broker would: error 35, in version 0, with the
+supported versions of ApiVersions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from struct import Struct
 from protocol.api import ApiKey, versions
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.heads import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
+from protocol.framing import LENGTH_BYTES, REQUEST_HEAD, RESPONSE_HEAD
 from protocol.messages import ApiVersionsResponse
 from protocol.versions import VersionRange
 from proxy.handlers.decisions import WAIT, Decision, Reply, Wait
@@ -25,13 +25,13 @@ from proxy.handlers.topics.topic_rates import capped
 _ERROR_CODE = Struct(">h")
 """The first field of an ApiVersions response in every version."""
 _SAYS_WHO = 3
-"""From this version on clients say what they are (KIP-511). Of those that have asked in no such version, some
-take an API that Weir adds for the sign of a newer broker, as aiokafka does: they are not told of it.
+"""From this version on clients send their name (KIP-511). Some clients that send no such version, aiokafka
+for example, take an API that Weir adds as the sign of a newer broker: Weir does not offer it to them.
 """
 
 
 def plan_api_versions(plan: Plan) -> None:
-    """Tell clients what the broker and Weir both speak; the last answer is remembered."""
+    """Offer the versions that the broker and Weir both speak. The last result is kept."""
     codec_ = codec(ApiVersionsResponse, plan.version)
     remembered: tuple[bytes, bytes, dict[int, VersionRange], tuple[bool, bool]] | None = None
 
@@ -41,15 +41,15 @@ def plan_api_versions(plan: Plan) -> None:
         nonlocal remembered
         if not complete:
             return WAIT
-        context.newest = context.newest or plan.version >= _SAYS_WHO
+        context.speaks_api_versions_3 = context.speaks_api_versions_3 or plan.version >= _SAYS_WHO
         if refused(data, body, end):
             return None
-        named, added = kind = context.quotas.topics is not None, context.newest
+        named, added = kind = context.quotas.topics is not None, context.speaks_api_versions_3
         if remembered is None or data[body:end] != remembered[0] or kind != remembered[3]:
             message = codec_.decode(data, body, end)
             broker = ranges(message)
             context.meet_broker(broker)
-            offered = context.dialect.offered(added=added)
+            offered = context.broker_versions.offered(added=added)
             _tell(message, capped(offered) if named else offered)
             remembered = (bytes(data[body:end]), codec_.encode(message), broker, kind)
         else:
@@ -60,10 +60,10 @@ def plan_api_versions(plan: Plan) -> None:
 
 
 def refused(data: bytearray, start: int, end: int) -> bool:
-    """Whether the broker does not know the version that was asked.
+    """Return True if the broker does not know the requested version of ApiVersions.
 
-    Such an answer is for the client alone: it names versions of ApiVersions only, and one that Weir does not
-    know is answered by Weir itself. Brokers answer in version 0, librdkafka's mock cluster in none at all.
+    Such an answer is not used: it lists versions of ApiVersions only. Brokers send it in version 0,
+    librdkafka's mock cluster sends an error code alone.
     """
     if end - start < _ERROR_CODE.size:
         return False
@@ -72,14 +72,14 @@ def refused(data: bytearray, start: int, end: int) -> bool:
 
 
 def ranges(answer: ApiVersionsResponse) -> dict[int, VersionRange]:
-    """Return what a broker says it speaks, by API key; nothing if it says an error."""
+    """Return the versions that a broker lists, by API key; empty if the answer is an error."""
     if answer.error_code != ErrorCode.NONE:
         return {}
     return {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in answer.api_keys}
 
 
 def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> None:
-    """Put what is offered into the broker's answer."""
+    """Replace the versions in the broker's answer by the offered ones."""
     told = {entry.api_key: entry for entry in answer.api_keys}
     answer.api_keys = [entry for entry in answer.api_keys if entry.api_key in offered]
     answer.api_keys += [
@@ -90,9 +90,9 @@ def _tell(answer: ApiVersionsResponse, offered: Mapping[int, VersionRange]) -> N
 
 
 def refuse_version(
-    _caller: Context, data: bytearray, frame: int, _end: int, complete: bool
+    _context: Context, data: bytearray, frame: int, _end: int, complete: bool
 ) -> Decision | Wait:
-    """Answer in the broker's place, once the request is here as a whole."""
+    """Answer an unknown version of ApiVersions, once the request is complete."""
     if not complete:
         return WAIT
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)

@@ -1,24 +1,24 @@
 """Bandwidth quotas on produce and fetch (KIP-13, KIP-124, KIP-219).
 
-Produce is charged when the request has arrived, with the value of its frame length (as a broker does), so
-that frames behind it wait out the throttle. Fetch is charged when its response begins to arrive; until then
-the client's next requests wait: a broker too handles one request of a connection at a time, and a client that
-pipelines fetches would otherwise be sent all of them before it is first throttled.
+Produce is charged with the request's frame length when the request has arrived, as at a broker, so frames
+behind it wait for the throttle. Fetch is charged when its response begins to arrive; until then the client's
+next requests wait. A broker too handles one request of a connection at a time. Otherwise a client that
+pipelines fetches would get all responses before its first throttle.
 
-A fetch of a client that is over its quota, on whatever connection it comes, is answered as by a broker: with
-the throttle time and without records. It still goes to the broker, whose fetch session must learn of changed
-partitions, and asks for as little as can be. So is a response that comes while its client is over by what its
-other connections have fetched meanwhile. Share fetches acquire records, so theirs are delivered.
+A fetch of a client over its quota, on any of its connections, gets the throttle time and no records, as from
+a broker. The request still goes to the broker, whose fetch session must learn of changed partitions, but it
+asks for as few bytes as possible. A response also loses its records if other connections of the client have
+exceeded the quota since the request. Share fetches acquire records, so their responses are delivered.
 
-The first produce or share fetch of a new connection may be held for what others of its client caused, but not
-for long: connecting anew is no way around a quota. Those that follow are muted for what they themselves have
-cost, as at a broker. In hold mode responses are delayed with their records, as by brokers of that time.
+The first produce or share fetch of a connection may be held for throttles that other connections of its
+client have caused, for a limited time: reconnecting does not avoid a quota. Later requests are throttled only
+by their own connection's charges, as at a broker. In hold mode, responses are delayed with their records, as
+by brokers before KIP-219.
 
-Shadow quotas are charged likewise, and nothing else: they let every request and response pass as if there
-were none.
+Shadow quotas are charged too, but delay and change nothing.
 
-Fetches of brokers among themselves are not charged: those that claim a replica id, of a principal that is
-known to be a broker's. Of anybody else such a fetch is a consumer's.
+Fetches between brokers are not charged. A fetch between brokers has a replica id, and its principal is known
+to be a broker's. A replica id from any other principal is ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE, client_id_end, request_body
+from protocol.field_offsets import FieldOffset, field_offset
+from protocol.framing import INCOMPLETE, client_id_end, request_body
 from protocol.least_fetch import AskLeast, ask_least
 from protocol.messages import FetchRequest, ProduceRequest, ShareFetchRequest
-from protocol.places import Place, place
-from proxy.handlers.bandwidth.replica_fetches import Claims, claims
-from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Hold, Wait
+from proxy.handlers.bandwidth.replica_fetches import IsReplicaFetch, replica_fetch_test
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Hold, Wait
 from proxy.handlers.plan import Context, Plan
 from quotas import ClientLedger
 
@@ -47,17 +47,17 @@ EXEMPT = Forward(exempt=True)
 UNREADABLE = -2
 _NOT_LOCATED: dict[int, Decision | Wait] = {INCOMPLETE: WAIT, UNREADABLE: CHARGED_UNREAD}
 _PRODUCE = {
-    (False, True): PASS,
+    (False, True): FORWARD,
     (False, False): UNANSWERED,
     (True, True): CHARGED,
     (True, False): CHARGED_UNANSWERED,
 }
-"""By whether anything limits the client, and whether there will be a response."""
+"""By (a quota or shadow quota applies, the broker will respond)."""
 
 
 def plan_produce(plan: Plan) -> None:
-    """Charge produce requests; expect no response to acks=0."""
-    acks = place(ProduceRequest, plan.version, "acks")
+    """Charge produce requests; with acks=0 the broker sends no response."""
+    acks = field_offset(ProduceRequest, plan.version, "acks")
     if acks is None:
         raise AssertionError("every produce request has acks")
     flexible = plan.flexible_request
@@ -90,19 +90,19 @@ def plan_produce(plan: Plan) -> None:
 
 
 def plan_fetch(plan: Plan) -> None:
-    """Charge fetch responses, and cap what a fetch may ask for (KAFKA-9677)."""
-    follows = claims(plan.version, flexible=plan.flexible_request)
-    max_bytes, least = place(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
+    """Charge fetch responses; limit `max_bytes` of requests (KAFKA-9677)."""
+    is_replica_fetch = replica_fetch_test(plan.version, flexible=plan.flexible_request)
+    max_bytes, least = field_offset(FetchRequest, plan.version, "max_bytes"), ask_least(plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         ledger = context.client.identify(data, frame, end, context.now_ms)
         if ledger is None:
             return WAIT
         if context.client.is_broker:
-            follower = _follower(follows, data, frame, end, complete)
-            if follower is None:
+            replica = _is_replica(is_replica_fetch, data, frame, end, complete)
+            if replica is None:
                 return WAIT
-            if follower:
+            if replica:
                 return EXEMPT
         budget = ledger.fetch
         if budget is None:
@@ -116,8 +116,8 @@ def plan_fetch(plan: Plan) -> None:
 
 
 def plan_share_fetch(plan: Plan) -> None:
-    """A share consumer's fetch (KIP-932) has the fetch quota and its cap too."""
-    max_bytes = place(ShareFetchRequest, plan.version, "max_bytes")
+    """Charge and limit a share consumer's fetch (KIP-932) by the fetch quota."""
+    max_bytes = field_offset(ShareFetchRequest, plan.version, "max_bytes")
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         ledger = context.client.identify(data, frame, end, context.now_ms)
@@ -141,7 +141,7 @@ def _unlimited(
     context: Context, plan: Plan, ledger: ClientLedger, data: bytearray, frame: int, end: int
 ) -> Forward:
     """Forward a fetch of a client without a limit; a shadow quota is charged."""
-    forward = CHARGED if ledger.charges_fetch else PASS
+    forward = CHARGED if ledger.charges_fetch else FORWARD
     context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), forward)
     return forward
 
@@ -149,14 +149,14 @@ def _unlimited(
 def _capped(
     context: Context,
     plan: Plan,
-    max_bytes: Place | None,
+    max_bytes: FieldOffset | None,
     budget: Budget,
     data: bytearray,
     frame: int,
     end: int,
     complete: bool,
 ) -> Decision | Wait:
-    """Forward a fetch that asks for no more than the quota's window allows."""
+    """Forward a fetch, its `max_bytes` limited to what the quota's window allows."""
     if max_bytes is None:
         return CHARGED_SERIAL
     body = request_body(data, frame, end, flexible=plan.flexible_request)
@@ -177,7 +177,7 @@ def _capped(
 def asked_least(
     plan: Plan, least: AskLeast, data: bytearray, frame: int, end: int, complete: bool
 ) -> Decision | Wait:
-    """Have a fetch ask for as little as can be: its records would not be delivered."""
+    """Change a fetch to ask for as few bytes as possible: its records will not be delivered."""
     body = request_body(data, frame, end, flexible=plan.flexible_request)
     if body == INCOMPLETE:
         return WAIT
@@ -197,24 +197,26 @@ def _tell(context: Context, ledger: ClientLedger) -> tuple[int, int]:
     return 0 if budget is None else budget.tell_rest(context.now_ms), 0
 
 
-def _located(wanted: Place, data: bytearray, body: int, end: int, complete: bool) -> int:
-    """The field's position; INCOMPLETE, or UNREADABLE."""
+def _located(wanted: FieldOffset, data: bytearray, body: int, end: int, complete: bool) -> int:
+    """Return the field's position, INCOMPLETE or UNREADABLE."""
     try:
         return wanted.locate(data, body, end, complete)
     except ProtocolError:
         return UNREADABLE
 
 
-def _follower(follows: Claims, data: bytearray, frame: int, end: int, complete: bool) -> bool | None:
-    """As `follows`; a fetch that cannot be read is a consumer's."""
+def _is_replica(
+    is_replica_fetch: IsReplicaFetch, data: bytearray, frame: int, end: int, complete: bool
+) -> bool | None:
+    """Return the result of `is_replica_fetch`; False for a fetch that cannot be read."""
     try:
-        return follows(data, frame, end, complete)
+        return is_replica_fetch(data, frame, end, complete)
     except ProtocolError:
         return False
 
 
 def _first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
-    """Hold while the client is over its quota."""
+    """Return how long to hold while the client is over its produce quota."""
     del data, frame, end, complete
     budget = context.client.ledger.produce
     return 0 if budget is None else context.first_hold_ms(budget.throttled_until_ms)

@@ -1,6 +1,6 @@
-"""Whether a fetch is a follower's: it claims a replica id, plainly, or since v15 in a tagged field (KIP-903).
+"""Recognise fetches of replicas: they have a replica id, as a field, or since v15 as a tag (KIP-903).
 
-Anybody can claim one. So it is looked at only where the principal is one of the brokers' own.
+Any client can send a replica id, so this is checked only for principals of brokers.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
-from protocol.heads import INCOMPLETE, LENGTH
-from protocol.heads import request_body as body_of
+from protocol.field_offsets import field_offset, tag_section
+from protocol.framing import INCOMPLETE, LENGTH
+from protocol.framing import request_body as body_of
 from protocol.messages import FetchRequest
-from protocol.places import place, tag_section
 from protocol.primitives import read_uvarint
 
-Claims: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
-"""(data, frame, end, complete) -> whether the fetch `data[frame:end]` is a follower's; None if more bytes are
+IsReplicaFetch: TypeAlias = Callable[[bytearray, int, int, bool], bool | None]
+"""(data, frame, end, complete) -> True if the fetch `data[frame:end]` is a replica's; None if more bytes are
 needed. Raises ProtocolError.
 """
-FOLLOWER_BYTES: Final = 128 * 1024
-"""A broker's fetch longer than this is taken for a follower's: its tags stand behind thousands of partitions,
-which need not fit the buffer.
+REPLICA_FETCH_BYTES: Final = 128 * 1024
+"""A broker's fetch longer than this is taken for a replica's: its tags are behind thousands of partitions,
+which may not fit into the buffer.
 """
 _REPLICA_STATE: Final = 1
-"""The tag."""
+"""The tag of the replica's state."""
 _REPLICA_ID: Final = Struct(">i")
 
 
-def claims(version: int, *, flexible: bool) -> Claims:
-    """Return how to tell of fetches of this version; `flexible` is whether their header has tagged fields."""
-    plainly = place(FetchRequest, version, "replica_id")
+def replica_fetch_test(version: int, *, flexible: bool) -> IsReplicaFetch:
+    """Return the test for fetches of this version; `flexible`: the request header has tagged fields."""
+    plainly = field_offset(FetchRequest, version, "replica_id")
     tags = tag_section(FetchRequest, version)
 
     def by_field(data: bytearray, frame: int, end: int, complete: bool) -> bool | None:
@@ -43,7 +43,7 @@ def claims(version: int, *, flexible: bool) -> Claims:
         assert tags is not None
         if not complete:
             (length,) = LENGTH.unpack_from(data, frame)
-            return True if length > FOLLOWER_BYTES else None
+            return True if length > REPLICA_FETCH_BYTES else None
         body = body_of(data, frame, end, flexible=flexible)
         if body == INCOMPLETE:
             return None
@@ -53,7 +53,7 @@ def claims(version: int, *, flexible: bool) -> Claims:
 
 
 def _replica_id(data: bytearray, position: int, end: int) -> int:
-    """The replica id among the tagged fields that begin at `position`; -1 for none."""
+    """Return the replica id among the tagged fields that begin at `position`; -1 if absent."""
     count, position = read_uvarint(data, position, end)
     for _field in range(count):
         tag, position = read_uvarint(data, position, end)

@@ -1,1 +1,1 @@
-"""Partition mutations: topics created, enlarged and deleted, automatic creation too (KIP-599)."""
+"""Partition mutations: creation, growth and deletion of topics, and automatic creation (KIP-599)."""

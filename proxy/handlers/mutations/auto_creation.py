@@ -1,15 +1,15 @@
-"""Topics that come into being by being asked for: Metadata with allow_auto_topic_creation.
+"""Automatic creation of topics by Metadata requests (allow_auto_topic_creation).
 
-Each costs its client the partitions that it gets (KIP-599), permissively: it is there already. A broker does
-not say that it creates a topic. It says that there is none yet, and some moments later the topic is there; so
-Weir remembers who asked for what was missing, looks for it when the same client asks for topics again, and
-charges it then. Requests of clients without a mutation quota, and those that can create nothing, pass as they
-are.
+A topic that a Metadata request creates costs its client the topic's partitions (KIP-599), permissively: the
+topic exists already. A broker does not report the creation. It answers that the topic is missing, and moments
+later the topic exists. So Weir records the missing topics of a request, looks for them when the same client
+sends Metadata again, and charges those that exist by then. Requests of clients without a mutation quota, and
+requests that can create nothing, are forwarded unchanged.
 
-With `auto_creation = "strict"`, a client whose balance is negative is not allowed to create: the permission
-is taken out of its request, where the broker's version has it (v4, Kafka 0.11).
+With `auto_creation = "strict"`, a client with a negative balance may not create topics: Weir removes the
+permission from the request, where the broker's version has the field (v4, Kafka 0.11).
 
-With a shadow quota alone, topics are looked for and charged likewise, and nobody waits.
+With a shadow quota alone, topics are looked for and charged too, but no client is throttled.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Final
 from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.heads import CLIENT_ID_OFFSET, client_id_end
+from protocol.framing import CLIENT_ID_OFFSET, client_id_end
 from protocol.messages import MetadataRequest, MetadataResponse
 from proxy.handlers.addresses.rewrite import edit_metadata
 from proxy.handlers.broker_query import BrokerQuery
-from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.mutations import topic_queries
-from proxy.handlers.mutations.decoded_requests import request_paid_for
+from proxy.handlers.mutations.decoded_requests import charged_request
 from proxy.handlers.mutations.harmless_requests import Asked
 from proxy.handlers.mutations.topic_queries import (
     NAMES_WITHOUT_CREATION,
@@ -40,11 +40,12 @@ from proxy.handlers.uplift.uplift import forward
 from quotas import LateCharge, MutationLedger
 
 MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
-"""What a broker says of a topic that it is about to create: the former with KRaft, the latter before."""
+"""Error codes of a topic that the broker is about to create: the first with KRaft, the second with ZooKeeper.
+"""
 
 
 def plan_metadata(plan: Plan) -> None:
-    """Watch what is asked for by clients that have a mutation quota."""
+    """Track missing topics in requests of clients with a mutation quota."""
     codec_ = codec(MetadataRequest, plan.version)
     flexible = plan.flexible_request
     unwatched = plan.admit
@@ -60,9 +61,9 @@ def plan_metadata(plan: Plan) -> None:
         ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
         if ledger is None:
             if unwatched is None:
-                context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), PASS)
+                context.client.cache_parse(plan, data, frame, client_id_end(data, frame, end), FORWARD)
             return pass_on(context, data, frame, end, complete)
-        request = request_paid_for(ledger, codec_, data, frame, end, complete, flexible=flexible)
+        request = charged_request(ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(request, Wait):
             return WAIT
         if request is None:
@@ -77,25 +78,25 @@ def plan_metadata(plan: Plan) -> None:
 
 
 def _pass_on(_caller: Context, _data: bytearray, _frame: int, _end: int, _complete: bool) -> Forward:
-    return PASS
+    return FORWARD
 
 
-def look_for_missed(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
-    """Charge the topics that have come since this client has missed them."""
-    expected = context.cluster.missing_topics.of(ledger)
+def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge) -> Asking[None]:
+    """Charge the client's pending creations that exist by now."""
+    expected = context.cluster.pending_creations.of(ledger)
     if expected:
         there = yield from topic_queries.told(context, expected)
         _charge_arrived(context, charge, expected, there)
 
 
 def _charge_arrived(context: Context, charge: LateCharge, expected: list[str], there: Topics) -> None:
-    missing_topics, now_ms = context.cluster.missing_topics, context.now_ms
+    pending_creations, now_ms = context.cluster.pending_creations, context.now_ms
     for name in expected:
         found = there.by_name.get(name)
-        if found is not None and (missed := missing_topics.came(name)) is not None:
-            charge.charge(max(found.partitions - missed.paid, 0), now_ms)
+        if found is not None and (pending := pending_creations.created(name)) is not None:
+            charge.charge(max(found.partitions - pending.charged, 0), now_ms)
             context.cluster.recent_topics.learn(name, found.partitions, found.topic_id, now_ms)
-    missing_topics.did_not_come(expected, now_ms)
+    pending_creations.expire(expected, now_ms)
 
 
 def _watched(
@@ -105,19 +106,21 @@ def _watched(
     request: MetadataRequest,
     asked: Asked,
 ) -> BrokerQuery:
-    """Ask what the client asks; charge the topics that have come since, and expect those that are missing."""
+    """Forward the client's request; charge pending creations that exist by now, and add the missing
+    topics.
+    """
     charge = ledger.begin_late()
-    yield from look_for_missed(context, ledger, charge)
+    yield from charge_created(context, ledger, charge)
     answer = yield from _asked(context, plan, ledger, request)
     cluster, now_ms = context.cluster, context.now_ms
-    _charge_arrived(context, charge, cluster.missing_topics.of(ledger), found_in([answer]))
+    _charge_arrived(context, charge, cluster.pending_creations.of(ledger), found_in([answer]))
     missing = [topic.name for topic in answer.topics if topic.error_code in MISSING and topic.name]
     if missing and request.allow_auto_topic_creation:
         made = cluster.recent_topics
-        unpaid = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
-        left_out = cluster.missing_topics.expect(unpaid, ledger, now_ms)
-        if left_out:
-            charge.charge(left_out, now_ms)
+        missing_now = [name for name in missing if not made.exists(name, now_ms)]  # else Metadata is late
+        without_room = cluster.pending_creations.add(missing_now, ledger, now_ms)
+        if without_room:
+            charge.charge(without_room, now_ms)
     elif not missing and not any(
         cluster.recent_topics.is_gone(topic.name or "", now_ms) for topic in answer.topics
     ):
@@ -134,7 +137,7 @@ def _watched(
 def _asked(
     context: Context, plan: Plan, ledger: MutationLedger, request: MetadataRequest
 ) -> Asking[MetadataResponse]:
-    """Forward the request, without the permission to create if the client has no tokens for that."""
+    """Forward the request; remove the permission to create if the client's balance is negative."""
     budget, strict = ledger.enforced, context.cluster.strict_auto_creation
     if strict and budget is not None and budget.tokens(context.now_ms) < 0:
         spoken = (yield from broker_versions(context)).get(ApiKey.METADATA)

@@ -1,6 +1,4 @@
-"""One mutation request on its way to the broker and back, and those who pay for it: what enforced quotas and
-shadow quotas have in common.
-"""
+"""One mutation request and its charges: the common part of enforced and shadow quotas."""
 
 from __future__ import annotations
 
@@ -31,52 +29,54 @@ STRICT_FROM: Final[Mapping[int, int]] = {
     ApiKey.CREATE_PARTITIONS: 3,
     ApiKey.DELETE_TOPICS: 5,
 }
-"""The first version of each API that knows error 89 (KIP-599)."""
+"""The first version of each API that has error 89 (KIP-599)."""
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
-"""What costs what it was charged: of a topic that has timed out nobody knows that it does not come."""
+"""Results that keep their charge. A creation that timed out may still succeed, so it is not refunded."""
 
 
-class PaidMutation(ABC, Generic[M]):
-    """One request, and those who pay for it."""
+class ChargedMutation(ABC, Generic[M]):
+    """One mutation request and its charges."""
 
     def __init__(
         self, context: Context, plan: Plan, ledger: MutationLedger, client_id: str, mutation: Mutation[M]
     ) -> None:
-        """Begin with nothing charged."""
+        """Begin without charges."""
         self.context = context
         self.plan = plan
         self.ledger = ledger
         self.mutation = mutation
         self.strict = plan.version >= STRICT_FROM[plan.api_key]
         self.late = ledger.begin_late()
-        """For what could not be charged in time."""
+        """Charges partitions whose number was unknown, or unexpected, before the broker answered."""
         self._shadow = None if ledger.shadow is None else ledger.shadow.begin(strict=self.strict)
         self._client_id = client_id
         self._done = 0
-        """Partitions made or deleted that were charged in time."""
+        """Number of partitions created or deleted that were charged before."""
         self.asked = 0
-        """Partitions that the broker was asked for and has not answered about."""
+        """Number of partitions requested from the broker, not answered yet."""
 
     @abstractmethod
     def answer(self) -> Asking[Answer]:
-        """Have the broker do it, or part of it, and charge that; return what the client is told."""
+        """Have the broker perform the request, or part of it, and charge that; return the client's
+        response.
+        """
 
     def finish(self) -> int:
-        """Count what was taken; return how long the client must wait, in ms."""
+        """Record what was charged; return the throttle time (ms)."""
         if self._shadow is not None:
             self._shadow.finish(self.context.now_ms)
         return self.late.finish(self.context.now_ms)
 
     def query(self) -> BrokerQuery:
-        """Tell what became of every topic, and have the client wait if it must."""
+        """Return the response with every topic's result, and throttle the client if necessary."""
         try:
             check(self.plan, self.mutation.request)
         except EncodeError as error:
             return unsupported(self.mutation.request, str(error))
         try:
             answer = yield from self.answer()
-        except GeneratorExit:  # the connection has ended; what was charged stays charged
+        except GeneratorExit:  # the connection has closed; charges stay
             throttle_ms = self.finish()
             self.context.note_mutations(self._done + self.asked + int(self.late.taken), 0, throttle_ms)
             raise
@@ -91,7 +91,7 @@ class PaidMutation(ABC, Generic[M]):
         return answer
 
     def was_done(self, topic: Topic, result: Result) -> bool:
-        """Whether a topic costs what it was charged; learn what was done, and charge it to the shadow."""
+        """Return True if a topic keeps its charge; record the change, and charge the shadow quota."""
         if result.error_code == ErrorCode.NONE:
             self.mutation.done(topic, result)
         done = result.error_code in _DONE or result.error_code in topic.charged_errors
@@ -102,9 +102,9 @@ class PaidMutation(ABC, Generic[M]):
         return done
 
     def charge_late(self, done: Sequence[Topic]) -> Asking[None]:
-        """Charge what was done though it was sure to fail, or done without knowing its size.
+        """Charge topics that succeeded against expectation, or whose number of partitions was unknown.
 
-        A topic that cannot be seen yet is charged when it can.
+        A topic that Metadata does not show yet is charged when it does.
         """
         guessed = [topic for topic in done if topic.assumed or not topic.cost]
         context = self.context
@@ -113,13 +113,13 @@ class PaidMutation(ABC, Generic[M]):
         for topic in guessed:
             known = there.by_name.get(topic.name or "") if topic.assumed else None
             if known is None and topic.assumed and topic.name and self.ledger != NO_LEDGER:
-                context.cluster.missing_topics.expect([topic.name], self.ledger, context.now_ms, topic.cost)
+                context.cluster.pending_creations.add([topic.name], self.ledger, context.now_ms, topic.cost)
             else:
                 cost = topic.late_cost if known is None else known.partitions
                 self.late.charge(max(cost - topic.cost, 0), context.now_ms)
 
     def _say(self, topics: int, refused: int, throttle_ms: int) -> None:
-        """Metrics know budgets, this line the clients that share them."""
+        """Log the client; metrics know only budgets, which several clients may share."""
         log.debug(
             "mutation",
             request=type(self.mutation.request).__name__,

@@ -1,9 +1,9 @@
-"""Whole requests, for those who pay for what is in them.
+"""Whole requests, decoded to be charged.
 
-A request whose body no broker can read passes unread: the broker will close the connection. Every request
-that a broker can read is read here (`Codec.decode_request`), or clients could get around an enforced quota.
-So Weir closes the connection if it cannot read a request's head, or could not write the request anew. A
-shadow quota alone closes no connection: a request that cannot be read is not counted.
+A request whose body no broker can read is forwarded unread: the broker will close the connection. Every
+request that a broker can read must be read here (`Codec.decode_request`), or clients could bypass an enforced
+quota. So Weir closes the connection if it cannot read a request's header, or could not encode the request
+again. A shadow quota alone closes no connection: a request that cannot be read is not counted.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from typing import Final, TypeVar
 
 from protocol.codec import Codec
 from protocol.errors import ProtocolError, UnencodableError
-from protocol.heads import INCOMPLETE, LENGTH, request_body
+from protocol.framing import INCOMPLETE, LENGTH, request_body
 from protocol.messages import Message
 from proxy.handlers.decisions import WAIT, Wait
 from quotas import MutationLedger
 
 COUNTED_BYTES_MAX: Final = 1024 * 1024
-"""A longer request is not kept until it is whole, but refused (`ConnectionLimits.held_bytes_max`)."""
+"""The longest request that is kept until complete; a longer one is refused
+(`ConnectionLimits.held_bytes_max`).
+"""
 R = TypeVar("R", bound=Message)
 
 
-def request_paid_for(
+def charged_request(
     ledger: MutationLedger,
     codec_: Codec[R],
     data: bytearray,
@@ -32,9 +34,10 @@ def request_paid_for(
     *,
     flexible: bool,
 ) -> R | Wait | None:
-    """Decode the request `data[frame:end]`; WAIT if it is not here as a whole, None if it passes unread.
+    """Decode the request `data[frame:end]`; return WAIT until it is complete, None if it is forwarded unread.
+    `flexible`: the header has tagged fields.
 
-    `flexible` is whether its header has tagged fields. Raises ProtocolError.
+    Raises ProtocolError.
     """
     enforced = ledger.enforced is not None
     if not enforced and LENGTH.unpack_from(data, frame)[0] > COUNTED_BYTES_MAX:

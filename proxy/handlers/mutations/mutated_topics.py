@@ -1,9 +1,8 @@
-"""What the three APIs of KIP-599 do to topics, and what each topic costs.
+"""The requests of KIP-599, topic by topic, and the cost of each topic.
 
-A `Mutation` is one request: its topics with their costs, parts of it, and the answer that is put together
-of several. Costs are those of a KRaft controller (3.9): partitions that are created, added or deleted, also
-where validate_only is set. What would fail whatever the quota costs nothing, as far as that can be known
-here.
+A `Mutation` is one request: its topics with their costs, parts of it, and a response merged from several.
+Costs are those of a KRaft controller (3.9): the number of partitions created, added or deleted, also with
+validate_only. A topic that would fail regardless of the quota costs nothing, as far as Weir can predict that.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context
 
 REFUSED: Final = "The throttling quota has been exceeded."
-"""Kafka's own words for error 89; its brokers leave them to the client, Weir tells them to all."""
+"""Kafka's text for error 89. Brokers leave it to the client; Weir sends it to all clients."""
 
 Q = TypeVar("Q", bound=Message)
 Answer: TypeAlias = CreateTopicsResponse | CreatePartitionsResponse | DeleteTopicsResponse
 Finder: TypeAlias = "Callable[[Topic], Result | None]"
 WouldRefuse: TypeAlias = Callable[[Sequence[int], int], bool]
-"""(costs, now_ms) -> whether a strict request for them would have a topic refused."""
+"""(costs, now_ms) -> True if a strict request with these costs would have a topic refused."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,70 +47,70 @@ class Topic:
     """One topic of a request."""
 
     entry: object
-    """What the request says about it."""
+    """The topic's entry in the request."""
     name: str | None
     cost: int
-    """Partitions charged when it is admitted. 0: it is sure to fail."""
+    """Number of partitions charged when the topic is admitted; 0 if it is sure to fail."""
     topic_id: UUID = ZERO_UUID
     assumed: bool = False
-    """The cost is a guess until the topic is there."""
+    """True if the cost is a guess until the topic exists."""
     late_cost: int = 1
-    """What is charged if it succeeds though it was sure to fail."""
+    """Number of partitions charged if the topic succeeds though it was sure to fail."""
     charged_errors: frozenset[int] = frozenset()
-    """Errors that cost all the same."""
+    """Error codes with which the topic keeps its charge."""
     invalid: str | None = None
-    """Why it is told INVALID_REQUEST and not forwarded: brokers differ in what they make of it."""
+    """Text of INVALID_REQUEST if the topic is not forwarded, because brokers differ in how they handle it."""
 
 
 class Result(Protocol):
-    """What an answer says about one topic."""
+    """One topic's result in a response."""
 
     @property
     def name(self) -> str | None:
-        """The topic's; None where the client may not see it."""
+        """The topic's name; None if the client may not see it."""
 
     @property
     def error_code(self) -> int:
-        """What became of it."""
+        """The topic's error code."""
 
 
 class Mutation(ABC, Generic[Q]):
-    """One request, and how to take it apart."""
+    """One request, which can be split by topic."""
 
     answer: ClassVar[type[Answer]]
 
     def __init__(self, request: Q, context: Context) -> None:
-        """Take a decoded request, and who asks."""
+        """Take a decoded request and its connection."""
         self.request = request
         self.context = context
 
     @abstractmethod
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
-        """Its topics in order, with their costs."""
+        """Return the topics in order, with their costs."""
 
     def part(self, topics: Sequence[Topic]) -> Q:
-        """The same request for some of its topics."""
+        """Return the request with only these topics."""
         return replace(self.request, topics=[topic.entry for topic in topics], unknown_tagged_fields=())
 
     @abstractmethod
     def results(self, answer: Answer) -> Sequence[Result]:
-        """What an answer says, topic by topic."""
+        """Return the results in an answer, one per topic."""
 
     @abstractmethod
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
-        """What a topic is told when Weir answers for it."""
+        """Return the result of a topic that Weir answers itself."""
 
     @abstractmethod
     def merged(self, results: Iterable[Result]) -> Answer:
-        """An answer of results from several."""
+        """Return one response with all these results."""
 
     def finder(self, results: Sequence[Result]) -> Finder:
-        """What finds the result that is about a topic."""
+        """Return a function that finds a topic's result."""
         by_name = {result.name: result for result in reversed(results)}
         return lambda topic: by_name.get(topic.name)
 
     def done(self, topic: Topic, result: Result) -> None:
-        """Learn that a topic's mutation has happened."""
+        """Record that a topic's mutation has succeeded."""
         partitions, topic_id = self.left(topic, result)
         cluster = self.context.cluster
         if topic.name and partitions is not None:
@@ -121,16 +120,18 @@ class Mutation(ABC, Generic[Q]):
 
     @abstractmethod
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
-        """How many partitions a topic has after its mutation (None: not known), and its id if known."""
+        """Return the topic's number of partitions after its mutation (None if unknown), and its id if
+        known.
+        """
 
 
 class Creation(Mutation[CreateTopicsRequest]):
-    """CreateTopics: a topic costs its partitions, not times its replicas."""
+    """CreateTopics: a topic costs its partitions, regardless of replicas."""
 
     answer = CreateTopicsResponse
 
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:
-        """Only if there may be no room for all is it looked which exist already."""
+        """Look for existing topics only if the quota may refuse some of them."""
         entries = self.request.topics
         default = None
         if any(_partitions(entry) == _DEFAULT for entry in entries):
@@ -142,34 +143,36 @@ class Creation(Mutation[CreateTopicsRequest]):
             for topic, entry in zip(topics, entries, strict=True):
                 if entry.name in there.by_name or not _can_be_placed(entry, there.broker_ids):
                     topic.cost = 0
-        return sorted(topics, key=lambda topic: times[topic.name or ""] > 1)  # a broker answers them last
+        return sorted(topics, key=lambda topic: times[topic.name or ""] > 1)  # brokers answer duplicates last
 
     def results(self, answer: Answer) -> Sequence[Result]:
-        """What an answer says, topic by topic."""
+        """Return the results, one per topic."""
         assert isinstance(answer, CreateTopicsResponse)
         return answer.topics
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
-        """What a topic is told when Weir answers for it."""
+        """Return the result of a topic that Weir answers itself."""
         told = CreateTopicsResponse.CreatableTopicResult
         return told(name=topic.name or "", error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:
-        """As many as it costs, or as the answer tells (v5); it did not come by being asked for."""
+        """Return the number of partitions in the answer (v5), else the cost; the topic was not created
+        automatically.
+        """
         assert isinstance(result, CreateTopicsResponse.CreatableTopicResult)
         if self.request.validate_only:
             return None, ZERO_UUID
-        self.context.cluster.missing_topics.came(result.name)
+        self.context.cluster.pending_creations.created(result.name)
         guess = None if topic.assumed else topic.late_cost
         return (result.num_partitions if result.num_partitions > 0 else guess), result.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreateTopicsResponse:
-        """An answer of results from several."""
+        """Return one response with all these results."""
         return CreateTopicsResponse(topics=list(results))  # type: ignore[arg-type]  # all from such answers
 
 
 _DEFAULT: Final = -1
-"""Says that the broker's default is wanted."""
+"""Stands for the broker's default."""
 _NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 
 
@@ -187,7 +190,7 @@ def _creation(entry: CreateTopicsRequest.CreatableTopic, repeated: bool, default
 
 
 def _can_be_created(entry: CreateTopicsRequest.CreatableTopic) -> bool:
-    """Whether nothing in the request itself makes a broker refuse the topic."""
+    """Return False if the request alone makes a broker refuse the topic."""
     asked = (entry.num_partitions, entry.replication_factor)
     if entry.assignments:
         numbers = asked == (_DEFAULT, _DEFAULT)
@@ -197,41 +200,43 @@ def _can_be_created(entry: CreateTopicsRequest.CreatableTopic) -> bool:
 
 
 def _can_be_placed(entry: CreateTopicsRequest.CreatableTopic, brokers: set[int]) -> bool:
-    """Whether there are the brokers that the topic wants."""
+    """Return True if the brokers that the topic's replicas are assigned to exist."""
     wanted = {broker_id for assignment in entry.assignments for broker_id in assignment.broker_ids}
     return wanted <= brokers and entry.replication_factor <= len(brokers)
 
 
 class Growth(Mutation[CreatePartitionsRequest]):
-    """CreatePartitions: a topic costs the partitions that it gets."""
+    """CreatePartitions: a topic costs the partitions added."""
 
     answer = CreatePartitionsResponse
 
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
-        """How many partitions a topic has, only the broker knows."""
+        """Ask the broker for the topics' numbers of partitions."""
         entries = self.request.topics
         times = Counter(entry.name for entry in entries)
         there = yield from topic_queries.topics(self.context, list(times))
         topics = [_growth(entry, times[entry.name] > 1, there) for entry in entries]
-        return sorted(topics, key=lambda topic: times[topic.name or ""] == 1)  # a broker answers these first
+        return sorted(
+            topics, key=lambda topic: times[topic.name or ""] == 1
+        )  # brokers answer duplicates first
 
     def results(self, answer: Answer) -> Sequence[Result]:
-        """What an answer says, topic by topic."""
+        """Return the results, one per topic."""
         assert isinstance(answer, CreatePartitionsResponse)
         return answer.results
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
-        """What a topic is told when Weir answers for it."""
+        """Return the result of a topic that Weir answers itself."""
         told = CreatePartitionsResponse.CreatePartitionsTopicResult
         return told(name=topic.name or "", error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - the answer does not tell
-        """As many as were asked for."""
+        """Return the requested number of partitions."""
         assert isinstance(topic.entry, CreatePartitionsRequest.CreatePartitionsTopic)
         return (None if self.request.validate_only else topic.entry.count), topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> CreatePartitionsResponse:
-        """An answer of results from several."""
+        """Return one response with all these results."""
         return CreatePartitionsResponse(results=list(results))  # type: ignore[arg-type]  # all from such answers
 
 
@@ -242,19 +247,19 @@ def _growth(
     added = entry.count - known.partitions if known is not None else 0
     unlike = entry.assignments is not None and len(entry.assignments) != added
     cost = 0 if repeated or unlike else max(added, 0)
-    late_cost = max(added if known is not None else entry.count - 1, 1)  # metadata lag: it has one at least
+    late_cost = max(added if known is not None else entry.count - 1, 1)  # metadata may be late: at least 1
     charged = {ErrorCode.INVALID_REPLICA_ASSIGNMENT} if entry.assignments is not None and cost else ()
     topic_id = ZERO_UUID if known is None else known.topic_id
     return Topic(entry, entry.name, cost, topic_id, late_cost=late_cost, charged_errors=frozenset(charged))
 
 
 class Deletion(Mutation[DeleteTopicsRequest]):
-    """DeleteTopics: a topic costs its partitions, whether it is named or given by its id (v6)."""
+    """DeleteTopics: a topic costs its partitions. v6 gives topics by name or id."""
 
     answer = DeleteTopicsResponse
 
     def topics(self, *, strict: bool, would_refuse: WouldRefuse) -> Asking[list[Topic]]:  # noqa: ARG002 - costs are never known without looking
-        """How many partitions a topic has, only the broker knows."""
+        """Ask the broker for the topics' numbers of partitions."""
         state = DeleteTopicsRequest.DeleteTopicState
         named = [state(name=name) for name in self.request.topic_names]
         entries = self.request.topics or named
@@ -265,44 +270,44 @@ class Deletion(Mutation[DeleteTopicsRequest]):
         for entry in entries:
             topic = _deletion(entry, there)
             told = topic if topic.invalid else topic.name or topic.topic_id
-            if told in topics:  # be it once by name and once by id
+            if told in topics:  # perhaps once by name and once by id
                 topics[told].invalid = _TWICE
             else:
                 topics[told] = topic
         return list(topics.values())
 
     def part(self, topics: Sequence[Topic]) -> DeleteTopicsRequest:
-        """The same request for some of its topics."""
+        """Return the request with only these topics."""
         if self.request.topics:
             return super().part(topics)
         names = [topic.name or "" for topic in topics]
         return replace(self.request, topic_names=names, unknown_tagged_fields=())
 
     def results(self, answer: Answer) -> Sequence[Result]:
-        """What an answer says, topic by topic."""
+        """Return the results, one per topic."""
         assert isinstance(answer, DeleteTopicsResponse)
         return answer.responses
 
     def failed(self, topic: Topic, error: ErrorCode, text: str | None = None) -> Result:
-        """What a topic is told when Weir answers for it; a broker too gives both name and id."""
+        """Return the result of a topic that Weir answers itself, with name and id as from a broker."""
         told = DeleteTopicsResponse.DeletableTopicResult
         return told(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=text)
 
     def left(self, topic: Topic, result: Result) -> tuple[int | None, UUID]:  # noqa: ARG002 - it is gone
-        """None. If it had come by being asked for, that is still to be paid for."""
-        missed = self.context.cluster.missing_topics.came(topic.name or "")
-        if missed is not None:
-            charge = missed.payer.begin_late()
-            charge.charge(max(topic.cost, topic.late_cost) - missed.paid, self.context.now_ms)
+        """No partitions remain. If the topic was auto-created and not charged yet, charge it now."""
+        pending = self.context.cluster.pending_creations.created(topic.name or "")
+        if pending is not None:
+            charge = pending.ledger.begin_late()
+            charge.charge(max(topic.cost, topic.late_cost) - pending.charged, self.context.now_ms)
             charge.finish(self.context.now_ms)
         return 0, topic.topic_id
 
     def merged(self, results: Iterable[Result]) -> DeleteTopicsResponse:
-        """An answer of results from several."""
+        """Return one response with all these results."""
         return DeleteTopicsResponse(responses=list(results))  # type: ignore[arg-type]  # all from such answers
 
     def finder(self, results: Sequence[Result]) -> Finder:
-        """By name, or by id: a broker does not name what the client may not see."""
+        """Find by name, or by id: a broker omits names that the client may not see."""
         by_name = super().finder([result for result in results if result.name is not None])
         by_id = {
             result.topic_id: result

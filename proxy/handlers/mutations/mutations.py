@@ -1,16 +1,17 @@
-"""Partition mutations under a quota (KIP-599): CreateTopics, CreatePartitions, DeleteTopics.
+"""Partition mutation quotas (KIP-599): CreateTopics, CreatePartitions, DeleteTopics.
 
-A broker's controller charges each topic, in turn, once it has found that the topic can be had. Weir charges
-before the broker sees the request, forwards the topics that it admits, and gives back what the broker then
-refuses for reasons of its own; if that makes room, topics that were refused are tried again. What is sure to
-fail costs nothing and is forwarded all the same: the broker says best why. So each topic meets what it would
-have met at a broker with the quota.
+A broker's controller charges each topic in turn, after validating it. Weir charges before the broker sees the
+request, forwards the admitted topics, and refunds those that the broker refuses for other reasons; if the
+refund leaves room, Weir tries refused topics again. Topics that are sure to fail cost nothing and are
+forwarded, because the broker gives the best error text. So each topic gets the result that it would get from
+a broker with the quota.
 
-In versions that know error 89, topics are refused while the balance is negative (strict); in older ones
-everything is admitted, and who overdraws waits (permissive). `mutated_topics` says what the three APIs cost.
+In versions that have error 89, topics are refused while the balance is negative (strict). In older versions
+everything is admitted, and a client with a negative balance is throttled (permissive). `mutated_topics` has
+the costs of the three APIs.
 
-A shadow quota is charged what was done, once the broker has said so; of its own it refuses nothing, and makes
-nobody wait.
+A shadow quota is charged for successful changes when the broker has answered; it refuses and throttles
+nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, Message
-from proxy.handlers.decisions import PASS, WAIT, Decision, Query, Wait
-from proxy.handlers.mutations.auto_creation import look_for_missed
-from proxy.handlers.mutations.charged_mutation import PaidMutation
-from proxy.handlers.mutations.decoded_requests import request_paid_for
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from proxy.handlers.mutations.auto_creation import charge_created
+from proxy.handlers.mutations.charged_mutation import ChargedMutation
+from proxy.handlers.mutations.decoded_requests import charged_request
 from proxy.handlers.mutations.mutated_topics import (
     REFUSED,
     Answer,
@@ -37,7 +38,7 @@ from proxy.handlers.mutations.mutated_topics import (
     Result,
     Topic,
 )
-from proxy.handlers.mutations.shadow_mutations import CountedMutation
+from proxy.handlers.mutations.shadow_mutations import ShadowMutation
 from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.unread import passed_unread
@@ -47,7 +48,7 @@ from quotas import NO_LEDGER, MutationLedger
 M = TypeVar("M", bound=Message)
 
 ROUNDS_MAX: Final = 16
-"""How often topics are tried again because others have failed."""
+"""Number of times that topics are tried again because others have failed."""
 _QUOTA: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 _NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER
 _INVALID: Final = ErrorCode.INVALID_REQUEST
@@ -60,7 +61,7 @@ def plan_create_topics(plan: Plan) -> None:
 
 
 def plan_create_partitions(plan: Plan) -> None:
-    """A topic costs the partitions that it gets."""
+    """A topic costs the partitions added."""
     _plan(plan, CreatePartitionsRequest, Growth)
 
 
@@ -82,23 +83,23 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
         if ledger is None and context.client.recorded:
             ledger = NO_LEDGER
         if ledger is None:
-            return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
-        asked = request_paid_for(ledger, codec_, data, frame, end, complete, flexible=flexible)
+            return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
+        asked = charged_request(ledger, codec_, data, frame, end, complete, flexible=flexible)
         if isinstance(asked, Wait):
             return WAIT
         if asked is None:
-            passed = PASS if without_quota is None else without_quota(context, data, frame, end, complete)
+            passed = FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
             return passed_unread(passed)
         if ledger is NO_LEDGER and not _can_say(plan, asked):
-            return PASS if without_quota is None else without_quota(context, data, frame, end, complete)
-        kind: type[PaidMutation[M]] = CountedMutation if ledger.enforced is None else _Enforcement
+            return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
+        kind: type[ChargedMutation[M]] = ShadowMutation if ledger.enforced is None else _EnforcedMutation
         return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).query())
 
     plan.admit, plan.whole = admit, True
 
 
 def _can_say(plan: Plan, request: Message) -> bool:
-    """Whether the broker's version can: if not, what its client is told is nobody's who only counts."""
+    """Return True if the broker's version has every field that the request sets."""
     try:
         check(plan, request)
     except EncodeError:
@@ -106,8 +107,8 @@ def _can_say(plan: Plan, request: Message) -> bool:
     return True
 
 
-class _Enforcement(PaidMutation[M]):
-    """One request on its way through the quota."""
+class _EnforcedMutation(ChargedMutation[M]):
+    """One request under an enforced quota."""
 
     def __init__(
         self, context: Context, plan: Plan, ledger: MutationLedger, client_id: str, mutation: Mutation[M]
@@ -118,13 +119,15 @@ class _Enforcement(PaidMutation[M]):
         self._charge = self._budget.begin(strict=self.strict)
 
     def finish(self) -> int:
-        """Count what was taken; return how long the client must wait, in ms."""
+        """Record what was charged; return the throttle time (ms)."""
         return max(self._charge.finish(self.context.now_ms), super().finish())
 
     def answer(self) -> Asking[Answer]:
-        """The broker's own answer if it has seen the whole request, else one of several and of refusals."""
+        """Return the broker's answer if it got the whole request, else one merged from answers and
+        refusals.
+        """
         mutation = self.mutation
-        yield from look_for_missed(self.context, self.ledger, self.late)
+        yield from charge_created(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=self._budget.would_refuse)
         told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
         waiting, broker_ms = [topic for topic in topics if topic not in told], 0
@@ -155,7 +158,7 @@ class _Enforcement(PaidMutation[M]):
         return not topic.cost or self._charge.admit(topic.cost, self.context.now_ms)
 
     def _settled(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_Settled]:
-        """Compare what was charged with what the broker did."""
+        """Compare charges with the broker's results, and refund the difference."""
         settled = _Settled({}, made_room=False)
         done: list[Topic] = []
         result_of = self.mutation.finder(results)
@@ -174,10 +177,10 @@ class _Enforcement(PaidMutation[M]):
 
 @dataclass(slots=True)
 class _Settled:
-    """What one round has brought."""
+    """The outcome of one round."""
 
     told: dict[Topic, Result]
     made_room: bool
-    """Something was given back."""
+    """True if a charge was refunded."""
     not_controller: bool = False
-    """The broker cannot do any of this."""
+    """True if the broker is not the controller, so no topic can succeed."""

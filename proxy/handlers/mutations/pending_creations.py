@@ -1,4 +1,6 @@
-"""Topics that were missing when a client asked for them, and who pays if they come (KIP-599)."""
+"""Pending automatic creations: missing topics of Metadata requests, and the ledgers charged if they are
+created (KIP-599).
+"""
 
 from __future__ import annotations
 
@@ -8,74 +10,77 @@ from typing import Final
 
 from quotas import MutationLedger
 
-EXPECTED_MS: Final = 30_000
-"""How long a topic that was missing may take to come, at least."""
-EXPECTED_MAX_EACH: Final = 1000
-"""Of one payer."""
-EXPECTED_MAX: Final = 100_000
-"""Of all together; the oldest go first."""
+PENDING_MS: Final = 30_000
+"""Time (ms) that an automatic creation may take, at least."""
+PENDING_MAX_EACH: Final = 1000
+"""Number of pending creations per ledger."""
+PENDING_MAX: Final = 100_000
+"""Number of pending creations of all ledgers; the oldest are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """A topic that may be on its way."""
+class PendingCreation:
+    """A topic that may be created soon."""
 
-    payer: MutationLedger
+    ledger: MutationLedger
     until_ms: int
-    paid: int = 0
-    """Partitions of it that are paid for already."""
+    charged: int = 0
+    """Number of its partitions that are charged already."""
 
 
-class MissingTopics:
-    """Those that may be on their way, by name; one per cluster."""
+class PendingCreations:
+    """Pending creations by topic; one instance per cluster."""
 
     def __init__(self) -> None:
-        """Begin with none."""
-        self._expected: dict[str, Expected] = {}
+        """Begin empty."""
+        self._pending: dict[str, PendingCreation] = {}
         self._names: dict[MutationLedger, dict[str, None]] = {}
 
     def __len__(self) -> int:
-        """How many are remembered."""
-        return len(self._expected)
+        """Return the number of pending creations."""
+        return len(self._pending)
 
-    def expect(self, names: Iterable[str], payer: MutationLedger, now_ms: int, paid: int = 0) -> int:
-        """Remember who pays if these come; return how many of them this payer has no room left for."""
-        left_out = 0
+    def add(self, names: Iterable[str], ledger: MutationLedger, now_ms: int, charged: int = 0) -> int:
+        """Add topics, to be charged to this ledger if they are created; return the number of topics for which
+        the ledger has no room.
+        """
+        without_room = 0
         for name in names:
-            known = self._expected.get(name)
+            known = self._pending.get(name)
             if known is not None and known.until_ms > now_ms:
-                continue  # the first who asked has brought it about
-            self.came(name)
-            own = self._names.setdefault(payer, {})
-            if len(own) >= EXPECTED_MAX_EACH:
-                left_out += 1
+                continue  # the first request that names a topic creates it
+            self.created(name)
+            own = self._names.setdefault(ledger, {})
+            if len(own) >= PENDING_MAX_EACH:
+                without_room += 1
                 continue
-            if len(self._expected) >= EXPECTED_MAX:
-                self.came(next(iter(self._expected)))
+            if len(self._pending) >= PENDING_MAX:
+                self.created(next(iter(self._pending)))
             own[name] = None
-            self._expected[name] = Expected(payer, now_ms + EXPECTED_MS, paid)
-        return left_out
+            self._pending[name] = PendingCreation(ledger, now_ms + PENDING_MS, charged)
+        return without_room
 
-    def of(self, payer: MutationLedger) -> list[str]:
-        """What this client has asked for that was not there. It is to be looked for."""
-        return list(self._names.get(payer, ()))
+    def of(self, ledger: MutationLedger) -> list[str]:
+        """Return the topics whose creation is charged to this ledger."""
+        return list(self._names.get(ledger, ()))
 
-    def came(self, name: str) -> Expected | None:
-        """A topic is there: return who expected it, if someone did."""
-        expected = self._expected.pop(name, None)
-        if expected is not None:
-            own = self._names[expected.payer]
+    def created(self, name: str) -> PendingCreation | None:
+        """Remove a topic that was created; return its entry, if any."""
+        pending = self._pending.pop(name, None)
+        if pending is not None:
+            own = self._names[pending.ledger]
             del own[name]
             if not own:
-                del self._names[expected.payer]
-        return expected
+                del self._names[pending.ledger]
+        return pending
 
-    def did_not_come(self, names: Iterable[str], now_ms: int) -> None:
-        """Topics were looked for in vain: forget those that are not in time any more.
+    def expire(self, names: Iterable[str], now_ms: int) -> None:
+        """Drop the topics among `names`, which do not exist, whose time is over.
 
-        Not earlier: who is silent for long is not to have them for nothing.
+        An entry is never dropped without looking for its topic, or a client could avoid the charge by a
+        pause.
         """
         for name in names:
-            expected = self._expected.get(name)
-            if expected is not None and expected.until_ms <= now_ms:
-                self.came(name)
+            pending = self._pending.get(name)
+            if pending is not None and pending.until_ms <= now_ms:
+                self.created(name)

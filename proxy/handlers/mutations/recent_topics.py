@@ -1,7 +1,8 @@
-"""What clients have made of topics through Weir in the last seconds, for a broker's Metadata is late.
+"""Recent changes of topics made through Weir: a broker's Metadata shows them late.
 
-The controller answers when a topic is made; the brokers hear of it a moment later, several seconds when many
-are made (measured: up to 13 s). Meanwhile a broker's Metadata does not tell what a mutation will cost.
+The controller answers when it has created a topic; the brokers' Metadata shows the topic a moment later, with
+many topics several seconds later (measured: up to 13 s). Until then Metadata does not show what a mutation
+will cost.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ from protocol.values import ZERO_UUID
 
 KEPT_MS: Final = 15_000
 KEPT_MAX: Final = 10_000
-"""Topics; the oldest go first."""
+"""Number of topics kept; the oldest are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A topic as it was left; without partitions if it was deleted."""
+    """A topic after its last change; `partitions` is 0 if it was deleted."""
 
     partitions: int
     topic_id: UUID
-    """Zero if it is not known."""
+    """The topic's id; zero if unknown."""
     until_ms: int
 
 
 class RecentTopics:
-    """By name; one per cluster."""
+    """Recently changed topics by name; one instance per cluster."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin empty."""
         self._known: dict[str, Known] = {}
         self._names: dict[UUID, str] = {}
 
     def learn(self, name: str, partitions: int, topic_id: UUID, now_ms: int) -> None:
-        """A topic has this many partitions now, none if it is gone."""
-        before = self._forget(name)  # the latest comes last
+        """Record a topic's number of partitions, 0 if it was deleted."""
+        before = self._forget(name)  # re-inserted as the latest
         if topic_id == ZERO_UUID and before is not None:
             topic_id = before.topic_id
         while len(self._known) >= KEPT_MAX:
@@ -47,7 +48,7 @@ class RecentTopics:
             self._names[topic_id] = name
 
     def get(self, name: str, now_ms: int) -> Known | None:
-        """What was learnt of a topic, if that was lately."""
+        """Return a topic's recent change, if any."""
         known = self._known.get(name)
         if known is not None and known.until_ms <= now_ms:
             self._forget(name)
@@ -55,21 +56,21 @@ class RecentTopics:
         return known
 
     def named(self, topic_id: UUID) -> str | None:
-        """The name of the topic with this id, if that was learnt."""
+        """Return the name of the recently changed topic with this id, if any."""
         return self._names.get(topic_id)
 
     def exists(self, name: str, now_ms: int) -> bool:
-        """Whether a topic was made, and left, lately."""
+        """Return True if the topic was created or changed recently, and not deleted."""
         known = self.get(name, now_ms)
         return known is not None and known.partitions > 0
 
     def is_gone(self, name: str, now_ms: int) -> bool:
-        """Whether a topic was deleted lately."""
+        """Return True if the topic was deleted recently."""
         known = self.get(name, now_ms)
         return known is not None and not known.partitions
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Return the number of topics kept."""
         return len(self._known)
 
     def _forget(self, name: str) -> Known | None:

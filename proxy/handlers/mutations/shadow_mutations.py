@@ -1,8 +1,9 @@
-"""Partition mutations under a shadow quota alone: the broker does what it is asked, and that is charged.
+"""Partition mutations under a shadow quota alone: the broker gets the request unchanged, its results are
+charged.
 
-The quota comes last, as in a controller: what fails for a reason of its own costs nothing. To know what a
-deletion costs, and a topic of the default size, the broker is asked the same questions as for an enforced
-quota.
+Topics that fail for a reason of their own cost nothing, as at a controller. To know the cost of a deletion,
+and of a topic with the default number of partitions, Weir asks the broker the same questions as for an
+enforced quota.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from protocol.messages import Message
-from proxy.handlers.mutations.auto_creation import look_for_missed
-from proxy.handlers.mutations.charged_mutation import PaidMutation
+from proxy.handlers.mutations.auto_creation import charge_created
+from proxy.handlers.mutations.charged_mutation import ChargedMutation
 from proxy.handlers.mutations.mutated_topics import Answer
 from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.uplift.uplift import forward
@@ -19,13 +20,13 @@ from proxy.handlers.uplift.uplift import forward
 M = TypeVar("M", bound=Message)
 
 
-class CountedMutation(PaidMutation[M]):
-    """One request that nothing limits."""
+class ShadowMutation(ChargedMutation[M]):
+    """One request without an enforced quota."""
 
     def answer(self) -> Asking[Answer]:
-        """The broker's own answer."""
+        """Return the broker's own answer."""
         mutation = self.mutation
-        yield from look_for_missed(self.context, self.ledger, self.late)
+        yield from charge_created(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=lambda _costs, _now_ms: False)
         self.asked = sum(topic.cost for topic in topics if not topic.invalid)
         answer = yield from forward(self.plan, mutation.request, mutation.answer)

@@ -1,7 +1,8 @@
-"""What queries ask a broker about its cluster: partitions of topics, the default number of partitions.
+"""Questions about the cluster, to be used in queries: topics, their partitions, the default number of
+partitions.
 
-Asked on the client's own connection and as that client: no credentials of Weir's are needed, and the
-broker's ACLs count. What brokers say of topics may be some seconds late; what was done through Weir is known.
+They are sent on the client's own connection, so they need no credentials of Weir's, and the client's ACLs
+apply. A broker's Metadata may be seconds late; changes made through Weir are known at once.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ T = TypeVar("T")
 Asking: TypeAlias = Generator[Question, Message, T]
 
 NAMES_WITHOUT_CREATION: Final = 4
-"""The version of Metadata from which a topic can be asked for without being created (KIP-204)."""
+"""The version of Metadata that can ask for a topic without creating it (KIP-204)."""
 TOPIC_IDS: Final = 10
 BY_TOPIC_ID: Final = 12
-"""The version of Metadata from which topics can be asked for by id (KIP-516)."""
+"""The version of Metadata that can ask for topics by id (KIP-516)."""
 _METADATA_NEWEST: Final = 12
 _BROKER_RESOURCE: Final = 4
 _NUM_PARTITIONS: Final = "num.partitions"
@@ -42,7 +43,7 @@ _NUM_PARTITIONS: Final = "num.partitions"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A topic that exists."""
+    """An existing topic."""
 
     name: str
     topic_id: UUID
@@ -51,34 +52,34 @@ class Found:
 
 @dataclass(slots=True)
 class Topics:
-    """Those of the topics asked for that exist, and the brokers."""
+    """Existing topics, of those asked for, and the brokers."""
 
     by_name: dict[str, Found] = field(default_factory=dict)
     by_id: dict[UUID, Found] = field(default_factory=dict)
     broker_ids: set[int] = field(default_factory=set)
 
     def add(self, topic: Found) -> None:
-        """A topic that exists."""
+        """Add an existing topic."""
         self.by_name[topic.name] = topic
         if topic.topic_id != ZERO_UUID:
             self.by_id[topic.topic_id] = topic
 
     def remove(self, name: str) -> None:
-        """A topic that does not exist any more."""
+        """Remove a topic that does not exist any more."""
         topic = self.by_name.pop(name, None)
         if topic is not None:
             self.by_id.pop(topic.topic_id, None)
 
 
 def broker_versions(context: Context) -> Asking[Mapping[int, VersionRange]]:
-    """Find out what the broker speaks, by API key: asked once per connection, if the client has not."""
-    if context.dialect.broker is None:
+    """Return the broker's versions by API key; ask for them once per connection if they are unknown."""
+    if context.broker_versions.broker is None:
         yield from learn_versions(context)
-    return context.dialect.broker or {}
+    return context.broker_versions.broker or {}
 
 
 def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
-    """Look for topics, by name or id. None is created by being asked for."""
+    """Look up topics by name or id, without creating any."""
     found = yield from told(context, names, ids)
     recent, now_ms = context.cluster.recent_topics, context.now_ms
     unknown = (recent.named(topic_id) for topic_id in ids if topic_id not in found.by_id)
@@ -93,7 +94,7 @@ def topics(context: Context, names: Collection[str], ids: Collection[UUID] = ())
 
 
 def told(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -> Asking[Topics]:
-    """What the broker says, though it may be late."""
+    """Return the broker's answer, which may be late."""
     spoken = (yield from broker_versions(context)).get(ApiKey.METADATA, VersionRange(0, 1))
     version = min(spoken.max, _METADATA_NEWEST)
     if version < NAMES_WITHOUT_CREATION:
@@ -104,7 +105,7 @@ def told(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -
         return found_in([(yield from ask(everything, version, MetadataResponse))])
     wanted, answers = MetadataRequest.MetadataRequestTopic, []
     by_id = [wanted(name=None, topic_id=topic_id) for topic_id in ids if topic_id != ZERO_UUID]
-    for some in ([wanted(name=name) for name in names], by_id):  # apart: beside ids, names are not looked at
+    for some in ([wanted(name=name) for name in names], by_id):  # apart: beside ids, names are ignored
         if some:
             request = MetadataRequest(topics=some, allow_auto_topic_creation=False)
             answers.append((yield from ask(request, version, MetadataResponse)))
@@ -112,7 +113,7 @@ def told(context: Context, names: Collection[str], ids: Collection[UUID] = ()) -
 
 
 def found_in(answers: Collection[MetadataResponse]) -> Topics:
-    """The topics in these answers that exist."""
+    """Return the existing topics in these answers."""
     found = Topics(broker_ids={broker.node_id for answer in answers for broker in answer.brokers})
     for topic in chain.from_iterable(answer.topics for answer in answers):
         if topic.name is None or not topic.partitions:
@@ -122,9 +123,9 @@ def found_in(answers: Collection[MetadataResponse]) -> Topics:
 
 
 def default_partitions(context: Context) -> Asking[int | None]:
-    """Find out how many partitions a topic gets that is created without saying (num.partitions).
+    """Return num.partitions, the broker's default number of partitions.
 
-    None if the broker does not tell: it is unknown which one it is, or the client may not describe configs.
+    Returns None if unknown: the broker's id is unknown, or the client may not describe configs.
     """
     spoken = (yield from broker_versions(context)).get(ApiKey.DESCRIBE_CONFIGS)
     ours = versions(ApiKey.DESCRIBE_CONFIGS)

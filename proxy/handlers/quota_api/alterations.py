@@ -1,7 +1,7 @@
-"""What an AlterClientQuotas request changes, and what is wrong with it (Kafka's ClientQuotaControlManager).
+"""The changes in an AlterClientQuotas request, checked (Kafka's ClientQuotaControlManager).
 
-Entries do not depend on each other; within one all operations are done, or none. The order of checks, codes
-and texts are those of a KRaft controller. Where Weir refuses more than Kafka does, the text is ours.
+Entries are independent; within an entry, either all operations succeed or none. Order of checks, error codes
+and texts are those of a KRaft controller. Where Weir refuses more than Kafka does, the text is Weir's.
 """
 
 from __future__ import annotations
@@ -42,36 +42,36 @@ CLIENT_KEYS: Final = frozenset(
         QuotaKey.CONTROLLER_MUTATION_RATE,
     }
 )
-"""Of users and client-ids (Kafka's QuotaConfig)."""
+"""Keys for users and client-ids (Kafka's QuotaConfig)."""
 IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 
 RATE_MAX: Final = 2.0**63
-"""Of a LONG as a double, and of Weir's quota file."""
+"""The largest LONG as a double; the limit in Weir's quota file too."""
 _MOST: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: (RATE_MAX, "a LONG"),
     QuotaKey.CONSUMER_BYTE_RATE: (RATE_MAX, "a LONG"),
     QuotaKey.CONNECTION_CREATION_RATE: (2.0**31 - 1, "an INT"),
 }
-"""Keys that Kafka keeps as whole numbers; the others are doubles."""
+"""Keys that Kafka stores as whole numbers; others are doubles."""
 _FRACTION_MAX: Final = 1e-6
-"""What Kafka lets pass as a whole number."""
+"""Difference from a whole number that Kafka accepts."""
 
 _KEYS: Final = {key.value: key for key in QuotaKey}
 
 
 @dataclass(slots=True)
 class Alterations:
-    """What a request comes to."""
+    """The outcome of checking a request."""
 
     changes: dict[Quota, float | None] = field(default_factory=dict)
-    """None: to be removed."""
+    """New values; None removes a quota."""
     outcomes: dict[frozenset[tuple[str, str | None]], tuple[WireEntity, Refused | None]] = field(
         default_factory=dict
     )
-    """Every entity once; None where nothing is wrong."""
+    """Every entity with its error; None if the entity has none."""
 
     def response(self, failure: Refused | None = None) -> AlterClientQuotasResponse:
-        """Tell each outcome; `failure` is what became of those with which nothing is wrong."""
+        """Return the response; `failure` is the error of entities without one of their own."""
         return AlterClientQuotasResponse(
             entries=[
                 _result(list(wire.items()), refused or failure) for wire, refused in self.outcomes.values()
@@ -80,7 +80,7 @@ class Alterations:
 
 
 def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> AlterClientQuotasResponse:
-    """The same answer for every entry, as Kafka gives it to those who may not alter."""
+    """Return the same error for every entry, as Kafka does for clients without permission to alter."""
     return AlterClientQuotasResponse(
         entries=[
             _result([(part.entity_type, part.entity_name) for part in entry.entity], refused)
@@ -92,7 +92,7 @@ def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> AlterCli
 def read_alterations(request: AlterClientQuotasRequest) -> Alterations:
     """Check every entry.
 
-    An entity that comes twice: Kafka makes the first change and reports an error all the same.
+    If an entity occurs twice, Kafka makes the first change and reports an error for the entity.
     """
     found = Alterations()
     for entry in request.entries:
@@ -123,7 +123,7 @@ def _result(
 
 
 def _changes(wire: WireEntity, ops: Mapping[str, float | None]) -> dict[Quota, float | None]:
-    """One entity's changes. Raises Refused."""
+    """Return one entity's changes. Raises Refused."""
     keys = _keys(wire)
     entity = from_wire(wire)
     changes: dict[Quota, float | None] = {}
@@ -131,13 +131,13 @@ def _changes(wire: WireEntity, ops: Mapping[str, float | None]) -> dict[Quota, f
         key = _KEYS.get(name)
         if key is not None and key in keys:
             changes[entity, key] = None if value is None else _checked(key, value)
-        elif value is not None:  # what cannot be set counts as removed
+        elif value is not None:  # a value that cannot be set counts as removed
             raise invalid(f"Invalid configuration key {name}")
     return changes
 
 
 def _keys(wire: WireEntity) -> frozenset[QuotaKey]:
-    """What the entity may have. Raises Refused if there can be no such entity."""
+    """Return the keys that the entity may have. Raises Refused if no such entity can exist."""
     if not wire:
         raise invalid("Invalid empty client quota entity")
     for kind, name in wire.items():
@@ -158,7 +158,7 @@ def _keys(wire: WireEntity) -> frozenset[QuotaKey]:
 
 
 def _check_ip(name: str | None) -> None:
-    """Kafka also takes names that it can resolve."""
+    """Raise Refused unless `name` is an IP address. Kafka also accepts host names."""
     if name is None:
         return
     try:
@@ -175,7 +175,7 @@ def _check_name(kind: str, name: str | None) -> None:
 
 
 def _checked(key: QuotaKey, value: float) -> float:
-    """The value as it is kept. Raises Refused."""
+    """Return the value to store. Raises Refused."""
     name = key.value
     if value <= 0:
         raise invalid(f"Quota {name} must be greater than 0")

@@ -1,8 +1,8 @@
-"""DescribeClientQuotas and AlterClientQuotas, answered in the broker's place (KIP-546), whatever it speaks.
+"""DescribeClientQuotas and AlterClientQuotas, answered by Weir (KIP-546), whatever versions the broker has.
 
-Only admins are answered, and only while the broker answers them too; Kafka's tools then work as they do with
-a broker. Where the brokers themselves store the quotas (quota_store = broker), both pass through, and Weir
-looks again after an alteration.
+Weir answers admins only, and only while the broker answers them; Kafka's tools work as with a broker. If the
+brokers store the quotas (quota_store = broker), Weir forwards both APIs, and reads the brokers' quotas again
+after an alteration.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.heads import REQUEST_HEAD
+from protocol.framing import REQUEST_HEAD
 from protocol.messages import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
@@ -37,9 +37,11 @@ M = TypeVar("M", bound=Message)
 _Framing: TypeAlias = Callable[[Message], bytes]
 
 AT_ONCE_MAX: Final = 200
-"""Quotas that are described here and now (about 1 ms); more are left to a thread."""
+"""Number of quotas described within the request (about 1 ms); more are described in a thread."""
 DENIED_BYTES_MAX: Final = 16 * 1024
-"""The longest request that is read to tell its client that it may not: reading one of 1 MB takes a second."""
+"""Length of the longest request that is read to send an error to a client that is no admin: decoding 1 MB
+takes a second.
+"""
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
 _TOO_LONG: Final = Refused(
@@ -48,22 +50,22 @@ _TOO_LONG: Final = Refused(
 
 
 def plan_describe(plan: Plan) -> None:
-    """Answer it from the table."""
+    """Answer DescribeClientQuotas from the quota table."""
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         asked = _asked(context, plan, codec_, data, frame, end, complete)
         if asked is None:
             return WAIT
-        request, denial = asked
-        framed, table = _framing(plan, data, frame), context.management.table
+        request, rejection = asked
+        framed, table = _framing(plan, data, frame), context.quota_admin.table
         try:
-            _check_allowed(denial)
+            _check_allowed(rejection)
             wanted = read_filter(request)
         except Refused as refused:
             return Reply(framed(_not_described(refused)))
-        if not _vouched(context):
-            return Query(_be_vouched_for(context), again=True)
+        if not _authorized_again(context):
+            return Query(_authorize_again(context), again=True)
         if len(table) <= AT_ONCE_MAX:
             return Reply(_description(framed, table, wanted))
         deferred = Deferred()
@@ -71,50 +73,50 @@ def plan_describe(plan: Plan) -> None:
         def done(made: bytes | None) -> None:
             deferred.answer(made or framed(_not_described(_FAILED)))
 
-        context.management.compute(partial(_description, framed, table, wanted), done)
+        context.quota_admin.compute(partial(_description, framed, table, wanted), done)
         return _answered(deferred)
 
     plan.admit, plan.whole = admit, True
 
 
 def plan_alter(plan: Plan) -> None:
-    """Check it, have it stored, and answer when it is in force."""
+    """Check AlterClientQuotas, store the changes, and answer when they are in force."""
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         asked = _asked(context, plan, codec_, data, frame, end, complete)
         if asked is None:
             return WAIT
-        request, denial = asked
+        request, rejection = asked
         framed = _framing(plan, data, frame)
         try:
-            _check_allowed(denial)
+            _check_allowed(rejection)
         except Refused as refused:
             return Reply(framed(refused_all(request, refused)))
         alterations = read_alterations(request)
         if request.validate_only or not alterations.changes:
             return Reply(framed(alterations.response()))
-        if not _vouched(context):
-            return Query(_be_vouched_for(context), again=True)
+        if not _authorized_again(context):
+            return Query(_authorize_again(context), again=True)
         deferred = Deferred()
 
         def done(reason: str | None) -> None:
             failure = None if reason is None else Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
             deferred.answer(framed(alterations.response(failure)))
 
-        context.management.alter(alterations.changes, context.client.user, context.client.peer, done)
+        context.quota_admin.alter(alterations.changes, context.client.user, context.client.peer, done)
         return _answered(deferred)
 
     plan.admit, plan.whole = admit, True
 
 
 def plan_pass_alter(plan: Plan) -> None:
-    """The broker answers it; then its quotas are looked at again."""
+    """Forward AlterClientQuotas; then read the broker's quotas again."""
 
     def rewrite(
         context: Context, _data: bytearray, _body: int, _end: int, _complete: bool
     ) -> ResponseEdit | None:
-        context.management.altered_at_broker()
+        context.quota_admin.altered_at_broker()
         return None
 
     plan.rewrite = rewrite
@@ -123,48 +125,49 @@ def plan_pass_alter(plan: Plan) -> None:
 def _asked(
     context: Context, plan: Plan, codec_: Codec[M], data: bytearray, frame: int, end: int, complete: bool
 ) -> tuple[M, str | None] | None:
-    """Return the request, once it is here as a whole, and why it is denied, if it is; None until then.
+    """Return the request, once it is complete, and the reason to reject it, if any; None until then.
 
-    Who is denied is denied, and counted, once. Whoever asks for more than is worth reading then is closed.
+    A rejected client gets an error once per request. If a rejected request is too long, the connection is
+    closed.
     """
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
         return None
-    denial = context.management.denial(context.client.user, context.client.peer)
-    if denial is not None and length > DENIED_BYTES_MAX:
+    rejection = context.quota_admin.rejection(context.client.user, context.client.peer)
+    if rejection is not None and length > DENIED_BYTES_MAX:
         detail = (
             f"{length} bytes about client quotas, from one who may not see them: limit {DENIED_BYTES_MAX}"
         )
         context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
         return None
     request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-    return None if request is None else (request, denial)
+    return None if request is None else (request, rejection)
 
 
-def _be_vouched_for(context: Context) -> BrokerQuery:
+def _authorize_again(context: Context) -> BrokerQuery:
     """Ask the broker for the metadata of no topic.
 
-    It closes connections whose clients have not authenticated, or not again in time (KIP-368), and what Weir
-    answers by itself must not be a way around that.
+    A broker closes connections whose clients have not authenticated, or not again in time (KIP-368). Requests
+    that Weir answers must not bypass that.
     """
     yield from ask(MetadataRequest(topics=[]), 1, MetadataResponse)
     context.authorized_again = True
     return None
 
 
-def _vouched(context: Context) -> bool:
-    """Whether the broker has answered for this very request."""
+def _authorized_again(context: Context) -> bool:
+    """Return True if the broker has answered on behalf of this very request."""
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again
 
 
-def _check_allowed(denial: str | None) -> None:
-    if denial is not None:
-        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, denial)
+def _check_allowed(rejection: str | None) -> None:
+    if rejection is not None:
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, rejection)
 
 
 def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
-    """How a response to the request at `frame` becomes a frame."""
+    """Return a function that makes a frame of a response to the request at `frame`."""
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
     return partial(response_frame, plan.api_key, plan.version, correlation_id)
 
@@ -181,5 +184,5 @@ def _not_described(refused: Refused) -> DescribeClientQuotasResponse:
 
 
 def _answered(deferred: Deferred) -> Decision:
-    """Nobody waits for an answer that is here."""
+    """Reply at once if the result is already available."""
     return Reply(deferred.frame) if deferred.frame is not None else Defer(deferred)

@@ -1,6 +1,6 @@
-"""Entities as DescribeClientQuotas and AlterClientQuotas spell them (KIP-546): types with names.
+"""Entities as in DescribeClientQuotas and AlterClientQuotas (KIP-546): types with names.
 
-A prefix of client-ids, a topic, and what is only counted (shadow) are Weir's own, and not on the wire.
+Client-id prefixes, topics and shadow quotas are Weir's own and have no form on the wire.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ IP: Final = "ip"
 TYPES: Final = (USER, CLIENT_ID, IP)
 
 WireEntity: TypeAlias = Mapping[str, str | None]
-"""Type to name; None is the default of that type."""
+"""Type to name; None for the default of that type."""
 
 _HASH_ORDER: Final = (CLIENT_ID, USER, IP)
-"""As Java's HashMap prints them: the texts of errors show entities so."""
+"""The order of Java's HashMap, used in error texts."""
 
 
 class Refused(Exception):  # noqa: N818  # an answer of the protocol, not a mistake of ours
-    """A request, or an entry of one, that is answered with an error; its text is Kafka's if Kafka has one."""
+    """An error for a request or one of its entries; the text is Kafka's if Kafka has one."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -35,12 +35,12 @@ class Refused(Exception):  # noqa: N818  # an answer of the protocol, not a mist
 
 
 def invalid(text: str) -> Refused:
-    """INVALID_REQUEST, saying this."""
+    """Return INVALID_REQUEST with this text."""
     return Refused(ErrorCode.INVALID_REQUEST, text)
 
 
 def on_wire(entity: Entity) -> WireEntity | None:
-    """The entity as clients see it; None if it is Weir's own."""
+    """Return the entity for clients; None if it exists only in Weir."""
     if isinstance(entity.client_id, Prefix) or entity.topic is not None:
         return None
     parts = ((USER, entity.user), (CLIENT_ID, entity.client_id), (IP, entity.ip))
@@ -48,9 +48,9 @@ def on_wire(entity: Entity) -> WireEntity | None:
 
 
 def from_wire(wire: WireEntity) -> Entity:
-    """The entity that a client names, whose types and names must have been checked.
+    """Return the entity that a client names; types and names must have been checked.
 
-    An address may be spelled in several ways, as in `2001:DB8::0`; Weir knows it by one.
+    Addresses have several spellings, such as `2001:DB8::0`; Weir uses one.
     """
     ip = wire.get(IP)
     parts = wire if ip is None else {**wire, IP: canonical_ip(ip)}
@@ -58,7 +58,7 @@ def from_wire(wire: WireEntity) -> Entity:
 
 
 def shown(wire: WireEntity) -> str:
-    """As Kafka's ClientQuotaEntity shows itself.
+    """Return the text of Kafka's ClientQuotaEntity.
 
     >>> shown({"user": "alice", "client-id": None})
     'ClientQuotaEntity(entries={client-id=null, user=alice})'

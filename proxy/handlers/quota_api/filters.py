@@ -1,4 +1,4 @@
-"""Which entities a DescribeClientQuotas request asks for, and the answer (Kafka's ClientQuotasImage)."""
+"""The filter of a DescribeClientQuotas request, and the response (Kafka's ClientQuotasImage)."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ if TYPE_CHECKING:
 EXACT: Final = 0
 DEFAULT: Final = 1
 ANY: Final = 2
-"""What a component's match_type says: this name, the default, or whatever name, the default too."""
+"""Values of match_type: this name, the default, any name including the default."""
 _MATCH_NAMES: Final = {EXACT: "EXACT", DEFAULT: "DEFAULT", ANY: "SPECIFIED"}
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """An entity matches if it has all of these types with fitting names; if `strict`, no other types."""
+    """Matches entities that have all of these types with fitting names; if `strict`, no other types."""
 
     exact: Mapping[str, str | None]
-    """Type to name; None is the default."""
+    """Type to name; None for the default."""
     types: frozenset[str]
-    """What must be there, with whatever name."""
+    """Types that an entity must have, with any name."""
     strict: bool
 
     def matches(self, entity: WireEntity) -> bool:
-        """Whether it is asked for. An empty filter asks for everything, an empty strict one for nothing."""
+        """Return True if the entity matches. An empty filter matches everything, an empty strict one
+        nothing.
+        """
         if self.strict and len(entity) != len(self.exact) + len(self.types):
             return False
         return self.types <= entity.keys() and self.exact.items() <= entity.items()
 
 
 def read_filter(request: DescribeClientQuotasRequest) -> Filter:
-    """What is asked for. Raises Refused, with Kafka's codes and texts."""
+    """Return a request's filter. Raises Refused, with Kafka's codes and texts."""
     exact: dict[str, str | None] = {}
     types: set[str] = set()
     for component in request.components:
@@ -91,14 +93,14 @@ def _check_match(match_type: int, match: str | None) -> None:
 
 
 def _canonical(ip: str | None) -> str | None:
-    """An address as Weir knows it; what is none matches nothing."""
+    """Return an address in Weir's spelling; text that is no address matches nothing."""
     with suppress(ValueError):
         return None if ip is None else canonical_ip(ip)
     return ip
 
 
 def described(table: QuotaTable, wanted: Filter) -> DescribeClientQuotasResponse:
-    """The answer: every entity that is asked for, with its enforced quotas."""
+    """Return the response: every matching entity with its enforced quotas."""
     answer = DescribeClientQuotasResponse
     entries = []
     for entity, values in table.entities():

@@ -1,4 +1,6 @@
-"""What the rules of a session see of how quotas are managed: the table, who may change it, and the way to."""
+"""Quota administration, as connections see it: the table, the permissions, the way to change
+quotas.
+"""
 
 from __future__ import annotations
 
@@ -11,53 +13,52 @@ if TYPE_CHECKING:
     from quotas.table import Quota
 
 Changes: TypeAlias = "Mapping[Quota, float | None]"
-"""What is to have another value; None: none any more."""
+"""New values of quotas; None removes a quota."""
 T = TypeVar("T")
 
 
 class QuotaAdmin(Protocol):
-    """Quota management of one process; its calls are made, and answered, on the reactor's thread."""
+    """Quota administration of one process. Methods and callbacks run on the reactor's thread."""
 
     @property
     def table(self) -> QuotaTable:
-        """What is stored, as far as it is known."""
+        """Return the stored quotas, as last read."""
 
-    def denial(self, user: str, peer: str) -> str | None:
-        """Why a principal of this name may not describe and alter quotas, in one line; None if it may.
-
-        `peer` is where it asks from.
+    def rejection(self, user: str, peer: str) -> str | None:
+        """Return why this principal, at address `peer`, may not describe and alter quotas, in one line; None
+        if it may.
         """
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:
-        """Store the changes, put them in force and log who made them; then call `done(None)`, or
+        """Store the changes, put them in force and log who made them. Then call `done(None)`, or
         `done(reason)` if the store cannot take them.
 
-        `who` is the name of a principal, `peer` where it asks from.
+        `who` is the principal's name, `peer` its address.
         """
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Do work that takes long in a thread, then call `done` with its result; None if it failed."""
+        """Call `work` in a thread, then `done` with its result; None if it failed."""
 
     def altered_at_broker(self) -> None:
-        """A broker has answered an AlterClientQuotas that passed through: what it stores may be new."""
+        """Note that a broker has answered an AlterClientQuotas request: its quotas may have changed."""
 
 
 class NoQuotaAdmin:
-    """Management of a process that has none: nobody may ask for anything."""
+    """Used without quota administration: rejects everyone."""
 
     table = QuotaTable()
 
-    def denial(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
-        """Say so."""
+    def rejection(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
+        """Return the reason, the same for every principal."""
         return "quotas are not managed here"
 
     def alter(self, changes: Changes, who: str, peer: str, done: Callable[[str | None], None]) -> None:  # noqa: ARG002
-        """Refuse: nobody may ask for this."""
+        """Call `done` with the reason why nothing was changed."""
         done("quotas are not managed here")
 
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
-        """Do it here and now."""
+        """Call `work` at once."""
         done(work())
 
     def altered_at_broker(self) -> None:
-        """Nobody mirrors it."""
+        """Do nothing: no brokers' quotas are mirrored."""

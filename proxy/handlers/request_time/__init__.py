@@ -1,1 +1,1 @@
-"""Request time: which requests cost a broker how much (KIP-124)."""
+"""Request time: what each request costs a broker (KIP-124)."""

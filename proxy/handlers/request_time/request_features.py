@@ -1,15 +1,14 @@
-"""What looking into a request tells of the time that it costs its broker, beyond what its length tells.
+"""Features of a request that change its request time, read from its body.
 
-Produce: whether all replicas are waited for (acks), how many partitions it has, and how large packed records
-are when unpacked (`protocol.unpacked_sizes`), for brokers unpack them to check. Of a producer that repeats
-itself, with one partition per request, the beginning is known; then only the batch's codec is looked at.
+Produce: whether acks waits for all replicas, the number of partitions, and the unpacked size of compressed
+records (`protocol.unpacked_sizes`), because brokers unpack them to validate. If a producer repeats requests
+with one partition, the beginning is known from the previous request; then only the batch's codec is read.
 
-Fetch: a request that goes on with a fetch session names only what has changed (KIP-227), but the broker looks
-at all partitions of the session. So it is charged besides for what it is shorter by than the longest one of
-that session on this connection. A session that another connection has begun is not known here; clients begin
-a new one when they connect.
+Fetch: an incremental fetch (KIP-227) lists only changed partitions, but the broker reads all partitions of
+the fetch session. So it is charged for the difference in length from the longest fetch of that session on
+this connection. Sessions begun on other connections are unknown; clients begin a session per connection.
 
-A look refuses nothing and raises nothing; its work is bounded, whatever the request claims to have.
+Reading a request refuses nothing and raises nothing; its work is bounded, whatever counts the request has.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 from protocol import schema
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD_BYTES, request_body, skip_tags
+from protocol.field_offsets import field_offset
+from protocol.framing import INCOMPLETE, LENGTH, LENGTH_BYTES, REQUEST_HEAD_BYTES, request_body, skip_tags
 from protocol.messages import FetchRequest, ProduceRequest
-from protocol.places import place
 from protocol.produced_records import records_in
 from protocol.record_batches import ATTRIBUTES_OFFSET, CODEC_BITS, add_unpacked
 from quotas.request_costs import CODECS
@@ -32,30 +31,31 @@ if TYPE_CHECKING:
     from quotas.request_costs import ApiCost
 
 PARTITIONS_MAX: Final = 64
-"""How many are looked at; the others of a request are taken to be like them."""
+"""Number of partitions that are read; the others of the request are assumed to be alike."""
 PACKED_MAX: Final = 16
-"""And so many packed ones of these: they take longer."""
+"""Number of partitions with compressed records that are read; these take longer to read."""
 _BYTES_PER_KB: Final = 1000.0
 _ALL: Final = -1
 _ONE_BATCH: Final = 3
-"""Since this version each partition of a produce request has one batch, of magic 2 (KIP-98)."""
+"""From this version on each partition of a produce request has one batch, of magic 2 (KIP-98)."""
 _REMEMBERED_BYTES_MAX: Final = 1024
-"""Sessions keep it; names are rarely longer."""
+"""Number of bytes kept per connection; names are rarely longer."""
 _VARINT_BYTES_MAX: Final = 4
-"""Of a length of records, but for its last byte."""
+"""Length of the records' length, except for its last byte."""
 _LEAST: Final = _VARINT_BYTES_MAX + 1 + ATTRIBUTES_OFFSET + 1
-"""Bytes from the last one of a length of records, or the first one if it is a varint, that have the codec."""
+"""Number of bytes from the last byte of the records' length (the first, if it is a varint) through the codec.
+"""
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _DOWN_CONVERTED: Final = ((4, 4), (2, 2))
-"""(a broker that speaks this version of Fetch stores records in a format, fetches below this version get an
-older one): magic 2, magic 1. Brokers from 4.0 on speak none of these.
+"""(version, below): a broker that has this version of Fetch stores records in a format that fetches below
+that version cannot read: magic 2, magic 1. Brokers from 4.0 on have neither.
 """
 
 
 def extra(plan: Plan, api: ApiCost) -> Extra | None:
-    """Return what looks into requests of this plan; None if there is nothing to look for, or the version is
-    not known.
+    """Return the function that reads requests of this plan; None if there is nothing to read, or the version
+    is unknown.
     """
     known = schema.api(plan.api_key)
     if known is None or plan.version not in known.request.versions:
@@ -68,8 +68,8 @@ def extra(plan: Plan, api: ApiCost) -> Extra | None:
 
 
 def converted(version: int, newest: int | None) -> bool:
-    """Whether records have to be changed for fetches of this version, by the newest one that the broker
-    speaks (KafkaApis, down-conversion). None: it is not known, a broker of today is meant.
+    """Return True if the broker must convert records for fetches of this version (KafkaApis,
+    down-conversion). `newest` is the broker's last version of Fetch; None stands for a current broker.
     """
     for spoken, below in _DOWN_CONVERTED:
         if newest is None or newest >= spoken:
@@ -78,7 +78,7 @@ def converted(version: int, newest: int | None) -> bool:
 
 
 def produced(plan: Plan, api: ApiCost) -> Extra:
-    """Return what looks into produce requests of this version."""
+    """Return the function that reads produce requests of this version."""
     closely = _Produced(plan, api).look
     flexible = plan.flexible_request
 
@@ -104,7 +104,7 @@ def produced(plan: Plan, api: ApiCost) -> Extra:
 
 
 class _Produced:
-    """Looks closely into produce requests of one version."""
+    """Reads produce requests of one version."""
 
     __slots__ = (
         "_acks",
@@ -117,7 +117,7 @@ class _Produced:
     )
 
     def __init__(self, plan: Plan, api: ApiCost) -> None:
-        acks = place(ProduceRequest, plan.version, "acks")
+        acks = field_offset(ProduceRequest, plan.version, "acks")
         if acks is None:
             raise AssertionError("every produce request has acks")
         self._plan = plan
@@ -131,7 +131,7 @@ class _Produced:
         self._unpacks = any(by_codec)
 
     def look(self, context: Context, data: bytearray, frame: int, end: int) -> float:
-        """As `Extra`. Raises ProtocolError."""
+        """Return the extra cost (µs), as `Extra`. Raises ProtocolError."""
         plan = self._plan
         body = request_body(data, frame, end, flexible=plan.flexible_request)
         acks = INCOMPLETE if body == INCOMPLETE else self._acks.locate(data, body, end, False)
@@ -164,7 +164,7 @@ class _Produced:
         end: int,
         partly: bool,
     ) -> float:
-        """What unpacking the records costs. `partly`: not only these, but all of the body like them."""
+        """Return the cost of unpacking the records. `partly`: extrapolate to the whole body."""
         one_batch = self._plan.version >= _ONE_BATCH
         packed, unpacked, stop = 0, [0.0, 0.0, 0.0, 0.0, 0.0], body
         for start, behind in spans:
@@ -185,12 +185,12 @@ class _Produced:
 
 
 _PARTITION_BYTES_LEAST: Final = 5
-"""Its index, and the length of its records."""
+"""Length of the index and the records' length."""
 
 
 def fetched(plan: Plan, api: ApiCost) -> Extra | None:
-    """Return what looks into fetches of this version; None if it has no fetch sessions."""
-    epoch_place = place(FetchRequest, plan.version, "session_epoch")
+    """Return the function that reads fetches of this version; None if it has no fetch sessions."""
+    epoch_place = field_offset(FetchRequest, plan.version, "session_epoch")
     if epoch_place is None:
         return None
     offset = epoch_place.fixed_offset
@@ -225,7 +225,9 @@ def fetched(plan: Plan, api: ApiCost) -> Extra | None:
 
 
 def _behind_tags(data: bytearray, position: int, end: int, frame: int) -> int:
-    """Where the body of a request with tagged fields in its head begins, or where what is at hand ends."""
+    """Return the position of the body of a request whose header has tagged fields, or the end of the bytes at
+    hand.
+    """
     try:
         found = skip_tags(data, position, end, frame)
     except ProtocolError:

@@ -1,12 +1,12 @@
-"""Which requests are charged with their time, and by which numbers (KIP-124).
+"""The requests that are charged request time, and their costs (KIP-124).
 
-Every API of the schemas stands in `CLASSES`. What brokers exempt is exempt here: the SASL
-exchange, and what brokers ask of each other. The latter only if it comes from the brokers' own principals
-(`super_users` with `inter_broker`): anybody else may claim to be a broker, and pays. Produce with acks=0 is
-exempt request by request. All others are charged, known or not.
+`CLASSES` has every API of the schemas. Requests that brokers exempt are exempt here: the SASL exchange, and
+requests between brokers. The latter are exempt only for the brokers' own principals (`super_users` with
+`inter_broker`), because any client can pretend to be a broker. Produce with acks=0 is exempt request by
+request. All other requests are charged, even unknown ones.
 
-The costs depend on the release of the broker, which its ApiVersions tell well enough: the versions of Fetch
-grew with most releases.
+Costs depend on the broker's release, which is derived from its ApiVersions: Fetch got a new version in most
+releases.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ K = ApiKey
 
 
 class Charged(Enum):
-    """How requests of an API are charged with their time."""
+    """How request time of an API is charged."""
 
     MEASURED = "by coefficients of its own, measured at real brokers"
     GUESSED = "by those of the rest: a guess"
@@ -133,31 +133,34 @@ CLASSES: Final[Mapping[ApiKey, Charged]] = {
     K.ALTER_SHARE_GROUP_OFFSETS: Charged.GUESSED,
     K.DELETE_SHARE_GROUP_OFFSETS: Charged.GUESSED,
 }
-"""All of them (a test looks). Exempt besides: produce with acks=0, what brokers' own principals fetch as
-replicas.
+"""Every API (a test checks that). Also exempt: produce with acks=0, and replica fetches of brokers'
+principals.
 """
 
 _CONVERTED_BELOW: Final = 4
-"""Fetches of older versions get records in older formats, which a broker that has this version makes anew."""
+"""Fetches below this version get records in older formats; a broker that still has this version converts
+them.
+"""
 _ASKED_BY_BROKERS_ONLY: Final = 1
-"""The newest version of OffsetForLeaderEpoch that was a cluster action (Kafka 2.0); then consumers came."""
+"""The last version of OffsetForLeaderEpoch that was a cluster action (Kafka 2.0); consumers use later ones.
+"""
 _NEWEST_FETCH: Final = ((7, "1.1"), (12, "2.8"))
-"""Up to which version of Fetch a broker is like which release."""
+"""(last version of Fetch, release): a broker with no later version has the costs of this release."""
 
 
 def generation(broker: Mapping[int, VersionRange] | None) -> str:
-    """Return which of the shipped tables is meant for a broker that speaks these versions, by API key."""
+    """Return the release whose shipped cost table applies to a broker with these versions, by API key."""
     fetch = (broker or {}).get(K.FETCH)
     if fetch is None:
         return "3.9"
     for newest, release in _NEWEST_FETCH:
         if fetch.max <= newest:
             return release
-    return "3.9" if fetch.min < _CONVERTED_BELOW else "4.2"  # 4.0 has dropped the old formats
+    return "3.9" if fetch.min < _CONVERTED_BELOW else "4.2"  # 4.0 dropped the old formats
 
 
 def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None) -> None:
-    """Give a plan its cost, by the version that the broker is asked in."""
+    """Set a plan's cost, by the version used towards the broker."""
     known = schema.api(plan.api_key)
     kind = Charged.GUESSED if known is None else CLASSES[ApiKey(plan.api_key)]
     api = table.rest if known is None else table.of(known.name)
@@ -170,7 +173,7 @@ def fill(plan: Plan, table: CostTable, broker: Mapping[int, VersionRange] | None
 
 
 def _was_cluster_action(api_key: int, broker: Mapping[int, VersionRange] | None) -> bool:
-    """Whether brokers of an age ask each other what is anybody's to ask since."""
+    """Return True if this API is a cluster action at such an old broker."""
     epochs = (broker or {}).get(K.OFFSET_FOR_LEADER_EPOCH)
     return (
         api_key == K.OFFSET_FOR_LEADER_EPOCH and epochs is not None and epochs.max <= _ASKED_BY_BROKERS_ONLY

@@ -1,1 +1,1 @@
-"""SASL exchanges, followed as they pass: they tell who the client is."""
+"""SASL exchanges: read while they pass, they tell the client's principal."""

@@ -1,9 +1,8 @@
-"""Following SASL: SaslHandshake, SaslAuthenticate, and what delegation tokens' owners are called.
+"""SASL: SaslHandshake, SaslAuthenticate, and the owners of delegation tokens.
 
-All of it is relayed untouched. The session's principal changes when the broker has accepted the client, and
-only then (`exchange` says when that is). Until it has, the client's next requests wait, as they do at a
-broker; they are then judged, and charged, under the principal that they run under. Bare tokens, without a
-Kafka head, are `proxy.connection.tokens`.
+All frames are forwarded unchanged. The connection's principal changes when the broker has accepted the
+client, and not before (`exchange` decides when). Until then the client's next requests wait, as at a broker,
+and are then charged to the new principal. Tokens without a Kafka header are in `proxy.connection.tokens`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from protocol.api import ApiKey
 from protocol.codec import codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE, request_body
+from protocol.framing import INCOMPLETE, request_body
 from protocol.messages import (
     CreateDelegationTokenResponse,
     DescribeDelegationTokenResponse,
@@ -32,29 +31,29 @@ from proxy.handlers.sasl.identity import ANONYMOUS
 
 log = structlog.get_logger("weir.authentication")
 
-ALONE: Final = Forward(serial=True, exempt=True, sasl=True)
+FORWARD_SERIAL: Final = Forward(serial=True, exempt=True, sasl=True)
 UNREAD: Final = Forward(serial=True, exempt=True, unread=True, sasl=True)
 SASL_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 ANSWER_BYTES_MAX: Final = 1024 * 1024
-"""What a broker's answer may be while it is kept to be read as a whole."""
+"""Size of the largest broker's answer that is kept to be read as a whole."""
 
 
 def plan_sasl_handshake(plan: Plan) -> None:
-    """The client chooses a mechanism; an exchange under way is over, without success."""
+    """The client chooses a mechanism; this ends an exchange in progress, without success."""
     request, response = codec(SaslHandshakeRequest, plan.version), codec(SaslHandshakeResponse, plan.version)
     flexible = plan.flexible_request
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        claim, before, admission = context.identities.rules.claim, context.client.exchange, ALONE
+        claim, before, decision = context.identities.rules.claim, context.client.exchange, FORWARD_SERIAL
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
         try:
             asked = request.decode_request(data, body, end)
-        except ProtocolError:  # no broker reads it either
-            asked, admission = SaslHandshakeRequest(), UNREAD
+        except ProtocolError:  # brokers cannot read it either
+            asked, decision = SaslHandshakeRequest(), UNREAD
         context.client.follow(Exchange(asked.mechanism, claim, raw=plan.version == 0, before=before))
-        return admission
+        return decision
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
@@ -77,24 +76,24 @@ def plan_sasl_handshake(plan: Plan) -> None:
 
 
 def plan_sasl_authenticate(plan: Plan) -> None:
-    """A token and its answer. Without an exchange that the broker has begun they mean nothing."""
+    """A token and its answer. Without an exchange that the broker has accepted, they have no effect."""
     request = codec(SaslAuthenticateRequest, plan.version)
     response = codec(SaslAuthenticateResponse, plan.version)
     flexible = plan.flexible_request
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        admission = ALONE
+        decision = FORWARD_SERIAL
         body = request_body(data, frame, end, flexible=flexible) if complete else INCOMPLETE
         if body == INCOMPLETE:
             return WAIT
         try:
             asked = request.decode_request(data, body, end)
         except ProtocolError:
-            asked, admission = SaslAuthenticateRequest(), UNREAD
+            asked, decision = SaslAuthenticateRequest(), UNREAD
         exchange = context.client.exchange
         if exchange is not None:
             exchange.token(asked.auth_bytes)
-        return admission
+        return decision
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
         if not complete:
@@ -112,7 +111,9 @@ def plan_sasl_authenticate(plan: Plan) -> None:
 
 
 def _charge_refused(context: Context, plan: Plan, error_code: int, length: int) -> None:
-    """The exchange costs no request time; what a broker's handlers refuse, for there is none, does."""
+    """Charge an answer that a broker's request handlers produced because no exchange was in progress; the
+    exchange itself costs no request time.
+    """
     if error_code == ErrorCode.ILLEGAL_SASL_STATE:
         context.charge_time(plan, length)
 
@@ -123,11 +124,11 @@ def _wait(body: int, end: int) -> Wait:
     return WAIT
 
 
-# What has come of it
+# Results
 
 
 def settle(context: Context, exchange: Exchange, step: Step, error_code: int = ErrorCode.NONE) -> None:
-    """The broker has answered a token."""
+    """Handle the broker's answer to a token."""
     if step is Step.SUCCEEDED:
         succeeded(context, exchange)
     elif step is Step.FAILED:
@@ -135,7 +136,7 @@ def settle(context: Context, exchange: Exchange, step: Step, error_code: int = E
 
 
 def succeeded(context: Context, exchange: Exchange) -> None:
-    """The broker has accepted the client: from now on it is who it said."""
+    """Change the principal: the broker has accepted the client."""
     context.client.follow(None)
     context.client.become(_principal(context, exchange))
     context.counters.authentications_succeeded[exchange.mechanism] += 1
@@ -144,7 +145,7 @@ def succeeded(context: Context, exchange: Exchange) -> None:
 
 
 def _failed(context: Context, exchange: Exchange, error_code: int) -> None:
-    """The broker has refused it: whoever it was before, it still is."""
+    """Keep the principal: the broker has refused the client."""
     context.counters.authentications_failed[exchange.mechanism] += 1
     log.debug(
         "authentication failed",
@@ -171,10 +172,10 @@ def _principal(context: Context, exchange: Exchange) -> str:
 
 
 def _hidden(context: Context, what: str, user: str, why: str) -> str:
-    """Say, once for each kind, that clients go under another name."""
+    """Log, once for each kind, that clients run under a substitute name."""
     context.counters.names_hidden += 1
     if context.identities.first_time(what):
-        log.warning("clients authenticate whose names Weir cannot see", how=what, user=user, reason=why)
+        log.warning("cannot see the names of authenticated clients", how=what, user=user, reason=why)
     return user
 
 
@@ -182,7 +183,7 @@ def _hidden(context: Context, what: str, user: str, why: str) -> str:
 
 
 def plan_create_delegation_token(plan: Plan) -> None:
-    """A new token's owner is learnt."""
+    """Learn the owner of a new token."""
     response = codec(CreateDelegationTokenResponse, plan.version)
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:
@@ -197,7 +198,7 @@ def plan_create_delegation_token(plan: Plan) -> None:
 
 
 def plan_describe_delegation_token(plan: Plan) -> None:
-    """The owners of all tokens in the answer are learnt; of an answer that is too long to be kept, none."""
+    """Learn the owners of all tokens in the answer, unless it is too long to be kept."""
     response = codec(DescribeDelegationTokenResponse, plan.version)
 
     def rewrite(context: Context, data: bytearray, body: int, end: int, complete: bool) -> Wait | None:

@@ -1,12 +1,11 @@
-"""One SASL exchange, followed: what the client claims, and when the broker has believed it.
+"""One SASL exchange: the name that the client claims, and when the broker has accepted it.
 
-A broker's answer without an error is a step, and not yet success: OAUTHBEARER's servers send the reason of a
-failure that way, SCRAM's the salt. Which answer ends a mechanism successfully says `_is_last` (Kafka's
-PlainSaslServer, ScramSaslServer, OAuthBearerSaslServer). Of other mechanisms neither the name nor the end can
-be seen: these are *hidden*, and over when the client goes on with something else, which a broker takes only
-then.
+A broker's answer without an error code is not yet success: OAUTHBEARER servers send the reason of a failure
+so, SCRAM servers the salt. `_is_last` decides which answer is the successful end (Kafka's PlainSaslServer,
+ScramSaslServer, OAuthBearerSaslServer). Other mechanisms show neither the name nor the end. These *hidden*
+exchanges end when the client goes on with another request, which a broker accepts only then.
 
-Of a token nothing is kept but the name in it.
+Of a token, only the name is kept.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from protocol.sasl import (
 NAMED: Final = frozenset({PLAIN, OAUTHBEARER, *SCRAM})
 """Mechanisms whose tokens show the name."""
 OTHER: Final = "other"
-"""What a mechanism is called that is none of Kafka's own: clients can invent names."""
+"""The name used for mechanisms that Kafka lacks: clients can send any text."""
 SCRAM_SUCCESS: Final = b"v="
 SCRAM_ERROR: Final = b"e="
 _AFTER_SUCCESS: Final = frozenset({ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE})
-"""Authentication anew begins; there is no such thing here."""
+"""Re-authentication begins; hidden mechanisms have no other sign of success."""
 
 
 class Step(Enum):
-    """What a broker's answer means for the exchange."""
+    """The meaning of a broker's answer for the exchange."""
 
     GOES_ON = auto()
     SUCCEEDED = auto()
@@ -63,43 +62,46 @@ class Exchange:
     def __init__(self, mechanism: str, claim: str, *, raw: bool, before: Exchange | None = None) -> None:
         """Begin with the client's SaslHandshake.
 
-        `claim` is OAUTHBEARER's, `raw` is whether tokens come bare: SaslHandshake v0; `before` is what was
-        under way.
+        `claim` is the claim of OAUTHBEARER tokens that has the name. `raw`: tokens have no Kafka header
+        (SaslHandshake v0). `before` is the previous exchange, if it may still be in progress.
         """
         self.before = before
-        """The exchange that this one may end; see `has_succeeded`."""
+        """The previous exchange, which this one may end; see `has_succeeded`."""
         self.mechanism = mechanism if mechanism in NAMED or mechanism == GSSAPI else OTHER
         self.raw = raw
         self.accepted = False
-        """The broker has answered the handshake without an error."""
+        """True if the broker has answered the handshake without an error."""
         self.claimed: Claimed | None = None
-        """Who the client says it is, in the token that the broker answers next or has answered."""
+        """The name in the token that the broker answers next, or has answered; None if the token cannot be
+        read.
+        """
         self.unreadable = ""
-        """Why that is None, in words without anything of the token."""
+        """Why the token cannot be read; the text has nothing of the token."""
         self.answers = 0
-        """How many tokens the broker has sent."""
+        """Number of tokens from the broker."""
         self._claim = claim
         self._tokens = 0
 
     @property
     def hidden(self) -> bool:
-        """Whether the mechanism does not show the name."""
+        """True if the mechanism does not show the name."""
         return self.mechanism not in NAMED
 
     @property
     def begun(self) -> bool:
-        """Whether the client has sent a token."""
+        """True if the client has sent a token."""
         return self._tokens > 0
 
     def has_succeeded(self, error_code: int) -> bool:
-        """Whether it has, being hidden, if this is what the broker answers to another SaslHandshake.
+        """Return True if this hidden exchange has succeeded, given the broker's answer to the next
+        SaslHandshake.
 
-        In the middle of an exchange brokers close the connection.
+        A broker closes the connection at a SaslHandshake within an exchange.
         """
         return self.hidden and self.answers > 0 and error_code in _AFTER_SUCCESS
 
     def token(self, token: bytes) -> None:
-        """The client sends a token."""
+        """Read a token from the client."""
         self._tokens += 1
         if self.hidden:
             return
@@ -107,13 +109,13 @@ class Exchange:
             claimed = self._read(token)
         except TokenError as error:
             if self.mechanism in SCRAM and self._tokens > 1:
-                return  # the proof; the name was in the first
+                return  # the proof; the first token had the name
             self.claimed, self.unreadable = None, error.reason
         else:
             self.claimed, self.unreadable, self._tokens = claimed, "", 1
 
     def answer(self, error_code: int, token: bytes, session_lifetime_ms: int = 0) -> Step:
-        """The broker answers the client's latest token."""
+        """Read the broker's answer to the latest token."""
         if error_code != ErrorCode.NONE or (self.mechanism in SCRAM and token.startswith(SCRAM_ERROR)):
             succeeded_before = self.has_succeeded(error_code)
             self.claimed, self._tokens, self.answers = None, 0, 0
@@ -123,7 +125,7 @@ class Exchange:
 
     def _is_last(self, token: bytes, session_lifetime_ms: int) -> bool:
         if self.hidden:
-            return session_lifetime_ms > 0  # a broker tells it at the end only (KIP-368)
+            return session_lifetime_ms > 0  # a broker sends it only at the end (KIP-368)
         if self.mechanism in SCRAM:
             return self._tokens > 1 and token.startswith(SCRAM_SUCCESS)
         return self.begun and not token

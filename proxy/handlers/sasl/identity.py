@@ -1,4 +1,4 @@
-"""Who a client is where its SASL exchange does not show it: what the operator says, and what was learnt."""
+"""Principals that SASL exchanges do not show: set by the operator, or learnt."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from proxy.config.settings import Settings
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""Kafka's principal name of a connection that has not authenticated."""
+"""Kafka's principal of connections that have not authenticated."""
 OWNERS_MAX: Final = 10_000
-"""Delegation tokens whose owners are remembered; the one not used for longest goes first."""
+"""Number of delegation tokens whose owners are kept; the least recently used goes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityRules:
-    """The operator's rules. Names are principals' names, without `User:`."""
+    """The operator's settings. Names are principals' names, without `User:`."""
 
     claim: str = SUBJECT
-    """The claim of an OAUTHBEARER token that is the name (sasl.oauthbearer.sub.claim.name)."""
+    """The claim of OAUTHBEARER tokens that has the name (sasl.oauthbearer.sub.claim.name)."""
     hidden: str = ANONYMOUS
-    """Who clients are whose mechanism does not show the name, as GSSAPI does not."""
+    """The principal of clients whose mechanism does not show the name, such as GSSAPI."""
     unknown_owner: str = ANONYMOUS
-    """Who clients are that have authenticated with a delegation token of an unknown owner."""
+    """The principal of clients that use a delegation token with an unknown owner."""
 
 
 def identity_rules(settings: Settings) -> IdentityRules:
-    """Return the rules. Raises ConfigError, also if names that nobody sees would grant rights."""
+    """Return the rules. Raises ConfigError, also if a substitute name would grant rights."""
     claim = settings.sasl_oauthbearer_sub_claim_name.strip()
     if not claim:
         raise ConfigError(
@@ -60,32 +60,34 @@ def _check_stand_in(key: str, name: str) -> None:
 
 
 class Identities:
-    """The rules, and what the process has learnt of identities; all sessions share it."""
+    """The rules, and identities learnt by the process; shared by all connections."""
 
     def __init__(self, rules: IdentityRules | None = None) -> None:
-        """Begin without knowing the owner of any token."""
+        """Begin without token owners."""
         self.rules = rules or IdentityRules()
         self.behind_sasl: set[int | None] = set()
-        """The brokers that have let a client begin to authenticate: they take nothing else before that."""
+        """Node ids of brokers that have accepted a SaslHandshake: they accept nothing else before
+        authentication.
+        """
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._said: set[str] = set()
 
     def learn_owner(self, token_id: str, owner: str) -> None:
-        """A broker has said whose delegation token this is."""
+        """Record the owner of a delegation token, as told by a broker."""
         self._owners[token_id] = owner
         self._owners.move_to_end(token_id)
         if len(self._owners) > OWNERS_MAX:
             self._owners.popitem(last=False)
 
     def owner(self, token_id: str) -> str | None:
-        """Return the principal's name of a delegation token's owner, None if it is not known."""
+        """Return the owner of a delegation token; None if unknown."""
         owner = self._owners.get(token_id)
         if owner is not None:
             self._owners.move_to_end(token_id)
         return owner
 
     def first_time(self, what: str) -> bool:
-        """Whether this is asked for the first time in the process: what is logged once. Few things are."""
+        """Return True at the first call of the process with this text; for logging once."""
         new = what not in self._said
         self._said.add(what)
         return new

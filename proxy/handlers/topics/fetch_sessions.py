@@ -1,8 +1,7 @@
-"""Which topics a fetch is about that does not say so, because it goes on with a fetch session (KIP-227).
+"""The topics of a fetch that lists none, because it continues a fetch session (KIP-227).
 
-A broker knows a session by its id alone: what was begun on one connection may be gone on with on another. So
-only of the session that a connection has begun itself it is known which topics it has; of another one, not
-until its answers show them.
+A broker identifies a session by id alone, so another connection may continue it. Weir knows the topics of a
+session that began on this connection; of another session it knows them only when responses show them.
 """
 
 from __future__ import annotations
@@ -11,48 +10,48 @@ from collections.abc import Callable, Collection
 from struct import Struct
 from typing import Final, TypeAlias
 
+from protocol.field_offsets import field_offset
 from protocol.messages import FetchRequest
-from protocol.places import place
 from protocol.topic_names import topics_in
 
 About: TypeAlias = "Callable[[FetchSession, bytearray, int, int, Collection[bytes]], set[bytes] | None]"
-"""(session, data, body, end, wanted) -> those of the wanted topics that the fetch is about whose body is
-`data[body:end]`; None if it is not known. Raises ProtocolError.
+"""(session, data, body, end, wanted) -> the wanted topics of the fetch with body `data[body:end]`; None if
+unknown. Raises ProtocolError.
 """
 
 UNKNOWN: Final = -1
 _NO_EPOCH: Final = -1
-"""Without a session; 0 begins one."""
+"""The epoch of a fetch without a session; 0 begins a session."""
 _ANSWER_HEAD: Final = Struct(">ihi")
-"""Throttle time, error, id of the session: how an answer begins since v7."""
+"""Throttle time, error code, session id: the beginning of a response since v7."""
 
 
 class FetchSession:
-    """The latest one of a connection."""
+    """The latest fetch session of a connection."""
 
     __slots__ = ("_head", "id", "is_known", "other", "topics")
 
     def __init__(self) -> None:
-        """None yet."""
+        """Begin without a fetch session."""
         self.id = UNKNOWN
         self.topics: set[bytes] = set()
-        """Its topics, as far as somebody has asked for them."""
+        """Topics of the fetch session that have a rate."""
         self.is_known = True
-        """True if the latest fetch is of these topics; else it may be of any."""
+        """True if the latest fetch is of these topics; False if it may be of any."""
         self.other = UNKNOWN
-        """The one that a fetch goes on with, if it is another one."""
+        """Id of another session that a fetch continues."""
         self._head = b""
 
     def begin(self, topics: set[bytes]) -> None:
-        """A fetch has named all of its topics; the answer tells the id."""
+        """Begin with all topics of a fetch; the response has the id."""
         self.id, self.topics, self._head = UNKNOWN, topics, b""
 
     def adopt(self) -> None:
-        """Go on with the other one: an answer with its records shows its topics."""
+        """Continue the other session: its next response with records shows its topics."""
         self.id, self.topics = self.other, set()
 
     def answered(self, data: bytearray, start: int, stop: int) -> None:
-        """See the next bytes of an answer's body, if it may be the one that tells the id."""
+        """Read the next bytes of a response's body, which may have the session id."""
         if self.id == UNKNOWN and self.is_known and len(self._head) < _ANSWER_HEAD.size:
             end = min(stop, start + _ANSWER_HEAD.size - len(self._head))
             self._head += data[start:end]
@@ -61,9 +60,11 @@ class FetchSession:
 
 
 def about(version: int) -> About:
-    """Return how to tell of fetches of this version, which must name its topics."""
+    """Return how to find the topics of fetches in this version, which must name topics."""
     topics_of = topics_in(FetchRequest, version, "topics")
-    session_id, epoch = (place(FetchRequest, version, name) for name in ("session_id", "session_epoch"))
+    session_id, epoch = (
+        field_offset(FetchRequest, version, name) for name in ("session_id", "session_epoch")
+    )
     if session_id is None or epoch is None:
 
         def named_each_time(

@@ -1,17 +1,17 @@
-"""Per-topic byte rates: what a produce request and a fetch response cost each topic that has one.
+"""Per-topic byte rates: what produce requests and fetch responses cost topics that have a rate.
 
-They are charged beside the client's own quotas (`bandwidth`), whose plans these wrap; the longest wait
-counts. The bytes of a topic's records are counted as the frame streams by, and charged when its last byte is
-here. A response that is larger than the buffer has gone on by then: the next fetch tells the throttle time.
+These are charged beside the client's own quotas (`bandwidth`), whose plans are wrapped here; the longest
+throttle counts. The bytes of a topic's records are counted as the frame streams by, and charged at its last
+byte. A response larger than the buffer is already forwarded by then: the next fetch tells the throttle time.
 
-Newer versions name topics by ids only (KIP-516). While a topic has a rate, clients are not offered these; a
-connection that speaks them already is closed, and negotiates anew.
+Newer versions have topic ids instead of names (KIP-516). While any topic has a rate, clients are not offered
+these versions; a connection that already uses one is closed, and negotiates again.
 
-While a topic is over its rate, fetches of it are answered without records, on whatever connection they come,
-and the first produce request of a new connection is held for a while, as under a client's quota
-(`bandwidth`); of a produce request that is larger than the buffer, the topics in its beginning are looked at.
-A fetch that goes on with a fetch session names no topics (`fetch_sessions`): it is of the topics that were
-named when the connection began the session; if that was another connection, it may be of any.
+While a topic is over its rate, fetches of it get no records, on any connection, and the first produce request
+of a connection is held for a limited time, as under a client's quota (`bandwidth`). Of a produce request
+larger than the buffer, only topics at its beginning count for that. A fetch that continues a fetch session
+names no topics (`fetch_sessions`): it has the topics named when this connection began the session; if another
+connection began it, it may have any topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE, request_body
+from protocol.framing import INCOMPLETE, request_body
 from protocol.least_fetch import ask_least
 from protocol.messages import FetchResponse, Message, ProduceRequest
 from protocol.topic_bytes import TopicBytes, names_topics
@@ -37,55 +37,55 @@ from quotas import ClientLedger
 from quotas.topics import TopicRates
 
 METERED_FETCH: Final = Forward(charged=True, serial=True)
-"""Held like a fetch under a client's quota: its cost is known from its response."""
+"""Next requests wait, as for a fetch under a client's quota: the response decides the cost."""
 
 METERED_UNREAD: Final = Forward(charged=True, serial=True, unread=True)
 
 
 class TopicByteCounter:
-    """A `ByteCounter`: counts one frame's bytes by topic, and charges them."""
+    """A `ByteCounter` that counts and charges the bytes of one frame by topic."""
 
     __slots__ = ("_bytes", "_rates")
 
     def __init__(self, rates: TopicRates, message: type[Message], version: int) -> None:
-        """Count what has a rate."""
+        """Count bytes of topics that have a rate."""
         self._rates = rates
         self._bytes = TopicBytes(message, version, rates.names)
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """Look at the body's next bytes. Raises ProtocolError."""
+        """Count the body's next bytes. Raises ProtocolError."""
         self._bytes.feed(data, start, stop)
 
     def begun(self) -> list[str]:
-        """Topics with a rate, of whose records something has been fed."""
+        """Return the topics with a rate whose records have been counted."""
         return [name.decode() for name in self._bytes.begun]
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """Charge what was counted; return how long the client must wait, in ms; see `TopicRates.charge`."""
+        """Charge the bytes counted; return the throttle time (ms); see `TopicRates.charge`."""
         return self._rates.charge(self._bytes.counted, now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
-        """Charge nothing: a broker does not take a request that is cut."""
+        """Charge nothing: a broker ignores a request that is cut off."""
 
 
 class FetchByteCounter(TopicByteCounter):
-    """What a fetch has brought; its session, if that is followed, learns its id and topics."""
+    """Counts the records of a fetch response; the fetch session, if any, learns its id and topics."""
 
     __slots__ = ("_session",)
 
     def __init__(self, rates: TopicRates, version: int, session: FetchSession | None) -> None:
-        """Count what has a rate."""
+        """Count bytes of topics that have a rate."""
         super().__init__(rates, FetchResponse, version)
         self._session = session
 
     def feed(self, data: bytearray, start: int, stop: int) -> None:
-        """As it does."""
+        """Count the body's next bytes, and show them to the fetch session. Raises ProtocolError."""
         if self._session is not None:
             self._session.answered(data, start, stop)
         super().feed(data, start, stop)
 
     def charge(self, now_ms: int, *, told: bool = True) -> int:
-        """As it does."""
+        """Charge the bytes counted, and show the fetch session its topics; return the throttle time (ms)."""
         session = self._session
         if session is not None:
             if not session.is_known:
@@ -94,12 +94,12 @@ class FetchByteCounter(TopicByteCounter):
         return super().charge(now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
-        """Charge what has begun: a client that leaves before the last byte has had the others."""
+        """Charge the bytes forwarded: a client that leaves early has received them."""
         self._rates.charge(self._bytes.begun, now_ms, told=False)
 
 
 def plan_produce(plan: Plan) -> None:
-    """Charge the topics of a produce request, once all of it is here."""
+    """Charge the topics of a produce request when it is complete."""
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
@@ -111,8 +111,8 @@ def plan_produce(plan: Plan) -> None:
             return decision
         if not named:
             return _unnamed(context, plan, topics.produce) or decision
-        meter = _begun(plan, topics.produce, data, frame, end)
-        return passed_unread(decision) if meter is None else decision.but(meter=meter)
+        byte_counter = _begun(plan, topics.produce, data, frame, end)
+        return passed_unread(decision) if byte_counter is None else decision.but(byte_counter=byte_counter)
 
     def first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
         topics = context.quotas.topics
@@ -120,8 +120,12 @@ def plan_produce(plan: Plan) -> None:
             return 0
         if not complete and end - frame < context.buffer_bytes:
             return INCOMPLETE
-        meter = _begun(plan, topics.produce, data, frame, end)
-        return 0 if meter is None else context.first_hold_ms(topics.produce.throttled_until_ms(meter.begun()))
+        byte_counter = _begun(plan, topics.produce, data, frame, end)
+        return (
+            0
+            if byte_counter is None
+            else context.first_hold_ms(topics.produce.throttled_until_ms(byte_counter.begun()))
+        )
 
     plan.admit = admit
     if named:
@@ -129,19 +133,19 @@ def plan_produce(plan: Plan) -> None:
 
 
 def _begun(plan: Plan, rates: TopicRates, data: bytearray, frame: int, end: int) -> TopicByteCounter | None:
-    """Return a meter that was fed the body of the produce request `data[frame:end]`; None if that cannot be
-    read.
+    """Return a counter that has read the body of the produce request `data[frame:end]`; None if the body
+    cannot be read.
     """
-    meter = TopicByteCounter(rates, ProduceRequest, plan.version)
+    byte_counter = TopicByteCounter(rates, ProduceRequest, plan.version)
     try:
-        meter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
+        byte_counter.feed(data, request_body(data, frame, end, flexible=plan.flexible_request), end)
     except ProtocolError:
         return None
-    return meter
+    return byte_counter
 
 
 def plan_fetch(plan: Plan) -> None:
-    """Charge the topics of a fetch response; let fetches of topics that must wait do so."""
+    """Charge the topics of a fetch response; throttle fetches of topics over their rate."""
     inner, version = plan.admit, plan.version
     if inner is None:
         raise AssertionError("bandwidth comes before topic rates")
@@ -170,19 +174,19 @@ def plan_fetch(plan: Plan) -> None:
         until_ms = 0 if over is None else over(context, ledger)
         return until_ms if context.quotas.topics is None else max(until_ms, _over(context))
 
-    def meter(context: Context) -> ByteCounter | None:
+    def byte_counter(context: Context) -> ByteCounter | None:
         rates = _rates_of(context)
         return None if rates is None else FetchByteCounter(rates, version, context.fetch_session)
 
     plan.admit, plan.whole = admit, True
     if named:
-        plan.meter, plan.over, plan.tell = meter, over_with_topics, _with_topics(plan.tell)
+        plan.byte_counter, plan.over, plan.tell = byte_counter, over_with_topics, _with_topics(plan.tell)
 
 
 def _metered(
     context: Context, topics_of: About, rates: TopicRates, data: bytearray, body: int, end: int
 ) -> Forward:
-    """Follow the fetch session of the fetch whose body is `data[body:end]`; its response is measured."""
+    """Track the fetch session of the fetch with body `data[body:end]`; its response will be counted."""
     session = context.fetch_session = context.fetch_session or FetchSession()
     try:
         asked = topics_of(session, data, body, end, rates.names)
@@ -193,7 +197,9 @@ def _metered(
 
 
 def _over(context: Context) -> int:
-    """Time (ms) until which a topic of the latest fetch is over its rate; 0 if none is, and in hold mode."""
+    """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if none is, and in
+    hold mode.
+    """
     rates, session = _rates_of(context), context.fetch_session
     if rates is None or session is None or context.hold:
         return 0
@@ -216,7 +222,7 @@ def _tell(context: Context) -> int:
 
 
 def _rates_of(context: Context) -> TopicRates | None:
-    """Return the rates that the client's fetches are measured by, if there are any."""
+    """Return the rates that apply to the client's fetches, if any."""
     topics = context.quotas.topics
     if topics is None or not topics.fetch.names or context.client.is_broker:
         return None
@@ -224,12 +230,12 @@ def _rates_of(context: Context) -> TopicRates | None:
 
 
 def _named(session: FetchSession) -> list[str] | None:
-    """Topics that a fetch of this session may bring; None for any."""
+    """Return the topics that a fetch of this session may have; None for any."""
     return [name.decode() for name in session.topics] if session.is_known else None
 
 
 def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
-    """What clients are offered while topics have rates: versions that name them."""
+    """Return the versions offered while topics have rates: those that name topics."""
     return {
         api_key: VersionRange(versions.min, min(versions.max, _NAMING_MAX.get(api_key, versions.max)))
         for api_key, versions in offered.items()
@@ -247,9 +253,11 @@ _NAMING_MAX: Final[Mapping[int, int]] = {
 
 
 def _unnamed(context: Context, plan: Plan, rates: TopicRates) -> Wait | None:
-    """A version without names: if a topic's rate is enforced, the client is to negotiate anew."""
+    """Handle a version without topic names: close the connection if a topic's rate is enforced, so that the
+    client negotiates again.
+    """
     if not rates.enforces:
         return None
-    detail = f"{ApiKey(plan.api_key).name} v{plan.version} does not name its topics, some of which have rates"
+    detail = f"{ApiKey(plan.api_key).name} v{plan.version} does not name its topics, and some have rates"
     context.violate(CloseReason.TOPICS_UNNAMED, detail)
     return WAIT

@@ -1,9 +1,9 @@
-"""Uplift at work: a client speaks a version that its broker lacks, and neither notices.
+"""Uplift: a client uses a version that its broker lacks, unnoticed by both.
 
-`raised` makes the plan of such a version from that of the version which the broker has. Where both lie alike
-on the wire, the request gets another version number in place, and at most throttle_time_ms is inserted into
-the response; else it is a query that decodes in one version and encodes in the other. Which versions those
-are says `uplift_rule`.
+`raised` makes the plan of such a version from the plan of a version that the broker has. If both have the
+same layout, the version number in the request is overwritten, and at most throttle_time_ms is inserted into
+the response. Otherwise a query decodes in one version and encodes in the other. `uplift_rule` decides which
+versions are offered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from protocol.api import request_header_version
 from protocol.codec import codec, request_type, response_type
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.heads import INCOMPLETE, LENGTH_BYTES
+from protocol.field_offsets import FieldOffset
+from protocol.framing import INCOMPLETE, LENGTH_BYTES
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -31,11 +32,10 @@ from protocol.messages import (
     FindCoordinatorResponse,
     Message,
 )
-from protocol.places import Place
-from protocol.steps import Position
+from protocol.version_differences import Position
 from proxy.handlers.api_versions.api_versions import ranges
 from proxy.handlers.broker_query import BrokerQuery, Question, ask, whole_request
-from proxy.handlers.decisions import PASS, WAIT, Decision, Forward, Query, Wait
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Forward, Query, Wait
 from proxy.handlers.plan import Admit, Context, Plan, ResponseEdit, Rewrite
 from proxy.handlers.uplift.uplift_rule import Kind, Route, beyond
 
@@ -47,23 +47,23 @@ _THROTTLE: Final = Struct(">i")
 
 
 def learn_versions(context: Context) -> BrokerQuery:
-    """Ask the broker which versions it speaks, for a client that has not."""
+    """Ask the broker for its versions, for a client that has not."""
     answer = yield from ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     context.meet_broker(ranges(answer))
     return None
 
 
 def plan_unknown(plan: Plan) -> None:
-    """Before the broker's versions are known, they are asked for, once per connection.
+    """Ask for the broker's versions, once per connection, before the first request that depends on them.
 
-    But not within a SASL exchange, where a broker takes neither that question nor the request: it is to say
-    so itself.
+    Not within a SASL exchange, where a broker accepts neither ApiVersions nor the request: the broker
+    answers.
     """
     unasked = plan.admit
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
         if context.client.exchange is not None:
-            return PASS if unasked is None else unasked(context, data, frame, end, complete)
+            return FORWARD if unasked is None else unasked(context, data, frame, end, complete)
         if context.client.client_id(data, frame, end) is None:
             return WAIT
         return Query(learn_versions(context), again=True)
@@ -72,7 +72,7 @@ def plan_unknown(plan: Plan) -> None:
 
 
 def raised(plan: Plan, version: int, route: Route) -> Plan:
-    """Return the plan of a client's `version`, made of the plan of the version that the broker has."""
+    """Return the plan of a client's `version`, made of the plan of the broker's version."""
     taller = replace(plan, version=version, broker_version=plan.version, broker_waits=route.broker_waits)
     if route.kind is Kind.TRANSLATE:
         taller.flexible_request = request_header_version(plan.api_key, version) == 2
@@ -92,19 +92,19 @@ def raised(plan: Plan, version: int, route: Route) -> Plan:
 
 
 def _renumbered(inner: Admit | None, broker_version: int) -> Admit:
-    """Write the broker's version into the request's head, once it is decided that it goes there."""
+    """Overwrite the version in the request's header, if the request is forwarded."""
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        admission = PASS if inner is None else inner(context, data, frame, end, complete)
-        if isinstance(admission, Forward):
+        decision = FORWARD if inner is None else inner(context, data, frame, end, complete)
+        if isinstance(decision, Forward):
             _VERSION.pack_into(data, frame + _VERSION_OFFSET, broker_version)
-        return admission
+        return decision
 
     return admit
 
 
 def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
-    """Insert throttle_time_ms, first or last in the body, beside what `inner` replaces."""
+    """Insert throttle_time_ms at the beginning or end of the body, beside the edit of `inner`."""
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
@@ -123,8 +123,8 @@ def _inserted(inner: Rewrite | None, *, last: bool) -> Rewrite:
     return rewrite
 
 
-def _overwritten(inner: Rewrite | None, throttle: Place) -> Rewrite:
-    """Tell only Weir's throttle time: the broker, older than KIP-219, has waited out its own."""
+def _overwritten(inner: Rewrite | None, throttle: FieldOffset) -> Rewrite:
+    """Report only Weir's throttle time: a broker older than KIP-219 has waited out its own."""
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
@@ -142,7 +142,7 @@ def _overwritten(inner: Rewrite | None, throttle: Place) -> Rewrite:
 
 
 def check(plan: Plan, request: Message) -> None:
-    """Raise EncodeError if the broker's version cannot say what the client asks in its own."""
+    """Raise EncodeError if the broker's version lacks a field that the client has set."""
     if plan.version == plan.broker_version:
         return
     lost = beyond(request, plan.broker_version)
@@ -154,9 +154,9 @@ def check(plan: Plan, request: Message) -> None:
 def forward(
     plan: Plan, request: Message, answer: type[R], version: int | None = None
 ) -> Generator[Question, Message, R]:
-    """Ask the broker what the client asks, in the broker's version (or another that it has).
+    """Send the client's request to the broker in the broker's version, or another that it has.
 
-    Raises EncodeError if that cannot say it; `check` says so beforehand.
+    Raises EncodeError if that version lacks a field; `check` tells in advance.
     """
     found = yield from ask(request, plan.broker_version if version is None else version, answer)
     if plan.broker_waits:
@@ -166,7 +166,7 @@ def forward(
 
 
 def _mark_unknown(answer: Message, version: int) -> None:
-    """Say that it is not known what the version has no field for, where the default would say otherwise."""
+    """Set fields that the broker's version lacks to "unknown", where the default would say otherwise."""
     if isinstance(answer, FindCoordinatorResponse) and version < _MESSAGES_FROM:
         answer.error_message = None
     elif isinstance(answer, CreateTopicsResponse):
@@ -178,13 +178,13 @@ def _mark_unknown(answer: Message, version: int) -> None:
 
 
 _CONFIGS_FROM: Final = 5
-"""The version of CreateTopics whose response has them."""
+"""The version of CreateTopics whose response has configs."""
 _MESSAGES_FROM: Final = 1
 """The version of CreateTopics and FindCoordinator whose response has error messages."""
 
 
 def _translate(plan: Plan) -> Admit:
-    """Make the query of a request whose versions differ by more than a number."""
+    """Make the query of a request whose versions differ in layout."""
     codec_ = codec(request_type(plan.api_key), plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
@@ -206,7 +206,7 @@ def _translated(context: Context, plan: Plan, request: Message) -> BrokerQuery:
 
 
 def unsupported(request: Message, why: str) -> Message:
-    """Return the answer to a request that the broker's version cannot say: UNSUPPORTED_VERSION."""
+    """Return UNSUPPORTED_VERSION for a request that the broker's version cannot express."""
     code, text = ErrorCode.UNSUPPORTED_VERSION, f"the broker is too old for this request: {why}"
     match request:
         case FindCoordinatorRequest():

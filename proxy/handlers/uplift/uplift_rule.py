@@ -1,12 +1,12 @@
-"""Which versions Weir offers beyond a broker's newest, and how a request in one of them reaches the broker.
+"""The versions that Weir offers beyond a broker's own, and how such requests reach the broker.
 
-A newer version is offered step by step. Taken are the steps that add nothing but what Weir itself can supply:
+Weir offers a newer version if it can supply every difference on the way from the broker's version:
 
-- by rule, every step that only adds throttle_time_ms to the response (KIP-124), and every step that changes
-  nothing on the wire and tells clients to wait out throttle_time_ms by themselves (KIP-219);
-- by hand, the steps in `BY_HAND`: the way to error 89 (KIP-599).
+- by rule: versions that only add throttle_time_ms to the response (KIP-124), and versions that change nothing
+  on the wire and have clients wait out throttle_time_ms by themselves (KIP-219);
+- by hand: the versions in `BY_HAND`, which lead to error 89 (KIP-599).
 
-`NEVER` and `EXCEPTIONS` say why the other steps of this kind are not taken.
+`NEVER` and `EXCEPTIONS` say why the other versions of this kind are not offered.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from typing import Final, NamedTuple
 
 from protocol.api import ApiKey, versions
 from protocol.codec import response_type
+from protocol.field_offsets import field_offset
 from protocol.messages import CreateTopicsRequest
-from protocol.places import place
-from protocol.steps import THROTTLE_FIELD, Change, Position, step
 from protocol.values import Message
+from protocol.version_differences import THROTTLE_FIELD, Change, Position, version_difference
 from protocol.versions import VersionRange
 
 
 class Kind(IntEnum):
-    """What a request and its response need on the way, ascending: the greater includes the less."""
+    """The change that a request and its response need, ascending: each includes the lower ones."""
 
     PATCH = 1
-    """Another version number in the request's head."""
+    """Overwrite the version number in the request's header."""
     THROTTLE = 2
-    """And throttle_time_ms inserted into the response."""
+    """Also insert throttle_time_ms into the response."""
     TRANSLATE = 3
-    """Decoded in one version and encoded in the other, both ways."""
+    """Decode in one version and encode in the other, request and response."""
 
 
 class Route(NamedTuple):
-    """How a request in a version that the broker lacks reaches it."""
+    """How a request in a version that the broker lacks reaches the broker."""
 
     broker_version: int
     kind: Kind
     throttle: Position | None
     """Where THROTTLE inserts the field; None for the other kinds."""
     broker_waits: bool
-    """The broker's throttle_time_ms is over when its response arrives, for brokers before KIP-219 hold it; a
-    client in the offered version would wait for as long once more.
+    """True if the broker's throttle_time_ms is over when its response arrives, because brokers before KIP-219
+    delay responses; a client of the offered version would wait again.
     """
 
 
 class Taken(NamedTuple):
-    """A step that Weir takes."""
+    """A version difference that Weir can supply."""
 
     kind: Kind
     reason: str
@@ -93,14 +93,14 @@ BACKS_OFF_FROM: Final[Mapping[int, int]] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
     ApiKey.DELETE_GROUPS: 1,
 }
-"""The first version in which clients wait out throttle_time_ms by themselves (KIP-219). APIs that came later
-do from version 0 on.
+"""The first version in which clients wait out throttle_time_ms by themselves (KIP-219). In later APIs they do
+from version 0 on.
 """
 
 _DATA_PATH: Final = "clients use versions that have throttle_time_ms, and nothing may be added to this path"
 
 NEVER: Final[Mapping[int, str]] = {ApiKey.PRODUCE: _DATA_PATH, ApiKey.FETCH: _DATA_PATH}
-"""APIs that are not uplifted at all."""
+"""APIs that are never uplifted."""
 
 _PRODUCER_FENCED: Final = "the broker may answer PRODUCER_FENCED (KIP-588)"
 _TRANSACTION_ABORTABLE: Final = "the broker may answer TRANSACTION_ABORTABLE (KIP-890)"
@@ -138,7 +138,7 @@ EXCEPTIONS: Final[Mapping[tuple[int, int], str]] = {
     (ApiKey.SHARE_GROUP_DESCRIBE, 1): _STABLE,
     (ApiKey.SHARE_ACKNOWLEDGE, 1): _STABLE,
 }
-"""Steps that change nothing on the wire, not taken: what they mean instead has nothing to do with quotas."""
+"""Versions that change nothing on the wire but are not offered: they change meanings unrelated to quotas."""
 
 _HAS_THROTTLE: Final = "the response has throttle_time_ms (KIP-124)"
 _BACKS_OFF: Final = "clients wait out throttle_time_ms by themselves (KIP-219)"
@@ -180,19 +180,21 @@ BY_HAND: Final[Mapping[tuple[int, int], Taken]] = {
     (ApiKey.CREATE_PARTITIONS, 2): Taken(Kind.TRANSLATE, "flexible encoding"),
     (ApiKey.CREATE_PARTITIONS, 3): Taken(Kind.PATCH, _MAY_REFUSE),
 }
-"""Steps that the rule does not cover, or not wholly."""
+"""Versions that the rule does not cover, or not completely."""
 
 
 @cache
 def taken(api_key: int, version: int) -> Taken | None:
-    """How, and why, the step from `version` - 1 to `version` is taken; None if it is not."""
+    """Return how, and why, Weir supplies the difference from `version` - 1 to `version`; None if it does
+    not.
+    """
     known = versions(api_key)
     if api_key in NEVER or known is None or version not in known or version - 1 not in known:
         return None
     by_hand = BY_HAND.get((api_key, version))
     if by_hand is not None or (api_key, version) in EXCEPTIONS:
         return by_hand
-    change = step(api_key, version).change
+    change = version_difference(api_key, version).change
     if change is Change.THROTTLE:
         return Taken(Kind.THROTTLE, _HAS_THROTTLE)
     if change is Change.SAME and BACKS_OFF_FROM.get(api_key) == version:
@@ -201,7 +203,7 @@ def taken(api_key: int, version: int) -> Taken | None:
 
 
 def reach(api_key: int, broker_max: int) -> int:
-    """The highest version that can be offered for a broker whose newest is `broker_max`."""
+    """Return the highest version that can be offered if the broker's highest is `broker_max`."""
     version = broker_max
     while taken(api_key, version + 1) is not None:
         version += 1
@@ -209,17 +211,19 @@ def reach(api_key: int, broker_max: int) -> int:
 
 
 def may_be_uplifted(api_key: int, version: int) -> bool:
-    """Whether there can be a broker that lacks this version and is offered with it."""
+    """Return True if some broker lacks this version and Weir offers it for that broker."""
     return taken(api_key, version) is not None
 
 
 def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
-    """How a request reaches a broker with these versions; None if as it is, or not at all."""
+    """Return how a request reaches a broker with these versions; None if unchanged, or not at all."""
     if not broker or not broker.max < version <= reach(api_key, broker.max):
         return None
     crossed = range(broker.max + 1, version + 1)
     kind = max(found.kind for each in crossed if (found := taken(api_key, each)) is not None)
-    positions = [position for each in crossed if (position := step(api_key, each).throttle) is not None]
+    positions = [
+        position for each in crossed if (position := version_difference(api_key, each).throttle) is not None
+    ]
     return Route(
         broker_version=broker.max,
         kind=kind,
@@ -229,17 +233,19 @@ def route(api_key: int, version: int, broker: VersionRange) -> Route | None:
 
 
 def _has_throttle(api_key: int, version: int) -> bool:
-    return place(response_type(api_key), version, THROTTLE_FIELD) is not None
+    return field_offset(response_type(api_key), version, THROTTLE_FIELD) is not None
 
 
 def offered(
     broker: Mapping[int, VersionRange], *, uplift: bool = True, own: Iterable[int] = ()
 ) -> dict[int, VersionRange]:
-    """What clients are told, by API key: what both the broker and Weir know, and what Weir adds.
+    """Return the versions offered to clients, by API key: those of both the broker and Weir, and those that
+    Weir adds.
 
-    The APIs `own` are answered by Weir, whatever the broker speaks; nothing is added to a broker that says
-    nothing. What is new to a broker is offered in its last version only: v0 of an API tells some clients how
-    old a broker is (kafka-python takes one with DescribeClientQuotas v0 for a 2.6 that has transactions).
+    Weir answers the APIs `own` itself, whatever the broker has; it adds nothing to a broker that lists
+    nothing. An API new to a broker is offered in its last version only: from v0 of an API some clients infer
+    the broker's age (kafka-python takes a broker with DescribeClientQuotas v0 for a 2.6 that has
+    transactions).
     """
     told = {
         api_key: VersionRange(both.min, reach(api_key, both.max)) if uplift else both
@@ -255,10 +261,10 @@ def offered(
 
 
 def beyond(request: Message, broker_version: int) -> str | None:
-    """What a request means that no field of `broker_version` is there for; None if nothing.
+    """Return the meaning in a request that no field of `broker_version` can express; else None.
 
-    Fields that the older version lacks are not looked at: encoding refuses them (EncodeError) unless they
-    have their defaults.
+    Fields that the older version lacks need no check: encoding raises EncodeError unless they have their
+    defaults.
     """
     if isinstance(request, CreateTopicsRequest) and broker_version < 4 and _wants_defaults(request):
         return "default partitions or replication factor, which the broker does not know (KIP-464)"

@@ -1,1 +1,1 @@
-"""TLS on either side: contexts of files that may change, handshakes, whom a certificate names."""
+"""TLS on both sides: contexts of files that may change, handshakes, principals of certificates."""

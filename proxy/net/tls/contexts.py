@@ -1,4 +1,4 @@
-"""SSL contexts as brokers' own would be: TLS 1.2 at least, every certificate of a CA file an anchor."""
+"""SSL contexts like a broker's: TLS 1.2 or later, every certificate of a CA file is a trust anchor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SERVER_NAME: Final = "weir_server_name"
-"""An attribute that an SSLSocket gets."""
+"""The attribute of an SSLSocket that holds the server name."""
 
 
 class Pair(NamedTuple):
@@ -23,13 +23,13 @@ class Pair(NamedTuple):
     cert: Path
     key: Path
     name: str
-    """Of the setting: tls_cert, upstream_cert."""
+    """The setting: tls_cert or upstream_cert."""
 
 
 def server_context(
     pair: Pair, client_auth: ssl.VerifyMode, client_ca: Path | None, *, by_name: bool = False
 ) -> ssl.SSLContext:
-    """Make a listener's context; `by_name` has `server_name_of` know. Raises ConfigError."""
+    """Make a listener's context; `by_name`: `server_name_of` works. Raises ConfigError."""
     context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     _show(context, pair)
     if client_ca is not None:
@@ -42,7 +42,7 @@ def server_context(
 
 
 def client_context(ca: Path | None, pair: Pair | None, *, verify_host: bool) -> ssl.SSLContext:
-    """Make the context of connections to brokers; without `ca`, the system's authorities count. Raises
+    """Make the context for connections to brokers; without `ca`, the system's authorities are trusted. Raises
     ConfigError.
     """
     context = _plain(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
@@ -57,7 +57,7 @@ def client_context(ca: Path | None, pair: Pair | None, *, verify_host: bool) -> 
 
 
 def server_name_of(sock: ssl.SSLSocket) -> str | None:
-    """Return the name that the client has called the server by."""
+    """Return the server name (SNI) that the client has sent."""
     name: str | None = getattr(sock, _SERVER_NAME, None)
     return name
 
@@ -65,22 +65,22 @@ def server_name_of(sock: ssl.SSLSocket) -> str | None:
 def _note_server_name(
     sock: ssl.SSLSocket | ssl.SSLObject, name: str | None, _context: ssl.SSLContext
 ) -> None:
-    """Runs within the handshake, on its thread."""
+    """Runs during the handshake, on its thread."""
     setattr(sock, _SERVER_NAME, name)
 
 
 def _hush_server_names() -> None:
-    """Print nothing about server names that are no ASCII.
+    """Print nothing about server names that are not ASCII.
 
-    Python decodes them before any code of ours, ends the handshake if it cannot (which is counted), and has a
-    traceback printed each time: clients could fill the log.
+    Python decodes them before any code of Weir's runs, ends the handshake if it cannot (which is counted),
+    and prints a traceback each time: clients could fill the log.
     """
     if not isinstance(sys.unraisablehook, _HushedHook):
         sys.unraisablehook = _HushedHook(sys.unraisablehook)
 
 
 class _HushedHook:
-    """An unraisable hook that passes on everything else."""
+    """An unraisable hook that ignores these errors and forwards all others."""
 
     def __init__(self, others: Callable[[sys.UnraisableHookArgs], object]) -> None:
         self._others = others
@@ -91,10 +91,10 @@ class _HushedHook:
 
 
 def _plain(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Renegotiation, which only TLS 1.2 has, would make reads wait for writes: Kafka does not use it."""
+    """Disable renegotiation: reads would have to wait for writes. TLS 1.3 lacks it, Kafka does not use it."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in a Java truststore
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as with a Java truststore
     return context
 
 
@@ -112,7 +112,7 @@ def _show(context: ssl.SSLContext, pair: Pair) -> None:
 def _holds_key(path: Path) -> bool:
     try:
         return b"PRIVATE KEY-----" in path.read_bytes()
-    except OSError:  # replaced just now: the next look tells
+    except OSError:  # just being replaced: the next look shows it
         return True
 
 

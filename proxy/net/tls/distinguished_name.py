@@ -1,8 +1,7 @@
-"""The subject of a certificate as Java writes it: X500Principal.getName(), which is what Kafka maps.
+"""A certificate's subject as Java writes it: X500Principal.getName(), which Kafka maps to a principal.
 
-RFC 2253: the last part first, nine attribute types by keyword and all others by number, their values then in
-hex. Java writes values as the bytes are, read as UTF-8 whatever string type they have, and hex digits in
-lower case.
+RFC 2253: last part first; nine attribute types by keyword, all others by number with hex values. Java decodes
+values as UTF-8 whatever their string type, and writes hex digits in lower case.
 """
 
 from __future__ import annotations
@@ -21,20 +20,24 @@ KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""Those that Java takes to be RFC 2253's (AVAKeyword)."""
+"""The keywords of RFC 2253 in Java (AVAKeyword)."""
 STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: other types are hex."""
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; other types are written in
+hex.
+"""
 ESCAPED: Final = frozenset(',=+<>#;"\\')
 SPACE: Final = " \r"
-"""What is escaped where a value begins or ends."""
+"""Characters that are escaped at the beginning and end of a value."""
 VERSION_TAG: Final = 0xA0
 FIELDS_BEFORE_SUBJECT: Final = 4
-"""Of a TBSCertificate, behind the version: serial number, algorithm, issuer, validity."""
+"""Number of fields of a TBSCertificate between version and subject: serial number, algorithm, issuer,
+validity.
+"""
 
 
 def subject_of(certificate: bytes) -> str:
     """Return the subject of a DER certificate. Raises ValueError."""
-    from cryptography import x509  # takes a while to import; only who shows a certificate needs it
+    from cryptography import x509  # slow to import, and needed only for client certificates
 
     tbs = x509.load_der_x509_certificate(certificate).tbs_certificate_bytes
     fields = [field for field in _elements(_content(tbs)) if field[0] != VERSION_TAG]
@@ -42,7 +45,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def name_of(name: bytes) -> str:
-    """Return a DER Name in RFC 2253's form. Raises ValueError."""
+    """Return a DER Name in the form of RFC 2253. Raises ValueError."""
     parts = [
         "+".join(_attribute(attribute) for attribute in _elements(_content(part)))
         for part in _elements(_content(name))
@@ -75,11 +78,11 @@ def _character(character: str) -> str:
     return f"\\{character}" if character in ESCAPED else character
 
 
-# DER, of which cryptography has checked the whole
+# DER; cryptography has validated the whole certificate
 
 
 def _elements(content: bytes) -> Iterator[bytes]:
-    """Yield the elements that follow each other, tags and lengths included. Raises ValueError."""
+    """Yield consecutive elements, with tags and lengths. Raises ValueError."""
     while content:
         start, length = _head(content)
         if start + length > len(content):
@@ -94,7 +97,7 @@ def _content(element: bytes) -> bytes:
 
 
 def _head(element: bytes) -> tuple[int, int]:
-    """Return where the content of an element begins, and its length. Raises ValueError."""
+    """Return the offset and length of an element's content. Raises ValueError."""
     if len(element) < 2:
         raise ValueError("a certificate's name is cut short")
     first = element[1]
@@ -105,7 +108,7 @@ def _head(element: bytes) -> tuple[int, int]:
 
 
 def _number(content: bytes) -> str:
-    """Return an object identifier in dots."""
+    """Return an object identifier in dotted form."""
     arcs: list[int] = []
     arc = 0
     for byte in content:

@@ -1,6 +1,6 @@
-"""A context made of files, and made anew when they change (`proxy.file_watch`).
+"""An SSL context made of files, and made again when they change (`proxy.file_watch`).
 
-Files that cannot be used leave the old context in force.
+If changed files cannot be used, the old context stays in force.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ log = structlog.get_logger("weir.tls")
 
 
 class _Made(NamedTuple):
-    """What the files are good for."""
+    """The result of reading the files."""
 
     context: ssl.SSLContext
     expires_s: float
 
 
 class ContextOfFiles:
-    """The present context; used on one thread, but for the reading of changed files."""
+    """The current context. Used on one thread; changed files are read on another."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class ContextOfFiles:
         make: Callable[[], ssl.SSLContext],
         cert: Path | None = None,
     ) -> None:
-        """`make` reads the files of these paths, and raises ConfigError; `name` is for the log, `cert` the
-        one of them that will expire.
+        """`make` reads the files at these paths, and raises ConfigError; `name` is for the log, `cert` is the
+        path of the certificate.
         """
         self.name = name
         self._cert = cert
@@ -45,14 +45,16 @@ class ContextOfFiles:
         self._make = make
         self._context: ssl.SSLContext | None = None
         self.last_was_good = True
-        """False while the files in place cannot be used, and older ones are in force."""
+        """False while the current files cannot be used, and older ones are in force."""
         self.refused = 0
-        """How often changed files could not be used."""
+        """Number of times that changed files could not be used."""
         self.expires_s = 0.0
-        """When the certificate in force ends, in seconds since 1970; 0 if there is none, or nobody knows."""
+        """Unix time (s) at which the certificate in force expires; 0 without a certificate, or if the time is
+        unknown.
+        """
 
     def load(self) -> None:
-        """Read the files now. Raises ConfigError."""
+        """Read the files. Raises ConfigError."""
         self._watch.read = self._watch.stamps()
         self._context, self.expires_s = self._made()
 
@@ -62,14 +64,14 @@ class ContextOfFiles:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context in force; the files are read when it is first needed. Raises ConfigError."""
+        """Return the context in force; read the files at the first call. Raises ConfigError."""
         if self._context is None:
             self.load()
         assert self._context is not None
         return self._context
 
     async def look(self) -> None:
-        """Read the files anew, in a thread, if they have changed."""
+        """Read the files again, in a thread, if they have changed."""
         if not await self._watch.look():
             return
         self._watch.read = await trio.to_thread.run_sync(self._watch.stamps)
@@ -87,11 +89,11 @@ class ContextOfFiles:
 
 
 def expiry_s(path: Path) -> float:
-    """Return when the first certificate of a file ends, in seconds since 1970; 0 if that cannot be read."""
-    from cryptography import x509  # takes a while to import, and a plain Weir does not need it
+    """Return the Unix time (s) at which the first certificate of a file expires; 0 if it cannot be read."""
+    from cryptography import x509  # slow to import, and not needed without TLS
 
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
-    except (OSError, ValueError):  # OpenSSL has taken it: it is of use even so
+    except (OSError, ValueError):  # OpenSSL has accepted the file, so it is usable
         return 0.0
     return certificate.not_valid_after_utc.timestamp()

@@ -1,8 +1,8 @@
-"""Handshakes, in Trio, before the reactor takes the sockets over.
+"""TLS handshakes, in Trio, before the reactor takes over the sockets.
 
-A handshake costs a millisecond or more of computing. That is done in threads, which OpenSSL lets run beside
-the interpreter: sessions go on meanwhile, also when thousands of clients come back at once. A client has to
-send something before it gets one of the places for handshakes under way, so silent ones cost no memory.
+A handshake needs a millisecond or more of CPU. It runs in threads, where OpenSSL releases the interpreter
+lock: connections go on meanwhile, even when thousands of clients reconnect at once. A client must send
+something before it may occupy one of the concurrent handshakes, so silent clients need no memory.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from proxy.net.tls.contexts import server_name_of
 from proxy.net.tls_socket import TlsSocket
 
 TIMEOUT_S: Final = 10.0
-"""How long a client may take for its handshake, waiting for a place not counted."""
-PLACES: Final = 1000
-"""Handshakes under way at a time, about 50 KB each; more clients wait."""
+"""Time (s) that a client may take for its handshake, not counting the wait for its turn."""
+HANDSHAKES_MAX: Final = 1000
+"""Number of concurrent handshakes, about 50 KB each; more clients wait."""
 THREADS: Final = 2
-"""Steps that are computed at a time."""
+"""Number of threads that compute handshakes."""
 HANDSHAKE_RECORD: Final = b"\x16"
-"""A client's first byte."""
+"""The first byte of a TLS client."""
 
 
 class HandshakeError(Exception):
-    """A client's handshake failed; its socket is open, so that it can be kept from trying again at once."""
+    """A client's handshake failed. Its socket is open, so that the client can be kept from reconnecting at
+    once.
+    """
 
     def __init__(self, reason: CloseReason, detail: str, sock: socket.socket) -> None:
         super().__init__(detail)
@@ -46,27 +48,27 @@ class Secured(NamedTuple):
 
     sock: TlsSocket
     certificate: bytes | None
-    """DER; None if it showed none."""
+    """DER; None without a certificate."""
     server_name: str | None
-    """The name that it has called Weir by."""
+    """The server name (SNI) that the client has sent."""
 
 
 class Handshakes:
-    """Those with clients; one instance per process."""
+    """Handshakes with clients; one instance per process."""
 
     def __init__(self) -> None:
-        self._places = trio.CapacityLimiter(PLACES)
+        self._slots = trio.CapacityLimiter(HANDSHAKES_MAX)
         self._threads = trio.CapacityLimiter(THREADS)
 
     async def accept(self, sock: socket.socket, context: ssl.SSLContext) -> Secured:
-        """Shake hands with a client, who takes over its socket. Raises HandshakeError."""
+        """Shake hands with a client; the caller owns the socket. Raises HandshakeError."""
         await self._hello(sock)
-        async with self._places:
+        async with self._slots:
             try:
                 secured = context.wrap_socket(
                     sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
                 )
-            except OSError as error:  # it has gone since it was looked at
+            except OSError as error:  # the client has gone
                 raise HandshakeError(CloseReason.CLIENT_RESET, str(error), sock) from None
             try:
                 with trio.fail_after(TIMEOUT_S):
@@ -85,7 +87,7 @@ class Handshakes:
         return Secured(established, certificate, server_name_of(secured))
 
     async def _hello(self, sock: socket.socket) -> None:
-        """Wait until a client has begun, as TLS clients do. Raises HandshakeError."""
+        """Wait for the first byte of a TLS client. Raises HandshakeError."""
         try:
             with trio.fail_after(TIMEOUT_S):
                 first = await _look(sock)
@@ -102,14 +104,14 @@ class Handshakes:
 async def shake_with_broker(
     sock: socket.socket, context: ssl.SSLContext, host: str, threads: trio.CapacityLimiter
 ) -> TlsSocket:
-    """Shake hands with the broker `host` on a connected socket, which is closed if that fails or is
-    cancelled. Raises BrokerTlsError.
+    """Shake hands with the broker `host` on a connected socket, which is closed on failure or cancellation.
+    Raises BrokerTlsError.
     """
     try:
         secured = context.wrap_socket(
             sock, server_hostname=host, do_handshake_on_connect=False, suppress_ragged_eofs=False
         )
-    except (OSError, ValueError) as error:  # a host that no certificate could name
+    except (OSError, ValueError) as error:  # a host that no certificate can name
         sock.close()
         raise BrokerTlsError(f"no TLS with {host!r}: {error}") from None
     try:
@@ -137,7 +139,7 @@ async def _shake(sock: ssl.SSLSocket, threads: trio.CapacityLimiter) -> None:
 
 
 async def _look(sock: socket.socket) -> bytes:
-    """Return the first byte without taking it; nothing at the end."""
+    """Return the first byte without consuming it; nothing at the end."""
     while True:
         try:
             return sock.recv(1, socket.MSG_PEEK)

@@ -1,7 +1,7 @@
-"""Java's regular expressions as Python's: those that mean the same, or can be made to..
+"""Java's regular expressions as Python's: those with the same meaning, or that can be translated.
 
-Rules for principals are written for Java. A pattern that Python would read differently could give one client
-another's name, so what is not known to be the same is an error.
+Mapping rules for principals are written for Java. A pattern that Python reads differently could give one
+client another's name, so any construct not known to be the same is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INSIDE: Final = re.compile(
 
 
 def translate(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern of java.util.regex. Raises ValueError saying what is wrong, or not supported."""
+    """Compile a pattern of java.util.regex. Raises ValueError that says what is wrong, or not supported."""
     flags = re.ASCII
     start = 0
     if pattern.startswith("(?i)"):
@@ -78,7 +78,7 @@ def _outside(match: re.Match[str]) -> str:
 
 
 def _character_class(pattern: str, start: int) -> tuple[str, int]:
-    """Return the class that begins behind `[` for Python, and where it ends. Raises ValueError."""
+    """Return the character class that begins behind `[`, for Python, and its end. Raises ValueError."""
     negated = pattern.startswith("^", start)
     first = start = start + negated
     parts = ["[^" if negated else "["]

@@ -1,8 +1,8 @@
 """Kafka's `ssl.principal.mapping.rules` (KIP-371): from a certificate's subject to a principal's name.
 
-`DEFAULT` takes the subject as it is; `RULE:pattern/replacement/`, with L or U behind it in lower or upper
+`DEFAULT` takes the subject unchanged. `RULE:pattern/replacement/`, with an optional L or U for lower or upper
 case, applies if the pattern matches the whole subject, and then replaces every match in it. The first rule
-that applies counts. Pattern and replacement are Java's.
+that applies counts. Patterns and replacements are Java's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.net.tls.java_pattern import translate
 NAME: Final = "ssl_principal_mapping_rules"
 
 Piece: TypeAlias = str | int
-"""Of a replacement: text, or the number of a group."""
+"""Part of a replacement: text, or the number of a group."""
 
 _BETWEEN: Final = re.compile(r"[\s,]*", re.ASCII)
 _RULE: Final = re.compile(
@@ -34,14 +34,14 @@ class UnmappedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One of them; without a pattern it is DEFAULT."""
+    """A mapping rule; without a pattern it is DEFAULT."""
 
     pattern: re.Pattern[str] | None = None
     replacement: tuple[Piece, ...] = ()
     case: str = ""
 
     def apply(self, subject: str) -> str | None:
-        """Return the name, None if the rule does not apply."""
+        """Return the name; None if the rule does not apply."""
         if self.pattern is None:
             return subject
         if self.pattern.fullmatch(subject) is None:
@@ -57,13 +57,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalMapping:
-    """The rules, in their order."""
+    """Mapping rules in order."""
 
     rules: tuple[Rule, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse rules separated by commas. Raises ConfigError."""
+        """Parse comma-separated rules. Raises ConfigError."""
         rules: list[Rule] = []
         start = _skip(text, 0)
         while start < len(text):
@@ -105,9 +105,9 @@ def _rule(match: re.Match[str]) -> Rule:
 
 
 def _with_literal_references(replacement: str, groups: int) -> str:
-    """Escape the `$` of groups that the pattern does not have, as Kafka does if it has any.
+    """Escape the `$` of groups that the pattern lacks, as Kafka does.
 
-    Where there are several, Kafka puts the backslashes of all but the first in the wrong places; so do we.
+    If there are several, Kafka puts the backslashes of all but the first in the wrong places; so does this.
     """
     if not groups:
         return replacement
@@ -123,7 +123,7 @@ def _with_literal_references(replacement: str, groups: int) -> str:
 
 
 def _pieces(replacement: str, pattern: re.Pattern[str]) -> tuple[Piece, ...]:
-    """Parse a replacement as Matcher.appendReplacement does. Raises ValueError for what would fail there."""
+    """Parse a replacement like Matcher.appendReplacement. Raises ValueError where that fails."""
     pieces: list[Piece] = []
     rest = replacement
     while rest:
@@ -141,8 +141,8 @@ def _pieces(replacement: str, pattern: re.Pattern[str]) -> tuple[Piece, ...]:
 
 
 def _group(rest: str, pattern: re.Pattern[str], replacement: str) -> tuple[int, str]:
-    """Return the group that is named behind a `$` (with as many digits as there are groups for), and what
-    follows.
+    """Return the group referenced behind a `$` (with as many digits as fit the number of groups), and the
+    remaining text.
     """
     named = re.match(r"\{([a-zA-Z][a-zA-Z0-9]*)\}", rest)
     if named and named[1] in pattern.groupindex:

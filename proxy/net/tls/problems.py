@@ -1,7 +1,7 @@
-"""What is wrong with a TLS connection, in words that say what to do; and how a refused client is counted.
+"""Descriptions of TLS errors that say what to do; close reasons of refused clients.
 
-OpenSSL's reasons are names such as WRONG_VERSION_NUMBER; alerts of the peer contain ALERT. docs/tls.md has a
-table by these texts.
+OpenSSL's reasons are names such as WRONG_VERSION_NUMBER; alerts from the peer contain ALERT. docs/tls.md has
+a table of these texts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTHING_IN_COMMON: Final = frozenset(
     {"UNSUPPORTED_PROTOCOL", "NO_SHARED_CIPHER", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW"}
 )
 OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
-"""Parts of alerts by which a peer refuses the certificate that it was shown, or wants one."""
+"""Parts of alerts by which a peer refuses the certificate it was shown, or demands one."""
 BROKER_CLOSED: Final = (
     "it closed the connection during the TLS handshake, or right after: is its listener plain (leave out "
     "upstream_tls), or does it want another certificate (upstream_cert)?"
@@ -31,7 +31,7 @@ BROKER_CLOSED: Final = (
 
 
 def of_broker(error: ssl.SSLError) -> str:
-    """Say why the TLS connection to a broker failed."""
+    """Describe why the TLS connection to a broker failed."""
     reason = _reason(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return _of_brokers_certificate(error)
@@ -59,7 +59,7 @@ def _of_brokers_certificate(error: ssl.SSLCertVerificationError) -> str:
 
 
 def of_client(error: ssl.SSLError) -> tuple[CloseReason, str]:
-    """Say why the TLS handshake of a client failed, and how that is counted."""
+    """Describe why a client's TLS handshake failed; return the close reason and the text."""
     reason = _reason(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         said = f"its certificate is not trusted: {error.verify_message}: see tls_client_ca"
@@ -78,7 +78,7 @@ PLAIN_CLIENT: Final = (
 
 
 def of_established_client(error: ssl.SSLError) -> str:
-    """Say why the TLS connection of a client broke."""
+    """Describe why a client's TLS connection broke."""
     reason = _reason(error)
     if isinstance(error, ssl.SSLEOFError):
         return "it closed the connection during the TLS handshake: does it trust the certificate of tls_cert?"
@@ -91,7 +91,7 @@ def of_established_client(error: ssl.SSLError) -> str:
 
 
 def of_files(error: ssl.SSLError) -> str:
-    """Say why OpenSSL does not take a file."""
+    """Describe why OpenSSL refuses a file."""
     reason = _reason(error)
     if reason == "KEY_VALUES_MISMATCH":
         return "the key is not that of the certificate"

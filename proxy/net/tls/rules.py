@@ -1,4 +1,4 @@
-"""What the settings say about TLS, checked; files are read later, when they are needed."""
+"""The TLS settings, checked; the files are read later, when needed."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ DOMAIN: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """TLS on either side; None: plain."""
+    """TLS settings for clients and for brokers; None for a side without TLS."""
 
     listener: ListenerRules | None
     upstream: UpstreamRules | None
 
     @property
     def files(self) -> list[ContextOfFiles]:
-        """Every context that is made of files."""
+        """Return every context that is made of files."""
         return [side.files for side in (self.listener, self.upstream) if side is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerRules:
-    """TLS towards clients."""
+    """TLS for clients."""
 
     pair: Pair
     files: ContextOfFiles
     mapping: PrincipalMapping
     names: ServerNames | None
-    """How brokers are told apart if they share the port of listen."""
+    """Names by which clients tell brokers apart on one shared port; None for a port per broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRules:
-    """TLS towards brokers."""
+    """TLS for connections to brokers."""
 
     pair: Pair | None
     files: ContextOfFiles

@@ -1,4 +1,4 @@
-"""A TLS connection as a Trio stream, for the few questions that Weir itself asks brokers."""
+"""A TLS connection as a Trio stream, for Weir's own requests to brokers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ RECEIVE_BYTES: Final = 65_536
 
 
 class TlsStream(trio.abc.Stream):
-    """One task at a time. Raises OSError as sockets do."""
+    """For one task at a time. Raises OSError as sockets do."""
 
     def __init__(self, sock: TlsSocket) -> None:
-        """Take the socket over."""
+        """Take over the socket."""
         self._sock = sock
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of it."""
+        """Send all of `data`."""
         await trio.lowlevel.checkpoint()
         rest = memoryview(data)
         while rest:
@@ -31,11 +31,11 @@ class TlsStream(trio.abc.Stream):
                 rest = rest[sent:]
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until something can be sent."""
+        """Wait until the socket is writable."""
         await trio.lowlevel.wait_writable(self._sock)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what is here, nothing at the end."""
+        """Return available bytes, nothing at the end."""
         await trio.lowlevel.checkpoint()
         buffer = bytearray(max_bytes or RECEIVE_BYTES)
         while True:
@@ -54,6 +54,6 @@ class TlsStream(trio.abc.Stream):
             await trio.lowlevel.wait_readable(self._sock)
 
     async def aclose(self) -> None:
-        """Close."""
+        """Close the socket."""
         self._sock.close()
         await trio.lowlevel.checkpoint()

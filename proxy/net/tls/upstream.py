@@ -1,4 +1,6 @@
-"""The way to brokers, with TLS or without: for sessions a socket, for Weir's own questions a stream."""
+"""Connections to brokers, with or without TLS: a socket for clients' connections, a stream for Weir's own
+requests.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ from proxy.net.tls_socket import TlsSocket
 
 
 class Upstream:
-    """Connects as configured. The caller sets the time limit; cancelled, it leaves nothing open."""
+    """Connects as configured. The caller sets the time limit; cancellation leaves nothing open."""
 
     def __init__(self, rules: UpstreamRules | None = None) -> None:
-        """None: without TLS."""
+        """`rules` None: without TLS."""
         self._rules = rules
         self._threads = trio.CapacityLimiter(THREADS)
 
     async def connect(self, address: Address) -> socket.socket | TlsSocket:
-        """Return a connection for a relay, handshake done.
+        """Return a connected socket for a relay, after its handshake.
 
         Raises OSError whose text says what to do; ConfigError if the files of `upstream_*` cannot be used.
         """
@@ -33,7 +35,7 @@ class Upstream:
         return await self._secured(sock, address, self._rules)
 
     async def open_stream(self, address: Address) -> trio.abc.Stream:
-        """Return a connection to ask on; raises as `connect` does. Receiving raises OSError, too, or
+        """Return a connected stream; raises as `connect`. Receiving may raise OSError or
         trio.BrokenResourceError.
         """
         sock = await self.connect(address)

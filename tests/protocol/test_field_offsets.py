@@ -23,7 +23,8 @@ from protocol import schema
 from protocol.api import request_header_version, response_header_version
 from protocol.codec import codec, response_type
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE
+from protocol.field_offsets import FieldOffset, field_offset, tag_section
+from protocol.framing import INCOMPLETE
 from protocol.messages import (
     FetchRequest,
     FetchResponse,
@@ -32,7 +33,6 @@ from protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from protocol.places import Place, place, tag_section
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples
@@ -62,19 +62,19 @@ WALKED: Final[list[tuple[type[Message], int]]] = [
 """A few with strings, arrays, structs and records in both encodings."""
 
 
-def the_place(message: type[Message], version: int, field: str) -> Place:
-    found = place(message, version, field)
+def the_place(message: type[Message], version: int, field: str) -> FieldOffset:
+    found = field_offset(message, version, field)
     assert found is not None
     return found
 
 
-def the_tags(message: type[Message], version: int) -> Place:
+def the_tags(message: type[Message], version: int) -> FieldOffset:
     found = tag_section(message, version)
     assert found is not None
     return found
 
 
-def all_places(message: type[Message], version: int) -> list[tuple[Place, str | None]]:
+def all_places(message: type[Message], version: int) -> list[tuple[FieldOffset, str | None]]:
     """Each place of a version, with the field before it."""
     names = [slot.name for slot in codec(message, version).layout.fields]
     found = [
@@ -97,7 +97,7 @@ def difference(one: bytes, other: bytes) -> int:
 @in_one_test
 @pytest.mark.parametrize(("api", "row"), ROWS, ids=ROW_IDS)
 def test_the_throttle_time_is_where_kafkas_schemas_have_it(api: dict[str, Any], row: dict[str, Any]) -> None:
-    found = place(response_type(api["api_key"]), row["version"], THROTTLE)
+    found = field_offset(response_type(api["api_key"]), row["version"], THROTTLE)
     layout = codec(response_type(api["api_key"]), row["version"]).layout
     assert (found is not None) == row["present"]
     if found is None:
@@ -209,7 +209,7 @@ def test_kio_knows_most_versions_with_a_throttle_time() -> None:
 
 @pytest.mark.parametrize("version", list(schema_of(FetchRequest).versions))
 def test_a_fetchs_max_bytes_is_fixed_where_the_version_has_it(version: int) -> None:
-    found = place(FetchRequest, version, "max_bytes")
+    found = field_offset(FetchRequest, version, "max_bytes")
     if version < 3:
         assert found is None
         return
@@ -238,7 +238,7 @@ def test_a_produces_acks_stand_behind_its_transactional_id(
 
 
 def test_the_transactional_id_is_at_the_start_from_v3_on() -> None:
-    assert place(ProduceRequest, 2, "transactional_id") is None
+    assert field_offset(ProduceRequest, 2, "transactional_id") is None
     assert the_place(ProduceRequest, 3, "transactional_id").fixed_offset == 0
     assert the_place(ProduceRequest, 9, "transactional_id").fixed_offset == 0
 
@@ -365,19 +365,19 @@ def test_tags_are_looked_at_as_far_as_there_are_bytes() -> None:
 
 
 def test_a_place_is_made_once_and_found_by_class_or_schema() -> None:
-    assert place(ProduceRequest, 9, "acks") is place(schema_of(ProduceRequest), 9, "acks")
+    assert field_offset(ProduceRequest, 9, "acks") is field_offset(schema_of(ProduceRequest), 9, "acks")
     assert tag_section(ProduceResponse, 10) is tag_section(ProduceResponse, 10)
 
 
 def test_what_a_version_lacks_has_no_place() -> None:
-    assert place(HeartbeatResponse, 0, THROTTLE) is None
-    assert place(ProduceResponse, 10, "node_endpoints") is None  # tagged
+    assert field_offset(HeartbeatResponse, 0, THROTTLE) is None
+    assert field_offset(ProduceResponse, 10, "node_endpoints") is None  # tagged
     assert tag_section(ProduceResponse, 8) is None
 
 
 def test_what_the_schemas_do_not_know_is_the_callers_mistake() -> None:
     with pytest.raises(ValueError, match="99"):
-        place(ProduceRequest, 99, "acks")
+        field_offset(ProduceRequest, 99, "acks")
     with pytest.raises(ValueError, match="called int"):
         tag_section(int, 0)
 

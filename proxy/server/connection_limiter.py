@@ -1,7 +1,6 @@
-"""The gate: which connections are accepted, and when (KIP-612), before anything else is done for them.
+"""The connection limiter: which connections are accepted, and when (KIP-612), before any other work for them.
 
-The numbers are `quotas.connections`'; this joins them to the configuration, the clock and the addresses that
-sockets have.
+`quotas.connections` computes; this module joins it to the configuration, the clock and socket addresses.
 """
 
 from __future__ import annotations
@@ -18,18 +17,17 @@ if TYPE_CHECKING:
 
 
 class Rejection(NamedTuple):
-    """Why a connection is not let in, and for how long its socket is to be kept."""
+    """The reason for rejecting a connection, and how long its socket is kept open."""
 
     reason: CloseReason
     detail: str
     hold_s: float | None = None
-    """None: as any refused client's."""
+    """Time (s) to keep the socket; None for the default of refused clients."""
 
 
 class ConnectionLimiter:
-    """Every connection passes here twice: `delay_s` before it is taken up, `enter` when it is.
-
-    One whose `enter` returned None must `leave` once.
+    """Asked twice per connection: `delay_s` before accepting it, `enter` after. Call `leave` once for each
+    connection that `enter` has accepted.
     """
 
     def __init__(self, rules: ConnectionRules, table: QuotaTable, now_ms: Callable[[], int]) -> None:
@@ -45,11 +43,13 @@ class ConnectionLimiter:
         self._now_ms = now_ms
 
     def delay_s(self, node_id: int | None) -> float:
-        """A connection is there: how late it, and those behind it, are to be accepted."""
+        """Return how long (s) to delay accepting this connection and those behind it."""
         return self.quotas.arrive(node_id, self._now_ms()) / 1000
 
     def enter(self, node_id: int | None, host: str) -> Rejection | None:
-        """Let a connection of this address in, or say why not. The rate comes first, as in Kafka."""
+        """Accept a connection of this address, or return the rejection. The rate is checked first, as in
+        Kafka.
+        """
         ip = plain_ip(host)
         wait_ms = self.quotas.admit(node_id, ip, self._now_ms())
         if wait_ms:
@@ -62,5 +62,5 @@ class ConnectionLimiter:
         return None
 
     def leave(self, host: str) -> None:
-        """A connection that had entered has ended."""
+        """Note the end of a connection that `enter` has accepted."""
         self._counts.close(plain_ip(host))

@@ -1,4 +1,4 @@
-"""A client at the door of a TLS listener: its handshake, who it is, which broker it means."""
+"""A new client of a TLS listener: handshake, principal, requested broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from proxy.net.tls_socket import TlsSocket
 
 
 class RefusedError(Exception):
-    """The client cannot be served; its socket is open, so that it can be kept from trying again at once."""
+    """The client cannot be served. Its socket is open, so that the client can be kept from reconnecting at
+    once.
+    """
 
     def __init__(self, reason: CloseReason, detail: str, sock: socket.socket | TlsSocket) -> None:
         super().__init__(detail)
@@ -24,26 +26,24 @@ class RefusedError(Exception):
 
 
 class AcceptedClient(NamedTuple):
-    """A client whose handshake is done."""
+    """A client after its handshake."""
 
     sock: TlsSocket
     user: str
     node_id: int | None
-    """The broker that it has named; None for bootstrap."""
+    """The broker named by SNI, else the listener's; None for bootstrap."""
 
 
 class TlsAcceptor:
-    """Of all listeners of one server."""
+    """Accepts the clients of all listeners of one server."""
 
     def __init__(self, rules: ListenerRules) -> None:
-        """The files of `rules` may change while it is used."""
+        """The files of `rules` may change while the acceptor is used."""
         self._rules = rules
         self._handshakes = Handshakes()
 
     async def enter(self, sock: socket.socket, node_id: int | None) -> AcceptedClient:
-        """Take a client over that has come to the listener of this broker (None: bootstrap). Raises
-        RefusedError.
-        """
+        """Shake hands with a client of this broker's listener (None: bootstrap). Raises RefusedError."""
         rules = self._rules
         try:
             secured = await self._handshakes.accept(sock, rules.files.context)
@@ -57,7 +57,7 @@ class TlsAcceptor:
         return AcceptedClient(secured.sock, user, node_id if named is None else named)
 
     def _user(self, certificate: bytes | None) -> str:
-        """Return the principal's name. Raises UnmappedError, and ValueError if it cannot be read."""
+        """Return the principal's name. Raises UnmappedError, and ValueError for an unreadable certificate."""
         if certificate is None:
             return ANONYMOUS
         return self._rules.mapping.name(subject_of(certificate))

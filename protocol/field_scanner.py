@@ -1,17 +1,17 @@
-"""Finding a field without decoding what stands before it: functions that walk over fields.
+"""Scan for a field without decoding the fields before it.
 
-Walking costs what it looks at, so each (message, version, field) gets a Python function of its own, whose
-source is written from the layout: runs of fixed-size fields become one addition, arrays of fixed-size
-elements one multiplication, and a length of one byte, as nearly all are, needs no call. There are two
-kinds, which differ only in what they do when the bytes run out:
+Each (message, version, field) gets a Python function of its own, generated from the layout, because scanning
+must cost little: runs of fixed-size fields become one addition, arrays of fixed-size elements one
+multiplication, and lengths of one byte, the usual ones, need no call. There are two kinds of functions, which
+differ only in what they do at the end of the bytes at hand:
 
-- `Locate` wants everything from the body's start to the field at hand, and returns INCOMPLETE otherwise;
-- `Stream` is a generator that pauses until it is sent the next chunk; where it is in the message is where
-  it is in its own source, so that no byte needs to be kept.
+- `Locate` needs all bytes from the body's start to the field, and returns INCOMPLETE otherwise;
+- `Stream` is a generator that pauses until it is sent the next chunk; its position in the message is the
+  position in its own source, so that no bytes need to be kept.
 
-Both take time linear in the bytes they walk over, whatever a peer claims: an array's elements are visited
-only as far as there are bytes for them. Lengths that cannot be are ProtocolErrors, with the field's path
-and its offset in the body. Payloads are not looked at: a string that is no UTF-8 passes.
+Both take time linear in the bytes scanned, whatever a peer claims: an array's elements are visited only while
+there are bytes. Impossible lengths raise ProtocolError with the field's path and its offset in the body.
+Payloads are not checked: a string that is not UTF-8 passes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE
+from protocol.framing import INCOMPLETE
 
 if TYPE_CHECKING:
     from protocol.schema import Layout, Slot
 
 Bytes: TypeAlias = bytes | bytearray
 Locate: TypeAlias = Callable[[Bytes, int, int, bool], int]
-"""(data, body, end, complete) -> absolute position, or INCOMPLETE; see `places.Place.locate`."""
+"""(data, body, end, complete) -> absolute position, or INCOMPLETE; see `field_offsets.FieldOffset.locate`."""
 Stream: TypeAlias = Generator[int, tuple[Bytes, int, int], int]
-"""Yields the offset in the body at which it goes on; is sent (data, position of the body's start, end of the
-bytes), where the body's start may lie before the chunk; returns the offset it was to find."""
+"""Yields the offset in the body at which it continues; is sent (data, position of the body's start, end of
+the bytes), where the body's start may be before the chunk; returns the offset found.
+"""
 
 SIZES: Final = {
     "bool": 1,
@@ -45,13 +46,13 @@ SIZES: Final = {
     "float64": 8,
     "uuid": 16,
 }
-"""Bytes of each fixed-size primitive."""
+"""Size (bytes) of each fixed-size primitive."""
 LENGTH_MAX: Final = 2**31 - 1
-"""No frame is longer, so neither is what a varint gives the length of."""
+"""No frame is longer, so no varint length may be larger."""
 
 
 def fixed_size(slots: Iterable[Slot], *, flexible: bool = False) -> int | None:
-    """The bytes that these fields always take together, or None. `flexible`: a tag buffer follows."""
+    """Return the size (bytes) of these fields if it is fixed, else None. `flexible`: tagged fields follow."""
     sizes = [_fixed_size(slot) for slot in slots]
     known = [size for size in sizes if size is not None]
     return None if flexible or len(known) < len(sizes) else sum(known)
@@ -62,15 +63,14 @@ def _fixed_size(slot: Slot) -> int | None:
 
 
 def _element_size(slot: Slot) -> int | None:
-    """The bytes of a field that is no array and not null, or of each element of an array; None if they
-    differ."""
+    """Return the size (bytes) of a field that is not null, or of an array's element; None if it varies."""
     if slot.struct is None:
         return SIZES.get(slot.type)
     return fixed_size(slot.struct.fields, flexible=slot.struct.flexible)
 
 
 def least_size(slot: Slot) -> int:
-    """The fewest bytes that a field can take."""
+    """Return the smallest size (bytes) of a field."""
     if slot.is_array:
         return length_width(slot)
     return 1 if slot.struct and slot.nullable else _element_least_size(slot)
@@ -83,14 +83,16 @@ def _element_least_size(slot: Slot) -> int:
 
 
 def length_width(slot: Slot, *, element: bool = False) -> int:
-    """The bytes of a length or count; 1: a varint. `element`: of what is in the array, not of the array."""
+    """Return the size (bytes) of a length or count; 1 for a varint. `element`: of an array's elements."""
     if slot.compact:
         return 1
     return 2 if slot.type == "string" and (element or not slot.is_array) else 4
 
 
 def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
-    """Compile a function that finds what is behind `fields`, the first of `layout`: `size` bytes or more."""
+    """Compile a function that finds the position behind `fields`, the first of `layout`, with `size` bytes
+    there.
+    """
     source = Source(layout, when_short="return short(position - body, complete)")
     with source.block("def locate(data, body, end, complete):"):
         source.line("position = body")
@@ -102,7 +104,7 @@ def locator(layout: Layout, fields: tuple[Slot, ...], size: int) -> Locate:
 
 
 def streamer(layout: Layout) -> Callable[[], Stream]:
-    """Compile a generator function that finds where the fields of `layout`, without the tagged ones, end."""
+    """Compile a generator function that finds the end of the fields of `layout`, tagged fields excluded."""
     source = Source(layout, when_short=None)
     with source.block("def stream():"):
         source.line("body = position = end = 0")
@@ -114,19 +116,19 @@ def streamer(layout: Layout) -> Callable[[], Stream]:
 
 
 class Chunks:
-    """A stream that is fed a message's body in chunks, each once and in order."""
+    """Feeds a message's body to a `Stream` in chunks, each once and in order."""
 
     __slots__ = ("_fed", "_stream")
 
     def __init__(self, stream: Stream) -> None:
-        """Take a stream that has not begun."""
-        next(stream)  # on to where it waits for the first chunk
+        """Take a stream that has not started."""
+        next(stream)  # run up to the wait for the first chunk
         self._stream = stream
         self._fed = 0
 
     def feed(self, data: Bytes, start: int, stop: int) -> int | None:
-        """Look at the body's next bytes, `data[start:stop]`; return the offset that was to be found once it
-        is, and feed no more then; None before. Raises ProtocolError, and then nothing but that.
+        """Scan the body's next bytes, `data[start:stop]`; return the offset once it is found, None before. Do
+        not feed more after that. Raises ProtocolError, and then at every call.
         """
         body = start - self._fed
         self._fed += stop - start
@@ -140,7 +142,7 @@ class Chunks:
 
 
 def compiled(source: Source, layout: Layout, function: Literal["locate", "stream"]) -> object:
-    """Run the source, in which nothing but numbers and names comes from the schema."""
+    """Execute the source; only numbers and names in it come from the schema."""
 
     def fail(offset: int, problem: str) -> None:
         raise ProtocolError(problem, api=layout.name, version=layout.version, offset=offset)
@@ -157,51 +159,53 @@ def compiled(source: Source, layout: Layout, function: Literal["locate", "stream
         "int32": Struct(">i").unpack_from,
     }
     code = compile(source.text(), f"<{function} {layout.name} v{layout.version}>", "exec")
-    exec(code, names)  # noqa: S102 - the text is our own
+    exec(code, names)  # noqa: S102 - the source is generated here
     return names[function]
 
 
 class Source:
-    """The source of one walking function; `topic_bytes` has one that looks at more.
+    """Generates the source of one scanning function; subclasses read more.
 
-    In it, `position` is where the walk is in `data`, `n` the length or count read last. A step over something
-    may lead behind `end`; whatever reads looks first (`need`).
+    In the source, `position` is the current position in `data`, `n` the last length or count read. Skipping a
+    field may move `position` behind `end`; reading checks that first (`need`).
     """
 
     def __init__(self, layout: Layout, *, when_short: str | None) -> None:
-        """`when_short` is what to do when the bytes run out; None: wait for the next chunk."""
+        """`when_short` is the statement for the end of the bytes; None: wait for the next chunk."""
         self._as_a_broker = layout.name.endswith("Request")
-        """Lengths are read as a broker does (`primitives.AS_A_BROKER`): what it takes must not be refused."""
+        """True if lengths are read as a broker does (`primitives.AS_A_BROKER`), so that no request is refused
+        that a broker accepts.
+        """
         self._when_short = when_short
         self._lines: list[str] = []
         self._margin = ""
         self._pending = 0
-        """Bytes of fixed-size fields that are still to be stepped over."""
+        """Number of bytes of fixed-size fields not skipped yet."""
 
     def text(self) -> str:
-        """The whole source."""
+        """Return the whole source."""
         return "\n".join(self._lines) + "\n"
 
     def line(self, text: str) -> None:
-        """One more line."""
+        """Add a line."""
         self._lines.append(self._margin + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """What is written inside stands indented under `head`."""
+        """Indent the lines added within, under `head`."""
         self.line(head)
         outer, self._margin = self._margin, self._margin + "    "
         yield
         self._margin = outer
 
     def flush(self) -> None:
-        """Step over the fixed-size fields collected so far."""
+        """Skip the fixed-size fields collected so far."""
         if self._pending:
             self.line(f"position += {self._pending}")
             self._pending = 0
 
     def need(self, count: int = 1) -> None:
-        """Make sure of the next `count` bytes, or of the next one if it can wait for more."""
+        """Ensure that the next `count` bytes are at hand; when streaming, the next one."""
         if self._when_short is not None:
             self.line(f"if position + {count} > end:" if count > 1 else "if position >= end:")
             self.line(f"    {self._when_short}")
@@ -216,7 +220,7 @@ class Source:
         self.line("position += body")
 
     def fields(self, slots: Iterable[Slot], path: str) -> None:
-        """Walk over these fields."""
+        """Scan these fields."""
         for slot in slots:
             size = _fixed_size(slot)
             if size is None:
@@ -238,7 +242,7 @@ class Source:
             self._struct(slot.struct, path)
 
     def _struct(self, layout: Layout, path: str) -> None:
-        """A struct's fields, to their last byte."""
+        """Scan a struct's fields to their last byte."""
         self.fields(layout.fields, path)
         self.flush()
         if layout.flexible:
@@ -247,7 +251,7 @@ class Source:
             self.line("pass")
 
     def _payload(self, width: int, path: str, *, nullable: bool) -> None:
-        """A string, bytes or records: a length, then as many bytes."""
+        """Scan a string, bytes or records: a length, then as many bytes."""
         self._length(width, path, nullable=nullable)
         less = 1 if width == 1 else 0
         with self.block(f"if n > {less}:"):
@@ -266,7 +270,7 @@ class Source:
                 self.line(f"position += n * {size}")
 
     def _elements(self, slot: Slot, path: str) -> None:
-        if self._when_short is not None:  # no use to look at any if all of them cannot be here
+        if self._when_short is not None:  # all of them must be at hand anyway
             with self.block(f"if n * {_element_least_size(slot)} > end - position:"):
                 self.line(self._when_short)
         with self.block("for _ in range(n):"):
@@ -276,7 +280,7 @@ class Source:
                 self._struct(slot.struct, path)
 
     def _tags(self, path: str) -> None:
-        """A tag buffer: how many, and for each its tag, its size, and as many bytes (KIP-482)."""
+        """Scan tagged fields (KIP-482): a count, then per field its tag, size and bytes."""
         path += " (tagged fields)"
         self._varint(path)
         if self._as_a_broker:
@@ -290,7 +294,7 @@ class Source:
             self.line("position += n")
 
     def _length(self, width: int, path: str, *, nullable: bool) -> None:
-        """Read a length or count; a varint is one more than it says, 0 is null."""
+        """Read a length or count; a varint is the length plus one, 0 is null."""
         if width == 1:
             self._varint(path)
             if self._as_a_broker:
@@ -303,7 +307,9 @@ class Source:
                 self._refuse("n < -1" if nullable else "n < 0", f"{path} has a negative length")
 
     def _wrap_length(self, path: str) -> None:
-        """A varint of 32 bits is negative, and the length null; but the least one, less one, is the most."""
+        """A broker reads a varint of 32 bits as a negative length, which is null; the smallest one minus one
+        wraps around to the largest.
+        """
         with self.block(f"if n > {LENGTH_MAX}:"):
             self._refuse(f"n == {LENGTH_MAX + 1}", f"{path} claims more than a message can hold")
             self.line("n = 0")
@@ -318,14 +324,14 @@ class Source:
         self.line("position += 1")
 
     def _integer(self, width: int) -> None:
-        """Read a signed integer of so many bytes."""
+        """Read a signed integer of `width` bytes."""
         if self._when_short is not None:
             self.need(width)
             self._whole_integer(width)
             return
         with self.block(f"if position + {width} <= end:"):
             self._whole_integer(width)
-        with self.block("else:"):  # the chunk ends before it does
+        with self.block("else:"):  # the integer continues in the next chunk
             self.line("n = 0")
             with self.block(f"for _ in range({width}):"):
                 self._byte("byte")
@@ -346,7 +352,7 @@ class Source:
                 with self.block("if byte < 128:"):
                     self.line("break")
             self._refuse("else:", f"{path} has a varint longer than five bytes")
-            if self._as_a_broker:  # of the 35 bits it keeps 32
+            if self._as_a_broker:  # brokers keep 32 of the 35 bits
                 self.line("n &= 0xFFFFFFFF")
             else:
                 self._refuse(f"n > {LENGTH_MAX}", f"{path} claims more than a message can hold")

@@ -1,7 +1,7 @@
-"""Skimming in every chunking, against places and codecs; neutralised responses as this codec and
+"""Skimming in every chunking, against places and codecs; masked responses as this codec and
 kafka-python read them.
 
-kio is no judge of neutralised responses: it refuses every tag that its schemas lack.
+kio is no judge of masked responses: it refuses every tag that its schemas lack.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
+from protocol.field_offsets import tag_section
 from protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
     ProduceResponse,
     ShareFetchResponse,
 )
-from protocol.places import tag_section
 from protocol.schema import header
-from protocol.skim import UNKNOWN_TAG, EndpointMask, Skimmer, endpoints_tag
+from protocol.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples
@@ -73,28 +73,28 @@ def chunked(body: bytes, cuts: Iterable[int]) -> list[bytes]:
     return [body[start:stop] for start, stop in pairwise(bounds)]
 
 
-def skimmed(message: type[Message], version: int, chunks: list[bytes]) -> int | None:
-    """What a skimmer finds when each chunk lies elsewhere in a buffer with other things around it."""
-    skimmer = Skimmer(message, version)
+def scanned(message: type[Message], version: int, chunks: list[bytes]) -> int | None:
+    """What a scanner finds when each chunk lies elsewhere in a buffer with other things around it."""
+    scanner = StreamScanner(message, version)
     for index, chunk in enumerate(chunks):
         start = index % 3
-        skimmer.feed(GAP[:start] + chunk + GAP, start, start + len(chunk))
-    return skimmer.tag_section
+        scanner.feed(GAP[:start] + chunk + GAP, start, start + len(chunk))
+    return scanner.tag_section
 
 
-def neutralised(message: type[Message], version: int, chunks: list[bytes]) -> tuple[bytes, int]:
-    """What passes a neutraliser on, and how many fields it has changed."""
-    neutraliser = EndpointMask(message, version)
+def masked(message: type[Message], version: int, chunks: list[bytes]) -> tuple[bytes, int]:
+    """Feed a response to an endpoint mask; return its bytes, and the number of fields changed."""
+    mask = EndpointMask(message, version)
     passed = bytearray()
     for index, chunk in enumerate(chunks):
         start = index % 3
         data = bytearray(GAP[:start] + chunk + GAP)
-        neutraliser.feed(data, start, start + len(chunk))
+        mask.feed(data, start, start + len(chunk))
         assert data[:start] == GAP[:start]
         assert data[start + len(chunk) :] == GAP
         passed += data[start : start + len(chunk)]
-    assert neutraliser.finished
-    return bytes(passed), neutraliser.neutralised
+    assert mask.finished
+    return bytes(passed), mask.masked
 
 
 def endpoints(message: type[Message]) -> list[object]:
@@ -123,7 +123,7 @@ def test_the_stream_scanner_finds_the_tag_section_in_chunks_of_any_size(
     body = codec(message, version).encode(sample(message, version))
     expected = tags_at(message, version, body)
     for size in (1, 2, 3, 5, 64, len(body)):
-        assert skimmed(message, version, chunked(body, range(size, len(body), size))) == expected
+        assert scanned(message, version, chunked(body, range(size, len(body), size))) == expected
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
@@ -131,7 +131,7 @@ def test_the_stream_scanner_finds_the_tag_section_at_every_cut(message: type[Mes
     body = codec(message, version).encode(with_endpoints(message, version))
     expected = tags_at(message, version, body)
     for cut in range(len(body) + 1):
-        assert skimmed(message, version, chunked(body, [cut])) == expected
+        assert scanned(message, version, chunked(body, [cut])) == expected
 
 
 @each_version(FLEXIBLE)
@@ -146,17 +146,17 @@ def test_the_stream_scanner_agrees_with_the_codec_on_the_end_of_the_fields(
     names = [slot.name for slot in used.layout.fields]
     expected = len(used.encode_prefix(value, names[-1])) if names else 0
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=8))
-    assert skimmed(message, version, chunked(body, cuts)) == expected
+    assert scanned(message, version, chunked(body, cuts)) == expected
 
 
 def test_the_stream_scanner_reports_the_tag_section_at_its_first_byte() -> None:
     body = codec(FetchResponse, 16).encode(with_endpoints(FetchResponse, 16))
     expected = tags_at(FetchResponse, 16, body)
-    skimmer = Skimmer(FetchResponse, 16)
+    scanner = StreamScanner(FetchResponse, 16)
     known = []
     for start, stop in ((0, expected), (expected, expected), (expected, expected + 1), (0, 100)):
-        skimmer.feed(body, start, stop)
-        known.append(skimmer.tag_section)
+        scanner.feed(body, start, stop)
+        known.append(scanner.tag_section)
     assert known == [None, None, expected, expected]
 
 
@@ -165,10 +165,10 @@ def test_the_stream_scanner_reads_two_byte_lengths_across_chunks() -> None:
     for client_id in (b"\xff\xff", b"\x00\x00", b"\x01\x2c" + b"c" * 300):
         body = bytes(8) + client_id + b"\x00"
         for cut in range(len(body)):
-            skimmer = Skimmer(header("request"), 2)
-            skimmer.feed(body, 0, cut)
-            skimmer.feed(body, cut, len(body))
-            assert skimmer.tag_section == len(body) - 1
+            scanner = StreamScanner(header("request"), 2)
+            scanner.feed(body, 0, cut)
+            scanner.feed(body, cut, len(body))
+            assert scanner.tag_section == len(body) - 1
 
 
 def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> None:
@@ -177,16 +177,16 @@ def test_the_stream_scanner_passes_fifty_megabytes_through_a_small_buffer() -> N
     value.responses[0].partitions[0].records = records
     body = codec(FetchResponse, 17).encode(value)
     expected = tags_at(FetchResponse, 17, body)
-    neutraliser = EndpointMask(FetchResponse, 17)
-    skimmer = Skimmer(FetchResponse, 17)
+    mask = EndpointMask(FetchResponse, 17)
+    scanner = StreamScanner(FetchResponse, 17)
     buffer = bytearray(256 * 1024)
     for start in range(0, len(body), len(buffer)):
         chunk = body[start : start + len(buffer)]
         buffer[: len(chunk)] = chunk
-        skimmer.feed(buffer, 0, len(chunk))
-        neutraliser.feed(buffer, 0, len(chunk))
-    assert skimmer.tag_section == expected
-    assert neutraliser.neutralised == 1
+        scanner.feed(buffer, 0, len(chunk))
+        mask.feed(buffer, 0, len(chunk))
+    assert scanner.tag_section == expected
+    assert mask.masked == 1
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
@@ -199,30 +199,30 @@ def test_the_stream_scanner_passes_mutated_bytes_in_place_or_refuses_them(
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     before = bytes(body)
-    neutraliser = EndpointMask(message, version)
+    mask = EndpointMask(message, version)
     cut = data.draw(st.integers(0, len(body)))
     try:
-        neutraliser.feed(body, 0, cut)
-        neutraliser.feed(body, cut, len(body))
+        mask.feed(body, 0, cut)
+        mask.feed(body, cut, len(body))
     except ProtocolError as error:
         assert error.api in ("", message.__name__)  # noqa: PT017 - whether it is raised depends on the bytes
     changed = [index for index in range(len(body)) if body[index] != before[index]]
-    assert len(changed) == neutraliser.neutralised
+    assert len(changed) == mask.masked
     assert all(body[index] == UNKNOWN_TAG and before[index] == 0 for index in changed)
 
 
 def test_the_stream_scanner_stays_in_error_after_malformed_bytes() -> None:
-    skimmer = Skimmer(ProduceResponse, 10)
+    scanner = StreamScanner(ProduceResponse, 10)
     with pytest.raises(ProtocolError, match=r"ProduceResponse v10 at byte 6: .*longer than five bytes"):
-        skimmer.feed(b"\x02\xff\xff\xff\xff\xff\x01", 0, 7)
+        scanner.feed(b"\x02\xff\xff\xff\xff\xff\x01", 0, 7)
     with pytest.raises(ProtocolError, match="malformed before"):
-        skimmer.feed(b"\x00", 0, 1)
-    assert skimmer.tag_section is None
+        scanner.feed(b"\x00", 0, 1)
+    assert scanner.tag_section is None
 
 
 def test_the_stream_scanner_refuses_versions_without_a_tag_section() -> None:
     with pytest.raises(ValueError, match="ProduceResponse v8 has no tag section"):
-        Skimmer(ProduceResponse, 8)
+        StreamScanner(ProduceResponse, 8)
 
 
 # Which tag
@@ -277,9 +277,9 @@ def test_the_endpoint_mask_changes_one_byte_at_any_cut(message: type[Message], v
     tag = tags_at(message, version, body) + 1
     expected = body[:tag] + bytes([UNKNOWN_TAG]) + body[tag + 1 :]
     for cut in range(len(body) + 1):
-        assert neutralised(message, version, chunked(body, [cut])) == (expected, 1)
+        assert masked(message, version, chunked(body, [cut])) == (expected, 1)
     for size in (1, 2, 3, 7):
-        assert neutralised(message, version, chunked(body, range(size, len(body), size))) == (expected, 1)
+        assert masked(message, version, chunked(body, range(size, len(body), size))) == (expected, 1)
 
 
 @pytest.mark.parametrize(("message", "version"), STREAMED, ids=STREAMED_ID)
@@ -292,7 +292,7 @@ def test_masked_endpoints_are_an_unknown_tag_to_the_codec(
     value = msgspec.structs.replace(value, unknown_tagged_fields=())
     body = codec(message, version).encode(value)
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=6))
-    passed, count = neutralised(message, version, chunked(body, cuts))
+    passed, count = masked(message, version, chunked(body, cuts))
     seen = codec(message, version).decode(passed)
     assert count == (1 if value.node_endpoints else 0)
     assert [tag for tag, _bytes in seen.unknown_tagged_fields] == [UNKNOWN_TAG] * count
@@ -321,7 +321,7 @@ def test_kafka_python_ignores_masked_endpoints_before_newer_tags(
     body = codec(message, version).encode(value)
     hosts, rest = read_by_kafka_python(message, version, body)
     assert hosts == ["broker7", LONG]
-    passed, count = neutralised(message, version, chunked(body, range(3, len(body), 3)))
+    passed, count = masked(message, version, chunked(body, range(3, len(body), 3)))
     assert count == 1
     assert read_by_kafka_python(message, version, passed) == ([], rest)
 
@@ -334,14 +334,14 @@ def test_the_endpoint_mask_leaves_responses_without_endpoints_unchanged(
         value = message(unknown_tagged_fields=unknown)
         body = codec(message, version).encode(value)
         for size in (1, 2, len(body)):
-            assert neutralised(message, version, chunked(body, range(size, len(body), size))) == (body, 0)
+            assert masked(message, version, chunked(body, range(size, len(body), size))) == (body, 0)
 
 
 def test_the_endpoint_mask_covers_repeated_endpoint_tags() -> None:
     """No broker sends two; a reader might take the last."""
     body = codec(FetchResponse, 16).encode(FetchResponse())
     body = body[:-1] + b"\x02" + b"\x00\x01\x01" + b"\x00\x01\x01"
-    passed, count = neutralised(FetchResponse, 16, [body])
+    passed, count = masked(FetchResponse, 16, [body])
     assert count == 2
     assert passed.endswith(b"\x02\x7f\x01\x01\x7f\x01\x01")
 
@@ -360,13 +360,13 @@ def test_the_endpoint_mask_covers_repeated_endpoint_tags() -> None:
 def test_the_endpoint_mask_refuses_a_malformed_tag_section(tags: bytes, reason: str, size: int) -> None:
     body = codec(FetchResponse, 16).encode(FetchResponse())[:-1] + tags
     with pytest.raises(ProtocolError, match=f"FetchResponse v16 at byte .*{reason}"):
-        neutralised(FetchResponse, 16, chunked(body, range(size, len(body), size)))
+        masked(FetchResponse, 16, chunked(body, range(size, len(body), size)))
 
 
 def test_the_endpoint_mask_passes_nothing_after_a_malformed_tag_section() -> None:
     body = bytearray(codec(FetchResponse, 16).encode(FetchResponse())[:-1] + b"\x02\x80\x00\x01\x01")
-    neutraliser = EndpointMask(FetchResponse, 16)
+    mask = EndpointMask(FetchResponse, 16)
     for _ in range(2):
         with pytest.raises(ProtocolError):
-            neutraliser.feed(body, 0, len(body))
-    assert not neutraliser.finished
+            mask.feed(body, 0, len(body))
+    assert not mask.finished

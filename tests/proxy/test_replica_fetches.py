@@ -1,4 +1,4 @@
-"""What brokers fetch from each other is exempt; a replica id that anybody else claims buys nothing."""
+"""Fetches between brokers are exempt; a replica id sent by any other client changes nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from protocol.messages import FetchRequest
 from protocol.values import schema_of
-from proxy.handlers.bandwidth.replica_fetches import FOLLOWER_BYTES, claims
+from proxy.handlers.bandwidth.replica_fetches import REPLICA_FETCH_BYTES, replica_fetch_test
 from quotas import DEFAULT, Budget, Entity, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
@@ -149,7 +149,7 @@ def test_the_replica_id_is_found_in_any_fetch_request_cut_anywhere(version: int)
     flexible = version >= 12
     message = sample(FetchRequest, version)
     expected = message.replica_id if version < FROM_TAGGED else message.replica_state.replica_id
-    find = claims(version, flexible=flexible)
+    find = replica_fetch_test(version, flexible=flexible)
     assert find(whole, 0, len(whole), True) is (expected >= 0)
     found = {find(whole, 0, end, False) for end in range(14, len(whole))}
     assert found <= {None, expected >= 0}
@@ -158,7 +158,7 @@ def test_the_replica_id_is_found_in_any_fetch_request_cut_anywhere(version: int)
 def test_a_brokers_fetch_larger_than_the_buffer_counts_as_a_replica_fetch() -> None:
     topics = [FetchRequest.FetchTopic(partitions=[FetchRequest.FetchPartition()] * 20_000)]
     asked = request(FetchRequest(topics=topics), 17)
-    assert len(asked) > 2 * 256 * 1024 > FOLLOWER_BYTES
+    assert len(asked) > 2 * 256 * 1024 > REPLICA_FETCH_BYTES
     for user, counted in (("kafka", False), ("mallory", True)):
         session = new_connection(table())
         session.client.brokers = KAFKA
@@ -183,7 +183,7 @@ def test_a_broker_s_fetch_whose_tags_cannot_be_is_taken_for_a_consumer_s(tags: b
 def test_a_cut_replica_state_tag_is_no_replica_id() -> None:
     """Its length says more than there is: the broker will refuse it, meanwhile it is a consumer's."""
     cut = bytearray(framed(request(FetchRequest(), 17)[4:-1] + b"\x01\x01\x7f\x00\x00\x00\x02"))
-    assert claims(17, flexible=True)(cut, 0, len(cut), True) is False
+    assert replica_fetch_test(17, flexible=True)(cut, 0, len(cut), True) is False
 
 
 def test_bytes_of_another_tag_are_no_replica_id() -> None:
@@ -191,6 +191,6 @@ def test_bytes_of_another_tag_are_no_replica_id() -> None:
     body = header(1, 17, 1, b"app", tags=b"\x00") + request(FetchRequest(), 17)[4 + 14 :]
     plain = bytearray(framed(body))
     other = bytearray(framed(body[:-1] + b"\x01\x00\x05\x00\x00\x00\x02\x00"))
-    find = claims(17, flexible=True)
+    find = replica_fetch_test(17, flexible=True)
     assert find(plain, 0, len(plain), True) is False
     assert find(other, 0, len(other), True) is False

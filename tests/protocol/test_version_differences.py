@@ -17,7 +17,15 @@ from protocol import schema
 from protocol.api import ApiKey
 from protocol.codec import codec, request_type, response_type
 from protocol.errors import UnknownVersionError
-from protocol.steps import THROTTLE_FIELD, Change, Position, Step, alike, step, steps
+from protocol.version_differences import (
+    THROTTLE_FIELD,
+    Change,
+    Position,
+    VersionDifference,
+    alike,
+    version_difference,
+    version_differences,
+)
 from tests.matrix import check_each
 from tests.properties import examples
 from tests.protocol.generate import messages
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
 TABLE: Final[list[dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "data" / "throttle_fields.json").read_bytes()
 )["responses"]
-EVERY: Final = [found for key in schema.api_keys() for found in steps(key)]
+EVERY: Final = [found for key in schema.api_keys() for found in version_differences(key)]
 CHEAP: Final = [found for found in EVERY if found.change is not Change.OTHER]
 
 
@@ -37,7 +45,7 @@ def api_name(api_key: int) -> str:
     return ApiKey(api_key).name
 
 
-def name(found: Step) -> str:
+def name(found: VersionDifference) -> str:
     return f"{api_name(found.api_key)}-v{found.version}"
 
 
@@ -61,7 +69,7 @@ def test_both_versions_are_the_same_bytes_but_for_the_throttle_time(api_key: int
     check_each([found for found in CHEAP if found.api_key == api_key], check_step, name=name)
 
 
-def check_step(found: Step) -> None:
+def check_step(found: VersionDifference) -> None:
     asks, answers = request_type(found.api_key), response_type(found.api_key)
     older, newer = found.version - 1, found.version
 
@@ -115,7 +123,7 @@ def seen_by_kio(api_key: int, version: int) -> tuple[Change, Position | None] | 
     return Change.THROTTLE, Position.FIRST if names[0] == "throttle_time" else Position.LAST
 
 
-def in_newest_kafka(found: Step) -> bool:
+def in_newest_kafka(found: VersionDifference) -> bool:
     """Whether Kafka 4.2, whose versions kio has, still has both versions."""
     (row,) = [row for row in TABLE if row["api_key"] == found.api_key]
     least, most = row["valid_versions"].get("4.2.0", (0, -1))
@@ -134,7 +142,7 @@ def test_kio_sees_the_same_changes() -> None:
 def test_the_field_comes_where_kafkas_schemas_have_it() -> None:
     for api in TABLE:
         rows = {row["version"]: row for row in api["versions"]}
-        for found in steps(api["api_key"]):
+        for found in version_differences(api["api_key"]):
             if found.change is Change.THROTTLE:
                 assert not rows[found.version - 1]["present"]
                 assert rows[found.version]["position"] == typing.cast("Position", found.throttle).value
@@ -159,17 +167,17 @@ def test_the_field_comes_where_kafkas_schemas_have_it() -> None:
     ],
 )
 def test_what_changes_more_is_told_apart(api_key: int, version: int, why: str) -> None:
-    assert step(api_key, version).change is Change.OTHER, why
+    assert version_difference(api_key, version).change is Change.OTHER, why
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(4242, 1), (3, 0), (3, 99), (3, -1)])
 def test_a_step_that_does_not_exist(api_key: int, version: int) -> None:
     with pytest.raises(UnknownVersionError):
-        step(api_key, version)
+        version_difference(api_key, version)
 
 
 def test_an_api_that_the_schemas_do_not_know_has_no_steps() -> None:
-    assert steps(4242) == ()
+    assert version_differences(4242) == ()
 
 
 def test_a_tag_buffer_is_a_difference_also_where_there_are_no_fields() -> None:

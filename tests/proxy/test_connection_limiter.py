@@ -15,7 +15,7 @@ from proxy.config.config import ConfigError
 from proxy.config.connection_rules import connection_rules, plain_ip
 from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.net.reactor import Reactor
-from proxy.server.connection_gate import ConnectionLimiter
+from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.listeners import Listeners
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.kafka.ports import free_range
@@ -33,7 +33,7 @@ def ip_table(rate: float, ip: str | None = None) -> QuotaTable:
     return QuotaTable({(Entity(ip=ip or DEFAULT), RATE): rate})
 
 
-def gate(table: QuotaTable | None = None, **settings: object) -> ConnectionLimiter:
+def limiter(table: QuotaTable | None = None, **settings: object) -> ConnectionLimiter:
     rules = connection_rules(config.load(None, {"upstream": "broker:9092", **settings}).settings)
     return ConnectionLimiter(rules, table or QuotaTable(), lambda: 0)
 
@@ -52,18 +52,18 @@ def test_ip_addresses_are_normalized(written: str, meant: str) -> None:
 
 
 def test_an_ipv4_client_of_a_dual_stack_listener_has_its_ipv4_address() -> None:
-    at = gate(ip_table(1, "10.0.0.1"))
-    denials = [at.enter(None, "::ffff:10.0.0.1") for _ in range(11)]
-    assert denials[:10] == [None] * 10
-    assert denials[10] == (CloseReason.CONNECTION_RATE, "connection_creation_rate of 10.0.0.1", 1.0)
+    at = limiter(ip_table(1, "10.0.0.1"))
+    rejections = [at.enter(None, "::ffff:10.0.0.1") for _ in range(11)]
+    assert rejections[:10] == [None] * 10
+    assert rejections[10] == (CloseReason.CONNECTION_RATE, "connection_creation_rate of 10.0.0.1", 1.0)
 
 
 def test_a_connection_above_max_connections_per_ip_is_refused_by_that_name() -> None:
-    at = gate(max_connections_per_ip=1, max_connections_per_ip_overrides="[::1]:2, 10.0.0.9:0")
+    at = limiter(max_connections_per_ip=1, max_connections_per_ip_overrides="[::1]:2, 10.0.0.9:0")
     assert at.enter(None, "10.0.0.1") is None
-    denial = at.enter(1, "10.0.0.1")
-    assert denial is not None
-    assert denial.reason is CloseReason.CONNECTIONS_PER_IP
+    rejection = at.enter(1, "10.0.0.1")
+    assert rejection is not None
+    assert rejection.reason is CloseReason.CONNECTIONS_PER_IP
     assert [at.enter(None, "::1") is None for _ in range(3)] == [True, True, False]
     assert at.enter(None, "10.0.0.9") is not None
     at.leave("10.0.0.1")
@@ -106,7 +106,10 @@ def test_a_listener_above_its_rate_accepts_every_connection_late(play: Play) -> 
     async def script(stage: Stage) -> None:
         for _ in range(11):
             assert await (await stage.connect(0)).ask(PING) == PONG
-        late = {node_id: budget.throttled for node_id, budget in stage.server.gate.quotas.listeners()}
+        late = {
+            node_id: budget.throttled
+            for node_id, budget in stage.server.connection_limiter.quotas.listeners()
+        }
         assert late == {0: 1}
 
     play(script, listener_max_connection_creation_rate=1)
@@ -190,6 +193,6 @@ def test_a_changed_quota_table_applies_to_the_next_connection(play: Play) -> Non
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_ipv6_and_ipv4_clients_of_one_listener_have_separate_budgets() -> None:
-    at = gate(ip_table(1, "::1"))
+    at = limiter(ip_table(1, "::1"))
     assert [at.enter(None, "::1") for _ in range(11)][-1] is not None
     assert all(at.enter(None, "::ffff:127.0.0.1") is None for _ in range(100))

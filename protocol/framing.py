@@ -1,12 +1,12 @@
-"""Frames and their heads: where a frame ends, what a request or response is, where its body starts.
+"""Frames and their headers: the end of a frame, the kind of a request, the start of its body.
 
-A Kafka connection is a stream of frames: an int32 length, then that many bytes. A request opens with its
-API key (int16), version (int16), correlation id (int32) and, from request header v1, the client-id
-(nullable string with an int16 length) and, in flexible versions (header v2), tagged fields. A response
-opens with the correlation id and, in flexible versions (header v1), tagged fields.
+A Kafka connection is a stream of frames: an int32 length, then as many bytes. A request begins with its API
+key (int16), version (int16), correlation id (int32) and, from request header v1, the client-id (nullable
+string with an int16 length) and, in flexible versions (header v2), tagged fields. A response begins with the
+correlation id and, in flexible versions (header v1), tagged fields.
 
-The two `Struct`s are public because the proxy's loop unpacks a head per frame, and a function call per
-frame is what it cannot afford.
+Both `Struct`s are public because the proxy's loop unpacks a header per frame, where a function call would
+cost too much.
 """
 
 from struct import Struct
@@ -18,9 +18,9 @@ REQUEST_HEAD: Final = Struct(">ihhi")
 """Frame length, API key, version, correlation id."""
 REQUEST_HEAD_BYTES: Final = REQUEST_HEAD.size
 CLIENT_ID_OFFSET: Final = REQUEST_HEAD_BYTES
-"""From the start of the frame (its length included) to the client-id's int16 length."""
+"""Offset of the client-id's int16 length from the start of the frame, its length prefix included."""
 REQUEST_LENGTH_MIN: Final = 8
-"""API key, version and correlation id: what each request has (header v0 has no more)."""
+"""Length of API key, version and correlation id, which every request has (header v0 has no more)."""
 
 RESPONSE_HEAD: Final = Struct(">ii")
 """Frame length, correlation id."""
@@ -32,16 +32,18 @@ LENGTH_BYTES: Final = LENGTH.size
 _INT16: Final = Struct(">h")
 
 TAGS_MAX: Final = 100
-"""What a header may have; Kafka's have none. They are walked anew whenever more bytes have come."""
+"""Number of tagged fields accepted in a header; Kafka's headers have none. They are read again whenever more
+bytes arrive.
+"""
 
 INCOMPLETE: Final = -1
-"""A position that lies beyond the bytes at hand: ask again with more of them."""
+"""Stands for a position behind the bytes at hand: ask again with more bytes."""
 
 
 def client_id_end(data: bytes | bytearray, frame: int, end: int) -> int:
     """Return the position behind the client-id of the request whose frame starts at `frame`, or INCOMPLETE.
 
-    `end` is where the bytes at hand end. Raises ProtocolError for a negative length other than null's -1.
+    `end` is the end of the bytes at hand. Raises ProtocolError for a negative length other than -1 (null).
     """
     start = frame + CLIENT_ID_OFFSET
     if end - start < _INT16.size:
@@ -54,7 +56,7 @@ def client_id_end(data: bytes | bytearray, frame: int, end: int) -> int:
 
 
 def request_body(data: bytes | bytearray, frame: int, end: int, *, flexible: bool) -> int:
-    """Return where the body of the request whose frame starts at `frame` begins, or INCOMPLETE."""
+    """Return the start of the body of the request whose frame starts at `frame`, or INCOMPLETE."""
     position = client_id_end(data, frame, end)
     if position == INCOMPLETE or not flexible:
         return position
@@ -62,9 +64,9 @@ def request_body(data: bytes | bytearray, frame: int, end: int, *, flexible: boo
 
 
 def response_body(data: bytes | bytearray, frame: int, end: int, *, flexible: bool) -> int:
-    """Return where the body of the response whose frame starts at `frame` begins, or INCOMPLETE.
+    """Return the start of the body of the response whose frame starts at `frame`, or INCOMPLETE.
 
-    `flexible` is whether the response's *header* is (header v1): never for ApiVersions.
+    `flexible`: the response *header* has tagged fields (header v1), which ApiVersions never has.
     """
     position = frame + RESPONSE_HEAD_BYTES
     if position > end:
@@ -75,9 +77,9 @@ def response_body(data: bytes | bytearray, frame: int, end: int, *, flexible: bo
 def skip_tags(data: bytes | bytearray, position: int, end: int, origin: int = 0) -> int:
     """Return the position behind the tagged fields that start at `position`, or INCOMPLETE (KIP-482).
 
-    `origin` is where a ProtocolError's offset counts from.
+    Offsets in ProtocolErrors count from `origin`.
     """
-    if position < end and data[position] == 0:  # nearly always: no tagged fields at all
+    if position < end and data[position] == 0:  # nearly always: no tagged fields
         return position + 1
     count, position = _uvarint(data, position, end, origin)
     if count > TAGS_MAX:
@@ -93,7 +95,7 @@ def skip_tags(data: bytes | bytearray, position: int, end: int, origin: int = 0)
 
 
 def _uvarint(data: bytes | bytearray, position: int, end: int, origin: int) -> tuple[int, int]:
-    """Return (value, position behind it); (0, INCOMPLETE) if it runs past `end`."""
+    """Return (value, position behind it); (0, INCOMPLETE) if it continues behind `end`."""
     if position == INCOMPLETE:
         return 0, INCOMPLETE
     value = 0

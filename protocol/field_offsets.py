@@ -1,8 +1,7 @@
-"""Places of the fields that are patched without decoding a message, worked out from the schema.
+"""Offsets of fields that are read or changed without decoding a message, computed from the schema.
 
-Most places are at a fixed offset from the body's start, some at one from its end; others have fields of
-variable size before them, which a compiled function walks over (`walk`). Whoever has a place need not know
-which it is.
+Most fields have a fixed offset from the body's start, some from its end. Others have fields of variable size
+before them, which a compiled function scans (`field_scanner`). Callers need not distinguish these.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Final, TypeAlias
 
 from protocol import schema
 from protocol.errors import ProtocolError
-from protocol.heads import INCOMPLETE
+from protocol.field_scanner import Bytes, Locate, fixed_size, least_size, locator
+from protocol.framing import INCOMPLETE
 from protocol.schema import Layout, MessageSchema, Slot
-from protocol.walk import Bytes, Locate, fixed_size, least_size, locator
 
 MessageLike: TypeAlias = MessageSchema | type[object]
-"""A schema, or a class of `messages`, whose name is the schema's."""
+"""A schema, or a class in `messages` with the schema's name."""
 
 _INTEGERS: Final = {
     "bool": Struct(">b"),
@@ -31,72 +30,75 @@ _INTEGERS: Final = {
     "int64": Struct(">q"),
 }
 _OPAQUE: Final = Struct(">b")
-"""Stands for what is not an integer of fixed size: at least one byte."""
+"""For fields that are not integers of fixed size: at least one byte."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """Where a field, or the tag section, is in the body of one version of a message."""
+class FieldOffset:
+    """The position of a field, or of the tagged fields, in the body of one version of a message."""
 
     message: str
-    """As in `schema`: ProduceRequest."""
+    """The name in `schema`: ProduceRequest."""
     version: int
     field: str
-    """Its name in the schema; empty for the tag section."""
+    """The field's name in the schema; empty for the tagged fields."""
     fixed_offset: int | None
-    """Bytes from the body's start, if everything before the place is of fixed size."""
+    """Bytes from the body's start, if all earlier fields have a fixed size."""
     offset_from_end: int | None
-    """Bytes before the body's end, if everything from here on is of fixed size."""
+    """Bytes before the body's end, if this and all later fields have a fixed size."""
     locate: Locate
     """`locate(data, body, end, complete)`: the absolute position in `data`, whose body starts at `body`.
 
-    `end` is where the bytes at hand end, `complete` whether that is the body's end. If more bytes are
-    needed: INCOMPLETE, or ProtocolError if there are none. At the position returned there is all of an
-    integer, or the first byte of anything else. Other ProtocolErrors: a length that cannot be, with its
-    offset from the body's start.
+    `end` is the end of the bytes at hand; `complete` if that is the body's end. If more bytes are needed, the
+    result is INCOMPLETE, or ProtocolError
+    if the body is complete. At the returned position the whole integer is at
+    hand, or the first byte of any other field. Impossible lengths raise ProtocolError too, with the offset
+    from the body's start.
     """
     _integer: Struct | None
 
     @property
     def size(self) -> int:
-        """Bytes of the integer. Raises TypeError if the field is none."""
+        """Size (bytes) of the integer. Raises TypeError if the field is not an integer."""
         if self._integer is None:
             raise TypeError(f"{self.message}.{self.field} is no integer")
         return self._integer.size
 
     def read(self, data: Bytes, position: int) -> int:
-        """The integer at a position that `locate` returned. Raises TypeError if the field is none."""
+        """Return the integer at a position from `locate`. Raises TypeError if the field is not an integer."""
         if self._integer is None:
             raise TypeError(f"{self.message}.{self.field} is no integer")
         value: int = self._integer.unpack_from(data, position)[0]
         return value
 
     def write(self, data: bytearray, position: int, value: int) -> None:
-        """Put another integer there. Raises struct.error if it does not fit, TypeError if the field is
-        none."""
+        """Overwrite the integer. Raises struct.error if the value does not fit, TypeError if the field is not
+        an integer.
+        """
         if self._integer is None:
             raise TypeError(f"{self.message}.{self.field} is no integer")
         self._integer.pack_into(data, position, value)
 
 
-def place(message: MessageLike, version: int, field_name: str) -> Place | None:
-    """Where a top-level field is; None if the version lacks it, or has it among its tagged ones (cached).
+def field_offset(message: MessageLike, version: int, field_name: str) -> FieldOffset | None:
+    """Return the offset of a top-level field; None if the version lacks it, or has it as a tagged field
+    (cached).
 
-    Raises ValueError for a message or version that the schemas do not know.
+    Raises ValueError for a message or version that the schemas lack.
     """
     return _place(_schema(message).name, version, field_name)
 
 
-def tag_section(message: MessageLike, version: int) -> Place | None:
-    """Where the body's tagged fields begin, at their count; None if the version has none (cached).
+def tag_section(message: MessageLike, version: int) -> FieldOffset | None:
+    """Return the offset of the body's tagged fields, at their count; None if the version has none (cached).
 
-    Raises ValueError for a message or version that the schemas do not know.
+    Raises ValueError for a message or version that the schemas lack.
     """
     return _tag_section(_schema(message).name, version)
 
 
 def layout(message: MessageLike, version: int) -> Layout:
-    """How a version of a message lies on the wire. Raises ValueError if the schemas do not know it."""
+    """Return the layout of a version of a message. Raises ValueError if the schemas lack it."""
     return _schema(message).layout(version)
 
 
@@ -110,7 +112,7 @@ def _schema(message: MessageLike) -> MessageSchema:
 
 
 @cache
-def _place(message: str, version: int, field_name: str) -> Place | None:
+def _place(message: str, version: int, field_name: str) -> FieldOffset | None:
     found = _named(message).layout(version)
     names = [slot.name for slot in found.fields]
     if field_name not in names:
@@ -123,7 +125,7 @@ def _place(message: str, version: int, field_name: str) -> Place | None:
 
 
 @cache
-def _tag_section(message: str, version: int) -> Place | None:
+def _tag_section(message: str, version: int) -> FieldOffset | None:
     found = _named(message).layout(version)
     return _make(found, found.fields, "", None, None) if found.flexible else None
 
@@ -137,7 +139,7 @@ def _named(message: str) -> MessageSchema:
 
 def _make(
     found: Layout, before: tuple[Slot, ...], field: str, from_end: int | None, integer: Struct | None
-) -> Place:
+) -> FieldOffset:
     fixed_offset = fixed_size(before)
     size = (integer or _OPAQUE).size
     if fixed_offset is not None:
@@ -146,13 +148,13 @@ def _make(
         locate = locator(found, before, size)
         if from_end is not None:
             locate = _before_end(found, from_end, locate)
-    return Place(found.name, found.version, field, fixed_offset, from_end, locate, integer)
+    return FieldOffset(found.name, found.version, field, fixed_offset, from_end, locate, integer)
 
 
 def _at(found: Layout, offset: int, size: int) -> Locate:
     stop = offset + size
 
-    def locate(data: Bytes, body: int, end: int, complete: bool) -> int:  # noqa: ARG001 - all Locates are alike
+    def locate(data: Bytes, body: int, end: int, complete: bool) -> int:  # noqa: ARG001 - a Locate
         if body + stop <= end:
             return body + offset
         if complete:
@@ -162,13 +164,13 @@ def _at(found: Layout, offset: int, size: int) -> Locate:
     return locate
 
 
-def _before_end(found: Layout, offset: int, walk: Locate) -> Locate:
-    """While the end is not at hand the place can still be: a walk tells."""
+def _before_end(found: Layout, offset: int, scan: Locate) -> Locate:
+    """Locate from the body's end once that is at hand, by scanning until then."""
     least = sum(map(least_size, found.fields))
 
     def locate(data: Bytes, body: int, end: int, complete: bool) -> int:
         if not complete:
-            return walk(data, body, end, False)
+            return scan(data, body, end, False)
         if end - body < least:
             raise _too_short(found, end - body)
         return end - offset

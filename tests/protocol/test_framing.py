@@ -16,7 +16,7 @@ from kio.static.primitive import i16, i32
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
-from protocol.heads import (
+from protocol.framing import (
     CLIENT_ID_OFFSET,
     INCOMPLETE,
     LENGTH,

@@ -1,7 +1,7 @@
-"""What the step from one version of an API to the next changes on the wire.
+"""The difference between consecutive versions of an API on the wire.
 
-Derived from the schemas alone: it tells layouts apart, not meanings. A step can change nothing on the wire
-and still mean something else (JoinGroup v4: the broker has a new member join twice, KIP-394).
+It is derived from the schemas alone: from layouts, not meanings. Two versions may be the same on the wire and
+still differ in meaning (JoinGroup v4: the broker makes a new member join twice, KIP-394).
 """
 
 from __future__ import annotations
@@ -20,49 +20,53 @@ THROTTLE_FIELD: Final = "throttle_time_ms"
 
 
 class Change(Enum):
-    """How far two neighbouring versions differ."""
+    """The kind of difference between two consecutive versions."""
 
     SAME = "same"
-    """Requests and responses lie alike; only the number in the request's head differs."""
+    """Requests and responses have the same layout; only the version in the request header differs."""
     THROTTLE = "throttle"
-    """As SAME, but the response has throttle_time_ms more (int32, top level, not tagged)."""
+    """As SAME, but the response also has throttle_time_ms (int32, top level, not tagged)."""
     OTHER = "other"
 
 
 class Position(Enum):
-    """Where throttle_time_ms stands among the fields of a response."""
+    """The position of throttle_time_ms among the fields of a response."""
 
     FIRST = "first"
     LAST = "last"
 
 
-class Step(NamedTuple):
-    """The step from `version` - 1 to `version` of an API."""
+class VersionDifference(NamedTuple):
+    """The difference between `version` - 1 and `version` of an API."""
 
     api_key: int
     version: int
     change: Change
     throttle: Position | None
-    """Where the field stands; None unless the change is THROTTLE."""
+    """Position of the new field; None unless the change is THROTTLE."""
 
 
 @cache
-def step(api_key: int, version: int) -> Step:
-    """Return the step to `version`. Raises UnknownVersionError if the schemas lack it, or the one before."""
+def version_difference(api_key: int, version: int) -> VersionDifference:
+    """Return the difference to the previous version. Raises UnknownVersionError if the schemas lack
+    either.
+    """
     headers_alike = _headers(api_key, version - 1) == _headers(api_key, version)
     found = schema.api(api_key)
     if not headers_alike or found is None or not _requests_alike(found, version):
-        return Step(api_key, version, Change.OTHER, None)
-    return Step(api_key, version, *_response_change(found.response, version))
+        return VersionDifference(api_key, version, Change.OTHER, None)
+    return VersionDifference(api_key, version, *_response_change(found.response, version))
 
 
-def steps(api_key: int) -> tuple[Step, ...]:
-    """All steps of an API, ascending; none if the schemas do not know it."""
+def version_differences(api_key: int) -> tuple[VersionDifference, ...]:
+    """Return all differences of an API, ascending; none if the schemas lack it."""
     found = schema.api(api_key)
     if found is None:
         return ()
     return tuple(
-        step(api_key, version) for version in found.request.versions if version - 1 in found.request.versions
+        version_difference(api_key, version)
+        for version in found.request.versions
+        if version - 1 in found.request.versions
     )
 
 
@@ -75,7 +79,7 @@ def _requests_alike(found: schema.Api, version: int) -> bool:
 
 
 def alike(old: Layout, new: Layout) -> bool:
-    """Whether the same bytes are the same values in both layouts, names included."""
+    """Return True if the same bytes have the same values in both layouts, names included."""
     return (
         old.flexible == new.flexible
         and _slots_alike(old.fields, new.fields)
@@ -104,7 +108,9 @@ def _response_change(response: schema.MessageSchema, version: int) -> tuple[Chan
 
 
 def _added_throttle(old: Layout, new: Layout) -> Position | None:
-    """Where the new layout has the field more, if that is all; both layouts are flexible, or neither is."""
+    """Return the position of throttle_time_ms, if that is the only addition; both layouts are flexible, or
+    neither is.
+    """
     for position, added, rest in (
         (Position.FIRST, new.fields[:1], new.fields[1:]),
         (Position.LAST, new.fields[-1:], new.fields[:-1]),

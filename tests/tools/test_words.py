@@ -1,0 +1,141 @@
+"""The product and its documentation do not use the words of the first version's private language again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.tools.compiled_only import ROOT
+from tests.tools.words import Finding, in_markdown, in_source
+
+PRODUCT: Final = ("calibration", "cli", "demo", "pipeline", "protocol", "proxy", "quotas", "usage")
+NOT_REWRITTEN: Final = (
+    "calibration/",
+    "demo/",
+    "pipeline/",
+    "proxy/connection/",
+    "quotas/",
+)
+"""Packages whose prose is still to be rewritten. Remove a line once its package passes."""
+EXCEPTIONS: Final = {
+    "CHANGELOG.md": "it describes the past in the words of the past",
+}
+"""Page → reason. Add one only if the words are Kafka's, TCP's or the operating system's."""
+FETCH_SESSIONS: Final = (
+    "proxy/handlers/bandwidth/bandwidth.py",
+    "proxy/handlers/plan.py",
+    "proxy/handlers/request_time/request_features.py",
+    "proxy/handlers/topics/fetch_sessions.py",
+    "proxy/handlers/topics/topic_rates.py",
+)
+"""Modules about Kafka's fetch sessions (KIP-227). A client's TCP connection is called a connection."""
+_SESSION: Final = re.compile(r"(?<!fetch )\bsessions?\b", re.IGNORECASE)
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Yield (path, text) of every module of the product that is rewritten."""
+    for package in PRODUCT:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if not name.startswith(NOT_REWRITTEN):
+                yield name, path.read_text("utf-8")
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield (path, text) of every page of the documentation."""
+    for path in sorted(
+        [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
+    ):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in EXCEPTIONS:
+            yield name, path.read_text("utf-8")
+
+
+def said(found: list[tuple[str, Finding]]) -> str:
+    return "tests/tools/words.py has the words:\n" + "\n".join(f"{path}:{finding}" for path, finding in found)
+
+
+def test_the_product_uses_no_old_words() -> None:
+    found = [(path, finding) for path, text in sources() for finding in in_source(text)]
+    assert not found, said(found)
+
+
+def test_the_documentation_uses_no_old_words() -> None:
+    found = [(path, finding) for path, text in pages() for finding in in_markdown(text)]
+    assert not found, said(found)
+
+
+def test_a_session_is_a_fetch_session() -> None:
+    """In comments and docstrings of the proxy; names on the wire and of metrics may contain it."""
+    found = [
+        f"{path}:{number}: {line.strip()}"
+        for path, text in sources()
+        if path.startswith("proxy/") and path not in FETCH_SESSIONS
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.lstrip().startswith(('"""', "#")) and _SESSION.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_exclusion_is_still_needed() -> None:
+    """A package that passes must not stay excluded, and an excluded path must exist."""
+    for package in NOT_REWRITTEN:
+        modules = sorted((ROOT / package).rglob("*.py"))
+        assert modules, package
+        assert any(in_source(path.read_text("utf-8")) for path in modules), f"{package} passes: include it"
+    for page in (*EXCEPTIONS, *FETCH_SESSIONS):
+        assert (ROOT / page).is_file(), page
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("class Keeper: ...", "Keeper"),
+        ("def _vouched(): ...", "_vouched"),
+        ("def f(places): ...", "places"),
+        ("x.management = 1", "management"),
+        ("from a import Splice", "Splice"),
+        ("toll = 1", "toll"),
+        ('"""What is over waits."""', "What is"),
+        ('"""Requests wait.\n\nWhoever asks is told.\n"""', "Whoever"),
+        ('class A:\n    """An A."""\n    b: int\n    """Whether it is."""', "Whether"),
+        ('class A:\n    """An A."""\n    b: int\n    """How many are remembered."""', "How many"),
+        ('"""Of all together."""', "Of all"),
+        ("x = 1  # as it does", "as it does"),
+        ("x = 1\n# so much is here\n", "so much"),
+        ('log.info("goes to whoever asks")', "whoever"),
+        ('f("the toll of a request")', "toll"),
+        ('x = "toll"', None),
+        ('"""`toll`"""', None),
+        ('"""Requests wait until the quota allows them."""', None),
+        ('"""ZooKeeper."""', None),
+        ('"""Return where the body starts."""', None),
+    ],
+)
+def test_old_words_in_sources_are_found(source: str, text: str | None) -> None:
+    assert [finding.text for finding in in_source(source)] == ([] if text is None else [text])
+
+
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [
+        ("Plain.\n\nFor whoever reads.\n", [3]),
+        ("| dialect | toll |\n", [1, 1]),
+        ("```\ntoll\n```\n\nThere is none.\n", [5]),
+        ("`python -m bench.toll`, and `whoever`\n", []),
+        ("Requests wait.\n", []),
+    ],
+)
+def test_old_words_in_pages_are_found(page: str, lines: list[int]) -> None:
+    assert [finding.line for finding in in_markdown(page)] == lines
+
+
+def test_paths_are_those_of_the_repository() -> None:
+    """If the folders move, the test must not pass for lack of files."""
+    names = {Path(path).parts[0] for path, _text in sources()}
+    assert names == {"cli", "protocol", "proxy", "usage"}
+    assert {path for path, _text in pages()} >= {"README.md", "CONTRIBUTING.md", "docs/architecture.md"}
