@@ -49,7 +49,7 @@ def written(path: Path, text: str) -> str:
         ([], ["no upstream", "--upstream HOST:PORT"]),
         (["--upstream", "kafka"], ["upstream is 'kafka'", "HOST:PORT", "for example"]),
         (["--upstream", "kafka:0"], ["upstream is 'kafka:0'"]),
-        (["--upstream", "kafka:65536"], ["upstream is 'kafka:65536'"]),
+        (["--upstream", "kafka:65536"], ["upstream is 'kafka:65536', its port must be 1 to 65535"]),
         (["--upstream", "a:1,b"], ["upstream is 'b'"]),
         (["--upstream", "[::1:9092"], ["upstream is"]),
         (["--upstream", "a:1", "--listen", "19092"], ["listen is '19092'"]),
