@@ -25,10 +25,10 @@ from protocol.messages import (
     ProduceResponse,
 )
 from quotas import Entity, QuotaKey, QuotaTable, parse
-from tests.clients.config_tool import Said, kafka_configs
 from tests.clients.sasl import Login, java
 from tests.integration.traffic import until
 from tests.integration.with_sasl import Front
+from tests.java.config_tool import Said, kafka_configs
 from tests.kafka.sasl import ALICE, PLAIN, WEIR
 from tests.proxy.client_quotas import alter, component, describe, entry
 from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS

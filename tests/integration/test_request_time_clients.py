@@ -19,9 +19,9 @@ from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
-from tests.clients.java_admin import JavaAdmin
-from tests.clients.java_throttle import java_throttles
 from tests.integration.weir_log import assert_no_complaint
+from tests.java.admin import JavaAdmin
+from tests.java.throttle import java_throttles
 from tests.proxy import frames
 
 if TYPE_CHECKING:

@@ -11,15 +11,16 @@ from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from proxy.handlers.api_versions.api_versions import ranges
-from tests.clients import ClientError, KafkaTools
+from tests.clients import ClientError
 from tests.clients.admin import Step
 from tests.clients.exchange import part
-from tests.clients.java_admin import JavaAdmin
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.integration.mutable import await_partitions, mutable, quota
 from tests.integration.uplift_story import Conversation, Teller, tell, versions_at
 from tests.integration.weir_log import assert_no_complaint
+from tests.java.admin import JavaAdmin
+from tests.java.kafka_tools import KafkaTools
 from tests.kafka.settings import HOST
 from tests.proxy.frames import body_of
 
