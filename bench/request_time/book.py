@@ -9,7 +9,6 @@ from typing import Final
 from bench.request_time.calls import Call, Dialect
 from bench.request_time.features import UNPACKED
 from bench.request_time.topics import BIG, EMPTY, FETCH_BYTES, SMALL, WRITTEN, Batch, produce_body
-from protocol import ApiKey
 from protocol.messages import (
     ApiVersionsRequest,
     DescribeClusterRequest,
@@ -47,7 +46,7 @@ class Book:
         if batch.codec:
             known[UNPACKED[batch.codec]] = batch.unpacked_kb * len(indexes)
         body = produce_body({topic: indexes}, batch, acks)
-        return self.dialect.call(client, ApiKey.PRODUCE, body, known=known)
+        return self.dialect.call(client, body, known=known)
 
     def fetch(
         self,
@@ -80,23 +79,23 @@ class Book:
             session_epoch=session[1],
             topics=[FetchRequest.FetchTopic(topic=topic, partitions=partitions)] if partitions else [],
         )
-        return self.dialect.call(client, ApiKey.FETCH, body, version=version, converted=converted)
+        return self.dialect.call(client, body, version=version, converted=converted)
 
     def metadata(self, client: str, topics: Sequence[str] = (SMALL,)) -> Call:
         """Ask for brokers and these topics."""
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        return self.dialect.call(client, ApiKey.METADATA, body)
+        return self.dialect.call(client, body)
 
     def api_versions(self, client: str) -> Call:
         """Ask for versions."""
         body = ApiVersionsRequest(client_software_name="weir-bench", client_software_version="1")
-        return self.dialect.call(client, ApiKey.API_VERSIONS, body)
+        return self.dialect.call(client, body)
 
     def heartbeat(self, client: str, group: str, member: str, generation: int) -> Call:
         """As a member of a group."""
         body = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
-        return self.dialect.call(client, ApiKey.HEARTBEAT, body)
+        return self.dialect.call(client, body)
 
     def commit(self, client: str, group: str, indexes: Sequence[int] = (0,)) -> Call:
         """Commit offsets, as one who is no member."""
@@ -115,13 +114,13 @@ class Book:
             retention_time_ms=-1,
             topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=EMPTY, partitions=parts)],
         )
-        return self.dialect.call(client, ApiKey.OFFSET_COMMIT, body)
+        return self.dialect.call(client, body)
 
     def committed(self, client: str, group: str, indexes: Sequence[int] = (0,)) -> Call:
         """Ask for committed offsets."""
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=EMPTY, partition_indexes=list(indexes))
         body = OffsetFetchRequest(group_id=group, topics=[topic])
-        return self.dialect.call(client, ApiKey.OFFSET_FETCH, body)
+        return self.dialect.call(client, body)
 
     def list_offsets(self, client: str, indexes: Sequence[int] = (0,), timestamp: int = LATEST) -> Call:
         """Ask for offsets by time."""
@@ -134,7 +133,7 @@ class Book:
         body = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=EMPTY, partitions=parts)]
         )
-        return self.dialect.call(client, ApiKey.LIST_OFFSETS, body)
+        return self.dialect.call(client, body)
 
     def leader_epoch(self, client: str, indexes: Sequence[int] = (0,)) -> Call:
         """Ask where an epoch of leaders ends."""
@@ -146,20 +145,20 @@ class Book:
         ]
         topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=EMPTY, partitions=parts)
         body = OffsetForLeaderEpochRequest(replica_id=-2, topics=[topic])
-        return self.dialect.call(client, ApiKey.OFFSET_FOR_LEADER_EPOCH, body)
+        return self.dialect.call(client, body)
 
     def find_coordinator(self, client: str, group: str) -> Call:
         """Ask for a group's coordinator."""
-        return self.dialect.call(client, ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key=group))
+        return self.dialect.call(client, FindCoordinatorRequest(key=group))
 
     def list_groups(self, client: str) -> Call:
         """Ask for all groups."""
-        return self.dialect.call(client, ApiKey.LIST_GROUPS, ListGroupsRequest())
+        return self.dialect.call(client, ListGroupsRequest())
 
     def describe_groups(self, client: str, groups: Sequence[str]) -> Call:
         """Ask about groups."""
         body = DescribeGroupsRequest(groups=list(groups))
-        return self.dialect.call(client, ApiKey.DESCRIBE_GROUPS, body)
+        return self.dialect.call(client, body)
 
     def describe_configs(self, client: str, topics: Sequence[str]) -> Call:
         """Ask for topics' settings."""
@@ -169,12 +168,12 @@ class Book:
             )
             for name in topics
         ]
-        return self.dialect.call(client, ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))
+        return self.dialect.call(client, DescribeConfigsRequest(resources=resources))
 
     def describe_cluster(self, client: str) -> Call:
         """Ask for the brokers."""
         body = DescribeClusterRequest(endpoint_type=1)
-        return self.dialect.call(client, ApiKey.DESCRIBE_CLUSTER, body)
+        return self.dialect.call(client, body)
 
     def hot(self, client: str, *, big: bool) -> Call:
         """Fetch what is there: one small record, or half a megabyte."""

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from bench.entry import receive_frame
 from bench.request_time.calls import Call, Dialect
 from calibration import batches
-from protocol import ApiKey, ErrorCode
+from protocol import ErrorCode
 from protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -113,7 +113,7 @@ def create(address: tuple[str, int], dialect: Dialect, partitions: Mapping[str, 
         for name, count in partitions.items()
     ]
     body = CreateTopicsRequest(topics=wanted, timeout_ms=30_000)
-    answer = exchange(address, dialect.call("setup", ApiKey.CREATE_TOPICS, body))
+    answer = exchange(address, dialect.call("setup", body))
     assert isinstance(answer, CreateTopicsResponse)
     codes = {topic.error_code for topic in answer.topics} - {0}
     if codes:
@@ -124,7 +124,7 @@ def await_topics(address: tuple[str, int], dialect: Dialect, names: Iterable[str
     """Return once each partition of these topics has its leader. Raises TopicsError, OSError."""
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    call = dialect.call("setup", ApiKey.METADATA, body)
+    call = dialect.call("setup", body)
     deadline_s = time.monotonic() + READY_S
     while True:
         answer = exchange(address, call)
@@ -140,7 +140,7 @@ def await_topics(address: tuple[str, int], dialect: Dialect, names: Iterable[str
 
 def await_coordinator(address: tuple[str, int], dialect: Dialect, kind: int) -> None:
     """Return once the broker coordinates groups, or transactions. Raises TopicsError, OSError."""
-    call = dialect.call("setup", ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key="any", key_type=kind))
+    call = dialect.call("setup", FindCoordinatorRequest(key="any", key_type=kind))
     deadline_s = time.monotonic() + READY_S
     while True:
         answer = exchange(address, call)
@@ -161,7 +161,7 @@ def exchange(address: tuple[str, int], call: Call) -> Message:
 
 def write(address: tuple[str, int], dialect: Dialect, topic: str, batch: Batch) -> None:
     """Write a batch to partition 0. Raises TopicsError, OSError."""
-    answer = exchange(address, dialect.call("setup", ApiKey.PRODUCE, produce_body({topic: [0]}, batch)))
+    answer = exchange(address, dialect.call("setup", produce_body({topic: [0]}, batch)))
     assert isinstance(answer, ProduceResponse)
     for part in chain.from_iterable(found.partition_responses for found in answer.responses):
         if part.error_code:
@@ -219,7 +219,7 @@ def _compressed(address: tuple[str, int], dialect: Dialect, codec: str, text: st
         session_epoch=-1,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
     )
-    answer = exchange(address, dialect.call("setup", ApiKey.FETCH, body))
+    answer = exchange(address, dialect.call("setup", body))
     assert isinstance(answer, FetchResponse)
     records = answer.responses[0].partitions[0].records or b""
     count = int.from_bytes(records[_COUNT_AT : _COUNT_AT + 4])
