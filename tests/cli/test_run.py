@@ -27,8 +27,8 @@ from proxy.run import quota_registry
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused
 from tests.kafka.ports import free_range
-from tests.proxy.frames import request, response
 from tests.proxy.wire import quota_table
+from tests.wire.frames import request, response
 from usage import UsageRecord
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from tests.clients.exchange import part
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.integration.mutable import await_partitions, mutable, quota
-from tests.integration.uplift_story import Conversation, Teller, tell, versions_at
+from tests.integration.uplift_story import Teller, tell, versions_at
 from tests.integration.weir_log import assert_no_complaint
 from tests.java.admin import JavaAdmin
 from tests.java.kafka_tools import KafkaTools
 from tests.kafka.settings import HOST
-from tests.proxy.frames import body_of
+from tests.wire.connection import Connection
+from tests.wire.frames import body_of, request
 
 if TYPE_CHECKING:
     from tests.clients.admin import Admin
@@ -90,11 +91,11 @@ def test_apiversions_is_answered_in_every_offered_version(
     assert set(offered) == set(spoken)
     newest = offered[ApiKey.API_VERSIONS].max
     assert newest > spoken[ApiKey.API_VERSIONS].max
-    with Conversation((HOST, weir.port)) as client:
-        early = client.ask(ApiVersionsRequest(), newest)
+    with Connection((HOST, weir.port)) as client:
+        early = client.exchange(request(ApiVersionsRequest(), newest))
         assert body_of(early, ApiVersionsResponse, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
         for asked in range(newest + 1):
-            answer = body_of(client.ask(ApiVersionsRequest(), asked), ApiVersionsResponse, asked)
+            answer = client.ask(ApiVersionsRequest(), ApiVersionsResponse, asked)
             assert (answer.error_code, answer.throttle_time_ms) == (ErrorCode.NONE, 0)
             assert ranges(answer) == offered
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from bench.frames import record_batch
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
-from tests.proxy import frames
 from tests.raw.requests import Outcome, Request
+from tests.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 import zlib
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.frames import record_batch
-from protocol.heads import LENGTH, LENGTH_BYTES
+from protocol.heads import LENGTH_BYTES
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -23,7 +22,8 @@ from protocol.messages import (
 )
 from tests.clients.librdkafka import Librdkafka
 from tests.kafka.jars import version_tuple
-from tests.proxy import frames
+from tests.wire import frames
+from tests.wire.connection import Address, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from protocol.values import Message
 
 M = TypeVar("M", bound="Message")
-
-Address = tuple[str, int]
-"""Host and port."""
 
 TIMEOUT_S = 30.0
 _METADATA_VERSION = 1
@@ -169,17 +166,8 @@ def fill(bootstrap: str, topic: str, partition: int = 0) -> None:
 
 def ask(address: Address, request: Message, response: type[M], version: int) -> M:
     """Ask one thing on a connection of its own. Raises OSError, EOFError, ProtocolError."""
-    with socket.create_connection(address, TIMEOUT_S) as connection:
-        connection.sendall(frames.request(request, version, client_id=b"asker"))
-        return frames.body_of(_receive(connection), response, version)
-
-
-def _receive(connection: socket.socket) -> bytes:
-    with connection.makefile("rb") as stream:
-        head = stream.read(LENGTH_BYTES)
-        if len(head) < LENGTH_BYTES:
-            raise EOFError("closed instead of answered")
-        return head + stream.read(*LENGTH.unpack(head))
+    with Connection(address, "asker", TIMEOUT_S) as connection:
+        return connection.ask(request, response, version)
 
 
 def _check(error_code: int, doing: str) -> None:
