@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from calibration import frames
+from calibration import bodies, frames
 from calibration.batches import batch
 from protocol import (
     ApiKey,
@@ -17,9 +17,6 @@ from protocol import (
 )
 from protocol.messages import (
     CreateTopicsRequest,
-    FetchRequest,
-    MetadataRequest,
-    ProduceRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
@@ -66,32 +63,18 @@ def spread(frame: bytes, count: int) -> list[bytes]:
 
 def metadata(topic: str) -> Request:
     """Ask for the brokers and one topic."""
-    wanted = MetadataRequest.MetadataRequestTopic(name=topic)
-    body = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
-    return request(METADATA_VERSION, body)
+    return request(METADATA_VERSION, bodies.metadata([topic]))
 
 
 def produce(topic: str, value_bytes: int) -> Request:
     """Produce one record to partition 0, acks=1."""
-    partition = ProduceRequest.PartitionProduceData(index=0, records=record_batch(bytes(value_bytes)))
-    data = ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])
-    body = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[data])
+    body = bodies.produce({topic: [0]}, record_batch(bytes(value_bytes)), timeout_ms=10_000)
     return request(PRODUCE_VERSION, body)
 
 
 def fetch(topic_id: UUID, at_most_bytes: int) -> Request:
     """Fetch partition 0 from its beginning, without a fetch session."""
-    partition = FetchRequest.FetchPartition(
-        partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=at_most_bytes
-    )
-    body = FetchRequest(
-        max_wait_ms=1000,
-        min_bytes=1,
-        max_bytes=at_most_bytes,
-        session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])],
-    )
-    return request(FETCH_VERSION, body)
+    return request(FETCH_VERSION, bodies.fetch(topic_id, [0], at_most_bytes, max_wait_ms=1000))
 
 
 def create_topic(name: str, configs: dict[str, str]) -> Request:

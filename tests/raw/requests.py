@@ -9,15 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.frames import record_batch
+from calibration import bodies
 from protocol.heads import LENGTH_BYTES
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    FetchRequest,
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
-    ProduceRequest,
     ProduceResponse,
 )
 from tests.clients.librdkafka import Librdkafka
@@ -78,12 +77,7 @@ class Request:
 def produce(dialect: Dialect, client_id: str, topic: str, value_bytes: int, partition: int = 0) -> Request:
     """One record, acks=1. It costs the frame's length without the prefix."""
     records = record_batch(bytes(value_bytes)) if dialect.produce >= 3 else message_set(bytes(value_bytes))
-    data = ProduceRequest.PartitionProduceData(index=partition, records=records)
-    body = ProduceRequest(
-        acks=1,
-        timeout_ms=30_000,
-        topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])],
-    )
+    body = bodies.produce({topic: [partition]}, records)
     frame = frames.request(body, dialect.produce, client_id=client_id.encode())
     return Request(frame, partial(_produced, dialect.produce, len(frame) - LENGTH_BYTES))
 
@@ -98,16 +92,7 @@ def _produced(version: int, cost: int, frame: bytes) -> Outcome:
 
 def fetch(dialect: Dialect, client_id: str, topic: str, at_most_bytes: int, partition: int = 0) -> Request:
     """The first bytes of a partition, without a fetch session. It costs the response's body plus 4."""
-    wanted = FetchRequest.FetchPartition(
-        partition=partition, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=at_most_bytes
-    )
-    body = FetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=at_most_bytes,
-        session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
-    )
+    body = bodies.fetch(topic, [partition], at_most_bytes, max_wait_ms=500)
     frame = frames.request(body, dialect.fetch, client_id=client_id.encode())
     return Request(frame, partial(_fetched, dialect.fetch))
 
