@@ -23,7 +23,6 @@ LIMIT: Final = 0.01
 same time is half a second more to wait: 0.005 over 0.01.
 """
 LIMIT_US: Final = 1000.0
-ANONYMOUS_ENTITY: Final = Entity(user="ANONYMOUS")
 
 
 def percent(us: float) -> float:
