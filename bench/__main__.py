@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import click
 from rich.console import Console
@@ -37,14 +37,6 @@ FAILURES: Final = (
     TargetError,
 )
 """What is told in one line."""
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
 
 
 @click.command(help=__doc__, context_settings={"max_content_width": 110})
@@ -94,14 +86,15 @@ def main(
     others = [other_tree(path) for path in trees]
     if len({target.name for target in others}) < len(others):
         raise click.BadParameter("two directories of the same name", param_hint="--tree")
-    loads, proxies = _chosen(rows, ROWS, "--rows"), _chosen(targets, TARGETS, "--targets")
+    loads = command.chosen(rows, ROWS, "--rows", attrgetter("name"))
+    proxies = command.chosen(targets, TARGETS, "--targets", attrgetter("name"))
     outcome = report.Outcome(
         Results(loads, [*proxies, *others]),
         Results(entities.rows(), entities.IN_A_HURRY if hurry else entities.TARGETS),
         Results(tls.rows(loads), tls.targets(proxies, trees)),
         Results(sasl.rows(loads), sasl.TARGETS),
     )
-    plan = Plan(_parts(parts), behind, seconds, rounds, connections, hurry)
+    plan = Plan(command.chosen(parts, PARTS, "--parts"), behind, seconds, rounds, connections, hurry)
     with command.progress(total_steps(plan, outcome)) as say:
         run(plan, outcome, say)
     file = json_file or RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
@@ -119,24 +112,6 @@ def _show(outcome: report.Outcome, summary: str, page: Path | None) -> None:
         render.terminal(Console(), tables, notes)
     else:
         click.echo(render.markdown(tables, notes), nl=False)
-
-
-def _parts(names: str) -> list[str]:
-    wanted = {name.strip() for name in names.split(",") if name.strip()} or set(PARTS)
-    if unknown := wanted - set(PARTS):
-        known = ", ".join(PARTS)
-        raise click.BadParameter(f"{', '.join(sorted(unknown))}; known: {known}", param_hint="--parts")
-    return [part for part in PARTS if part in wanted]
-
-
-def _chosen(names: str, among: Sequence[N], option: str) -> list[N]:
-    """Those named, in the order of the table; all if none is."""
-    wanted = {name.strip() for name in names.split(",") if name.strip()}
-    unknown = wanted - {one.name for one in among}
-    if unknown:
-        known = ", ".join(one.name for one in among)
-        raise click.BadParameter(f"{', '.join(sorted(unknown))}; known: {known}", param_hint=option)
-    return [one for one in among if not wanted or one.name in wanted]
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ import time
 from typing import Final
 from uuid import UUID
 
-import msgspec
-
 from bench import frames
 from bench.entry import PLAIN, Entry, open_connection, receive_frame
 from bench.frames import Request
 from bench.rows import FETCH_BYTES, SMALL_BYTES, Topics
+from calibration.frames import error_codes
 from protocol import ErrorCode, Message
 from protocol.messages import MetadataResponse
 from tests.kafka import Cluster
@@ -84,11 +83,11 @@ def ask(port: int, request: Request, entry: Entry = PLAIN) -> Message:
     """Send one request, return its response. Raises BrokerError if there is an error code in it, OSError."""
     with connect(port, entry) as connection:
         answer = request.response(exchange(connection, request))
-    codes = error_codes(msgspec.to_builtins(answer))
+    codes = error_codes(answer)
     if codes:
         names = ", ".join(sorted(ErrorCode(code).name for code in codes))
         failed = NotReadyError if codes <= _NOT_READY else BrokerError
-        raise failed(f"{request.api_key.name} v{request.version}: {names}")
+        raise failed(f"{request.api.name} v{request.version}: {names}")
     return answer
 
 
@@ -113,13 +112,3 @@ def exchange(connection: socket.socket, request: Request) -> bytes:
     """Send one request, return the frame that answers it. Raises OSError."""
     connection.sendall(request.frame)
     return receive_frame(connection)
-
-
-def error_codes(value: object) -> set[int]:
-    """All error codes but 0, at whatever depth."""
-    if isinstance(value, list):
-        return set().union(*map(error_codes, value))
-    if not isinstance(value, dict):
-        return set()
-    own = {code for name, code in value.items() if name == "error_code" and code}
-    return own.union(*map(error_codes, value.values()))

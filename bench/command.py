@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 INTERRUPTED: Final = 130
+T = TypeVar("T")
 
 
 @contextmanager
@@ -31,6 +32,19 @@ def progress(total: int | None = None) -> Iterator[Callable[[str], None]]:
                 click.echo(what, err=True)
 
         yield say
+
+
+def chosen(names: str, among: Sequence[T], option: str, name_of: Callable[[T], str] = str) -> list[T]:
+    """Those whose names are in a list with commas, in the order of `among`; all if none is. Raises
+    click.BadParameter.
+    """
+    wanted = {name.strip() for name in names.split(",") if name.strip()}
+    known = [name_of(one) for one in among]
+    if unknown := wanted - set(known):
+        raise click.BadParameter(
+            f"{', '.join(sorted(unknown))}; known: {', '.join(known)}", param_hint=option
+        )
+    return [one for one, name in zip(among, known, strict=True) if not wanted or name in wanted]
 
 
 def run(command: click.Command, name: str, failures: tuple[type[Exception], ...]) -> None:

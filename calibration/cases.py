@@ -8,29 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from calibration import bodies
 from calibration.batches import KB, Batch, batch, compressors, text
 from calibration.frames import kafka_name
 from protocol.api import ApiKey
 from protocol.messages import (
     ApiVersionsRequest,
     DescribeClusterRequest,
-    DescribeConfigsRequest,
     DescribeGroupsRequest,
     FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     ListGroupsRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
 from quotas.cost_fitting import UNPACKED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from calibration.frames import BrokerVersions, Request
     from protocol.values import Message
@@ -49,8 +44,6 @@ FETCH_BYTES: Final = 500_000
 CONVERTED_VERSION: Final = 3
 """The newest version of Fetch that gets records in an older format than they are stored in."""
 PAUSES_S: Final = (0.003, 0.006)
-NO_EPOCH: Final = -1
-_TOPIC_RESOURCE: Final = 2
 
 BY_REQUEST: Final = ("us", "us_per_request_kb")
 BY_RESPONSE: Final = ("us", "us_per_response_kb")
@@ -185,24 +178,15 @@ class _Cases:
         topic = self._own.topic
         api_versions = ApiVersionsRequest(client_software_name="weir", client_software_version="calibrate")
         yield from self._one("", api_versions)
-        yield from self._one("of brokers", self._metadata(()))
-        yield from self._one(f"of {PARTITIONS} partitions", self._metadata((topic,)))
+        yield from self._one("of brokers", bodies.metadata(()))
+        yield from self._one(f"of {PARTITIONS} partitions", bodies.metadata((topic,)))
         yield from self._one("", DescribeClusterRequest(endpoint_type=1))
         for what, keys in (("one setting", ["retention.ms"]), ("all settings", None)):
-            resource = DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=keys
-            )
-            yield from self._one(what, DescribeConfigsRequest(resources=[resource]))
-
-    def _metadata(self, topics: Sequence[str]) -> MetadataRequest:
-        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+            yield from self._one(what, bodies.describe_configs((topic,), keys))
 
     def produce(self, records: Batch, indexes: Iterable[int], acks: int = 1) -> ProduceRequest:
         """The same batch to each of these partitions."""
-        parts = [ProduceRequest.PartitionProduceData(index=index, records=records.data) for index in indexes]
-        data = ProduceRequest.TopicProduceData(name=self._own.topic, partition_data=parts)
-        return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data])
+        return bodies.produce({self._own.topic: indexes}, records.data, acks)
 
     def _produce(self) -> Iterator[Case]:
         now_ms = self._now_ms
@@ -240,46 +224,14 @@ class _Cases:
                 )
 
     def _fetched(self, indexes: Iterable[int], at_most_bytes: int) -> FetchRequest:
-        partitions = [
-            FetchRequest.FetchPartition(
-                partition=index,
-                current_leader_epoch=NO_EPOCH,
-                fetch_offset=0,
-                partition_max_bytes=at_most_bytes,
-            )
-            for index in indexes
-        ]
-        return FetchRequest(
-            max_wait_ms=0,
-            min_bytes=1,
-            max_bytes=at_most_bytes,
-            session_epoch=NO_EPOCH,
-            topics=[FetchRequest.FetchTopic(topic=self._own.topic, partitions=partitions)],
-        )
+        return bodies.fetch(self._own.topic, indexes, at_most_bytes)
 
     def _partitions(self) -> Iterator[Case]:
         """What lists partitions, one and many."""
         topic = self._own.topic
         for what, indexes in (("one partition", MANY[:1]), (f"{len(MANY)} partitions", MANY)):
-            offsets = [
-                ListOffsetsRequest.ListOffsetsPartition(
-                    partition_index=index,
-                    current_leader_epoch=NO_EPOCH,
-                    timestamp=-1,
-                    max_num_offsets=1,
-                )
-                for index in indexes
-            ]
-            listed = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=offsets)
-            yield from self._one(what, ListOffsetsRequest(replica_id=-1, topics=[listed]))
-            epochs = [
-                OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-                    partition=index, current_leader_epoch=NO_EPOCH, leader_epoch=0
-                )
-                for index in indexes
-            ]
-            of_topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=epochs)
-            yield from self._one(what, OffsetForLeaderEpochRequest(replica_id=-2, topics=[of_topic]))
+            yield from self._one(what, bodies.list_offsets(topic, indexes))
+            yield from self._one(what, bodies.leader_epoch(topic, indexes))
 
     def _groups(self) -> Iterator[Case]:
         own = self._own
@@ -289,33 +241,12 @@ class _Cases:
             beat = HeartbeatRequest(group_id=own.group, generation_id=own.generation, member_id=own.member)
             yield from self._one("", beat)
         for what, indexes in (("one partition", MANY[:1]), (f"{len(MANY)} partitions", MANY)):
-            yield from self._one(what, self._commit(indexes))
-            topic = OffsetFetchRequest.OffsetFetchRequestTopic(
-                name=own.topic, partition_indexes=list(indexes)
-            )
-            yield from self._one(what, OffsetFetchRequest(group_id=own.group, topics=[topic]))
+            commit = bodies.commit(own.topic, indexes, own.group, own.member, own.generation)
+            yield from self._one(what, commit)
+            yield from self._one(what, bodies.committed(own.topic, indexes, own.group))
         yield from self._one("", DescribeGroupsRequest(groups=[own.group]))
-
-    def _commit(self, indexes: Iterable[int]) -> OffsetCommitRequest:
-        parts = [
-            OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=index,
-                committed_offset=1,
-                committed_leader_epoch=NO_EPOCH,
-                committed_metadata="",
-            )
-            for index in indexes
-        ]
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=self._own.topic, partitions=parts)
-        return OffsetCommitRequest(
-            group_id=self._own.group,
-            generation_id_or_member_epoch=self._own.generation,
-            member_id=self._own.member,
-            retention_time_ms=-1,
-            topics=[topic],
-        )
 
     def _cold(self) -> Iterator[Case]:
         for pause_s in PAUSES_S:
             name = f"of {PARTITIONS} partitions, pauses of {pause_s * 1000:g} ms"
-            yield from self._one(name, self._metadata((self._own.topic,)), pause_s=pause_s)
+            yield from self._one(name, bodies.metadata((self._own.topic,)), pause_s=pause_s)

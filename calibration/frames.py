@@ -11,6 +11,7 @@ from protocol.codec import codec, request_type, response_type
 from protocol.errors import ProtocolError
 from protocol.field_offsets import field_offset
 from protocol.framing import LENGTH, LENGTH_BYTES, REQUEST_HEAD, response_body
+from protocol.values import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,19 +19,18 @@ if TYPE_CHECKING:
     from protocol.values import Message
     from protocol.versions import VersionRange
 
-CAPS: Final[Mapping[ApiKey, int]] = {
+BY_NAME: Final[Mapping[ApiKey, int]] = {
     ApiKey.PRODUCE: 12,
     ApiKey.FETCH: 12,
     ApiKey.METADATA: 12,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.FIND_COORDINATOR: 3,
-    ApiKey.JOIN_GROUP: 3,
     ApiKey.DELETE_TOPICS: 5,
 }
-"""The newest versions that name topics instead of giving their ids, ask for one group at a time, and give a
-new member its id at once.
-"""
+"""The newest versions that name topics instead of giving their ids, and ask for one group at a time."""
+CAPS: Final[Mapping[ApiKey, int]] = {**BY_NAME, ApiKey.JOIN_GROUP: 3}
+"""And give a new member its id at once."""
 CORRELATION_ID: Final = 1
 _NO_TAGS: Final = b"\0"
 
@@ -69,32 +69,36 @@ class Request(NamedTuple):
 class BrokerVersions:
     """The versions that a broker and we have in common."""
 
-    def __init__(self, spoken: Mapping[int, VersionRange]) -> None:
-        """`spoken` is what the broker tells."""
+    def __init__(self, spoken: Mapping[int, VersionRange], caps: Mapping[ApiKey, int] = CAPS) -> None:
+        """`spoken` is what the broker tells; `caps` are the newest versions to use."""
         self.spoken = spoken
+        self._caps = caps
 
     def version(self, api: ApiKey) -> int | None:
-        """The newest version of both that `CAPS` lets pass; None if there is none."""
+        """The newest version of both that `caps` let pass; None if there is none."""
         known, spoken = versions(api), self.spoken.get(api)
         if known is None or spoken is None:
             return None
         newest = min(known.max, spoken.max)
-        newest = min(newest, max(CAPS.get(api, newest), spoken.min))
+        newest = min(newest, max(self._caps.get(api, newest), spoken.min))
         return newest if newest >= max(known.min, spoken.min) else None
 
     def request(self, message: Message, version: int | None = None) -> Request | None:
         """The message in this version, or in the newest; None if the broker does not have it."""
-        api = ApiKey(_api_key(message))
+        api = _api_key(message)
         version = self.version(api) if version is None else version
         if version is None or api not in self.spoken or version not in self.spoken[api]:
             return None
-        return Request(api, version, codec(request_type(api), version).encode(message))
+        return encoded(message, version)
 
 
-def _api_key(message: Message) -> int:
-    from protocol.values import schema_of
+def encoded(message: Message, version: int) -> Request:
+    """The message as a request in this version."""
+    return Request(_api_key(message), version, codec(type(message), version).encode(message))
 
-    return schema_of(type(message)).api_key
+
+def _api_key(message: Message) -> ApiKey:
+    return ApiKey(schema_of(type(message)).api_key)
 
 
 def kafka_name(api: ApiKey) -> str:

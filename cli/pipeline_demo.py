@@ -79,8 +79,8 @@ def _run(upstream: str | None, seconds: float, directory: Path | None, *, is_jso
     missing = [module for module in ("confluent_kafka", "plotly", *NEEDED) if find_spec(module) is None]
     if missing:
         raise DemoError(
-            f"the demonstration needs {', '.join(missing)}: pip install 'kafka-weir[demo,pipeline]', or use "
-            "`make pipeline-demo`"
+            f"the demonstration needs {', '.join(missing)}: pip install '.[demo,pipeline]' in a checkout, "
+            "or use `make pipeline-demo`"
         )
     from demo.pipeline_jobs import SETTINGS, jobs
     from demo.pipeline_record import Files

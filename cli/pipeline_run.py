@@ -79,7 +79,9 @@ def run_job(
     """Run a job in a Spark session of its own and print its outcome. Raises CommandError."""
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
-        raise CommandError(f"the pipeline needs {', '.join(missing)}: pip install 'kafka-weir[pipeline]'")
+        raise CommandError(
+            f"the pipeline needs {', '.join(missing)}: pip install '.[pipeline]' in a checkout"
+        )
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

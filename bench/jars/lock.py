@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.jars import LISTS, ClassifiedJar
+from tests.kafka.lock import pom
 
 ROOTS: Final = {
     "kroxylicious": (
@@ -38,26 +39,12 @@ def write(name: str) -> None:
 
 
 def _resolve(directory: Path, roots: tuple[str, ...]) -> list[ClassifiedJar]:
-    (directory / "pom.xml").write_text(_pom(roots))
+    (directory / "pom.xml").write_text(pom(roots))
     command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command += ["-Dmdep.useRepositoryLayout=true", f"-DoutputDirectory={directory / 'jars'}"]
     subprocess.run(command, cwd=directory, stdout=sys.stderr, check=True)
     found = (_jar(path, directory / "jars") for path in sorted((directory / "jars").rglob("*.jar")))
     return [jar for jar in found if not _UNNEEDED.fullmatch(jar.coordinates)]
-
-
-def _pom(roots: tuple[str, ...]) -> str:
-    names = ("groupId", "artifactId", "version", "classifier")
-    dependencies = (
-        "".join(f"<{name}>{part}</{name}>" for name, part in zip(names, root.split(":"), strict=False))
-        for root in roots
-    )
-    body = "".join(f"<dependency>{dependency}</dependency>" for dependency in dependencies)
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>weir</groupId><artifactId>lock</artifactId><version>1</version>"
-        f"<dependencies>{body}</dependencies></project>"
-    )
 
 
 def _jar(path: Path, repository: Path) -> ClassifiedJar:

@@ -60,7 +60,8 @@ def main(
     if page is not None:
         document.check(page)
     sizes = [round(float(size) * MILLION) for size in records.split(",")]
-    chosen = [*_chosen(names, JOBS, "--jobs"), *_chosen(engines, ENGINES, "--engines")]
+    chosen = command.chosen(names, JOBS, "--jobs") if names else []
+    chosen += command.chosen(engines, ENGINES, "--engines") if engines else []
     load, cells, notes = os.getloadavg()[0], Cells(), list[str]()
     with command.progress() as say:
         for size in sizes:
@@ -136,16 +137,6 @@ def _conditions(load: float, driver_memory: str, master: str) -> list[str]:
     if load > QUIET:
         found.append(f"The machine was not quiet: load average {load:.1f} before it began")
     return found
-
-
-def _chosen(names: str, among: Sequence[str], option: str) -> list[str]:
-    """Those named, in the order of the table."""
-    wanted = {name.strip() for name in names.split(",") if name.strip()}
-    if unknown := wanted - set(among):
-        raise click.BadParameter(
-            f"{', '.join(sorted(unknown))}; known: {', '.join(among)}", param_hint=option
-        )
-    return [name for name in among if name in wanted]
 
 
 if __name__ == "__main__":

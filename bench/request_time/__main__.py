@@ -71,12 +71,12 @@ def main(
     page: Path | None,
     json_file: Path | None,
 ) -> None:
-    versions = _chosen(brokers, VERSIONS, "--brokers")
-    names = _chosen(workloads, [workload.name for workload in WORKLOADS], "--workloads")
+    versions = command.chosen(brokers, VERSIONS, "--brokers")
+    names = command.chosen(workloads, [workload.name for workload in WORKLOADS], "--workloads")
     chosen = [w for w in WORKLOADS if w.name in names and (not quick or workloads or w.name in QUICK)]
     seconds = seconds or (QUICK_SECONDS if quick else SECONDS)
     how = [
-        comparing.How(seconds, _chosen(ways, comparing.WAYS, "--ways"), _file(costs, version))
+        comparing.How(seconds, command.chosen(ways, comparing.WAYS, "--ways"), _file(costs, version))
         for version in versions
     ]
     if page is not None:
@@ -159,16 +159,6 @@ def _show(tables: Sequence[Table], notes: Sequence[str]) -> None:
         render.terminal(Console(), tables, notes)
     else:
         click.echo(render.markdown(tables, notes))
-
-
-def _chosen(names: str, among: Sequence[str], option: str) -> list[str]:
-    """Those named, in the order of the table; all if none is."""
-    wanted = {name.strip() for name in names.split(",") if name.strip()}
-    if unknown := wanted - set(among):
-        raise click.BadParameter(
-            f"{', '.join(sorted(unknown))}; known: {', '.join(among)}", param_hint=option
-        )
-    return [name for name in among if not wanted or name in wanted]
 
 
 if __name__ == "__main__":

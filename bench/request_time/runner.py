@@ -7,14 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
-from bench.broker import error_codes
 from bench.request_time.calls import Script
 from bench.request_time.features import Features, Tally, difference
 from bench.request_time.loop import Loop
 from bench.request_time.truth import Truth
-from calibration.frames import kafka_name
+from calibration.frames import error_codes, kafka_name
 from protocol import ErrorCode
 from quotas.request_costs import ColdCost
 
@@ -115,5 +112,5 @@ def _read(truth: Truth, tally: Tally, began_s: float) -> dict[str, float]:
 def errors_in(tally: Tally, client_id: str) -> tuple[str, ...]:
     """What the latest response complains of."""
     call, frame = tally.last[client_id]
-    codes = error_codes(msgspec.to_builtins(call.response(frame))) - EXPECTED
+    codes = error_codes(call.response(frame)) - EXPECTED
     return tuple(sorted(ErrorCode(code).name for code in codes))

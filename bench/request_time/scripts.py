@@ -66,18 +66,16 @@ def membership(book: Book, client: str, group: str) -> Script:
     while True:
         member = ""
         while True:
-            call = broker_versions.call(client, ApiKey.JOIN_GROUP, _join(group, member))
+            call = broker_versions.call(client, _join(group, member))
             joined = read(call, (yield call), JoinGroupResponse)
             member = joined.member_id
             if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 break
         generation = joined.generation_id
-        yield broker_versions.call(client, ApiKey.SYNC_GROUP, _sync(group, member, generation))
+        yield broker_versions.call(client, _sync(group, member, generation))
         for _ in range(HEARTBEATS):
             yield book.heartbeat(client, group, member, generation)
-        yield broker_versions.call(
-            client, ApiKey.LEAVE_GROUP, _leave(group, member, broker_versions.version(ApiKey.LEAVE_GROUP))
-        )
+        yield broker_versions.call(client, _leave(group, member, broker_versions.version(ApiKey.LEAVE_GROUP)))
 
 
 def _join(group: str, member: str) -> JoinGroupRequest:
@@ -117,7 +115,7 @@ def producer_ids(book: Book, client: str) -> Script:
     body = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
-    call = book.broker_versions.call(client, ApiKey.INIT_PRODUCER_ID, body)
+    call = book.broker_versions.call(client, body)
     while True:
         yield call
 
@@ -130,7 +128,7 @@ def transactions(book: Book, client: str, name: str, partitions: int) -> Script:
         transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
     while True:
-        call = broker_versions.call(client, ApiKey.INIT_PRODUCER_ID, begin)
+        call = broker_versions.call(client, begin)
         started = read(call, (yield call), InitProducerIdResponse)
         if started.error_code:
             continue
@@ -142,18 +140,16 @@ def transactions(book: Book, client: str, name: str, partitions: int) -> Script:
             v3_and_below_topics=[topic],
         )
         for _ in range(10):
-            yield broker_versions.call(client, ApiKey.ADD_PARTITIONS_TO_TXN, add)
+            yield broker_versions.call(client, add)
             offsets = AddOffsetsToTxnRequest(
                 transactional_id=name, group_id=name, producer_id=producer, producer_epoch=epoch
             )
-            yield broker_versions.call(client, ApiKey.ADD_OFFSETS_TO_TXN, offsets)
-            yield broker_versions.call(
-                client, ApiKey.TXN_OFFSET_COMMIT, _txn_commit(name, partitions, producer, epoch)
-            )
+            yield broker_versions.call(client, offsets)
+            yield broker_versions.call(client, _txn_commit(name, partitions, producer, epoch))
             end = EndTxnRequest(
                 transactional_id=name, committed=True, producer_id=producer, producer_epoch=epoch
             )
-            yield broker_versions.call(client, ApiKey.END_TXN, end)
+            yield broker_versions.call(client, end)
 
 
 def _txn_commit(name: str, partitions: int, producer_id: int, producer_epoch: int) -> TxnOffsetCommitRequest:
@@ -195,14 +191,14 @@ def topic_admin(book: Book, client: str, prefix: str, partitions: int) -> Script
         name = f"{prefix}-{number}"
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         body = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-        yield broker_versions.call(client, ApiKey.CREATE_TOPICS, body)
+        yield broker_versions.call(client, body)
         more = CreatePartitionsRequest.CreatePartitionsTopic(
             name=name, count=partitions + 1, assignments=None
         )
         grow = CreatePartitionsRequest(topics=[more], timeout_ms=30_000)
-        yield broker_versions.call(client, ApiKey.CREATE_PARTITIONS, grow)
+        yield broker_versions.call(client, grow)
         gone = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
-        yield broker_versions.call(client, ApiKey.DELETE_TOPICS, gone)
+        yield broker_versions.call(client, gone)
 
 
 def config_admin(book: Book, client: str) -> Script:
@@ -215,7 +211,7 @@ def config_admin(book: Book, client: str) -> Script:
             resource_name=SMALL,
             configs=[AlterConfigsRequest.AlterableConfig(name="flush.messages", value=value)],
         )
-        yield broker_versions.call(client, ApiKey.ALTER_CONFIGS, AlterConfigsRequest(resources=[old]))
+        yield broker_versions.call(client, AlterConfigsRequest(resources=[old]))
         if broker_versions.speaks(ApiKey.INCREMENTAL_ALTER_CONFIGS):
             setting = IncrementalAlterConfigsRequest.AlterableConfig(
                 name="flush.messages", config_operation=0, value=value
@@ -224,16 +220,14 @@ def config_admin(book: Book, client: str) -> Script:
                 resource_type=_TOPIC_RESOURCE, resource_name=SMALL, configs=[setting]
             )
             body = IncrementalAlterConfigsRequest(resources=[new])
-            yield broker_versions.call(client, ApiKey.INCREMENTAL_ALTER_CONFIGS, body)
+            yield broker_versions.call(client, body)
 
 
 def record_deleter(book: Book, client: str) -> Script:
     """Delete records of a partition that has none."""
     part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=0)
     topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EMPTY, partitions=[part])
-    call = book.broker_versions.call(
-        client, ApiKey.DELETE_RECORDS, DeleteRecordsRequest(topics=[topic], timeout_ms=30_000)
-    )
+    call = book.broker_versions.call(client, DeleteRecordsRequest(topics=[topic], timeout_ms=30_000))
     while True:
         yield call
 
@@ -251,7 +245,7 @@ def consumer_heartbeats(book: Book, client: str, group: str) -> Script:
         topic_partitions=[],
     )
     while True:
-        call = broker_versions.call(client, ApiKey.CONSUMER_GROUP_HEARTBEAT, body)
+        call = broker_versions.call(client, body)
         answer = read(call, (yield call), ConsumerGroupHeartbeatResponse)
         member, epoch = answer.member_id or member, answer.member_epoch or epoch
         body = ConsumerGroupHeartbeatRequest(
@@ -271,7 +265,7 @@ def share_heartbeats(book: Book, client: str, group: str) -> Script:
         group_id=group, member_id=_MEMBER_ID, member_epoch=0, subscribed_topic_names=[SMALL]
     )
     while True:
-        call = broker_versions.call(client, ApiKey.SHARE_GROUP_HEARTBEAT, body)
+        call = broker_versions.call(client, body)
         answer = read(call, (yield call), ShareGroupHeartbeatResponse)
         body = ShareGroupHeartbeatRequest(
             group_id=group,
@@ -285,13 +279,13 @@ def share_fetches(book: Book, client: str, group: str, *, rest: str) -> Script:
     """A member of a share group fetches from an empty partition, in a session; `rest` leads up to it."""
     broker_versions = book.broker_versions
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=EMPTY)])
-    call = broker_versions.call(rest, ApiKey.METADATA, asked)
+    call = broker_versions.call(rest, asked)
     topic_id = read(call, (yield call), MetadataResponse).topics[0].topic_id
     assert topic_id != ZERO_UUID
     joining = ShareGroupHeartbeatRequest(
         group_id=group, member_id=_MEMBER_ID, member_epoch=0, subscribed_topic_names=[EMPTY]
     )
-    yield broker_versions.call(rest, ApiKey.SHARE_GROUP_HEARTBEAT, joining)
+    yield broker_versions.call(rest, joining)
     part = ShareFetchRequest.FetchPartition(partition_index=0)
     topics = [ShareFetchRequest.FetchTopic(topic_id=topic_id, partitions=[part])]
     epoch = 0
@@ -307,7 +301,7 @@ def share_fetches(book: Book, client: str, group: str, *, rest: str) -> Script:
             batch_size=500,
             topics=topics if epoch == 0 else [],
         )
-        call = broker_versions.call(client if epoch else rest, ApiKey.SHARE_FETCH, body)
+        call = broker_versions.call(client if epoch else rest, body)
         answer = read(call, (yield call), ShareFetchResponse)
         epoch = 0 if answer.error_code else epoch + 1
 

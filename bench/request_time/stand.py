@@ -15,7 +15,7 @@ from bench.request_time import topics
 from bench.request_time.calls import BrokerVersions, Call
 from bench.request_time.truth import SETTINGS as TRUTH_SETTINGS
 from bench.request_time.truth import Truth
-from protocol import ApiKey, Message
+from protocol import Message
 from tests.kafka import Cluster
 from tests.kafka.jars import version_tuple
 from tests.kafka.settings import HOST
@@ -127,7 +127,7 @@ def _await_account(address: tuple[str, int], broker_versions: BrokerVersions, tr
     from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
     body = ApiVersionsRequest(client_software_name="weir", client_software_version="1")
-    call = broker_versions.call("known", ApiKey.API_VERSIONS, body)
+    call = broker_versions.call("known", body)
     truth.begin(call.client_id)
     deadline_s = time.monotonic() + _SEEN_S
     while not truth.read()[call.client_id] > 0.0:

@@ -13,18 +13,15 @@ from confluent_kafka import Producer
 
 from bench.entry import receive_frame
 from bench.request_time.calls import BrokerVersions, Call
-from calibration import batches
-from protocol import ApiKey, ErrorCode
+from calibration import batches, bodies
+from protocol import ErrorCode
 from protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
-    FetchRequest,
     FetchResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    MetadataRequest,
     MetadataResponse,
-    ProduceRequest,
     ProduceResponse,
 )
 from protocol.values import Message
@@ -113,7 +110,7 @@ def create(address: tuple[str, int], broker_versions: BrokerVersions, partitions
         for name, count in partitions.items()
     ]
     body = CreateTopicsRequest(topics=wanted, timeout_ms=30_000)
-    answer = exchange(address, broker_versions.call("setup", ApiKey.CREATE_TOPICS, body))
+    answer = exchange(address, broker_versions.call("setup", body))
     assert isinstance(answer, CreateTopicsResponse)
     codes = {topic.error_code for topic in answer.topics} - {0}
     if codes:
@@ -122,9 +119,7 @@ def create(address: tuple[str, int], broker_versions: BrokerVersions, partitions
 
 def await_topics(address: tuple[str, int], broker_versions: BrokerVersions, names: Iterable[str]) -> None:
     """Return once each partition of these topics has its leader. Raises TopicsError, OSError."""
-    wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-    body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    call = broker_versions.call("setup", ApiKey.METADATA, body)
+    call = broker_versions.call("setup", bodies.metadata(names))
     deadline_s = time.monotonic() + READY_S
     while True:
         answer = exchange(address, call)
@@ -140,9 +135,7 @@ def await_topics(address: tuple[str, int], broker_versions: BrokerVersions, name
 
 def await_coordinator(address: tuple[str, int], broker_versions: BrokerVersions, kind: int) -> None:
     """Return once the broker coordinates groups, or transactions. Raises TopicsError, OSError."""
-    call = broker_versions.call(
-        "setup", ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(key="any", key_type=kind)
-    )
+    call = broker_versions.call("setup", FindCoordinatorRequest(key="any", key_type=kind))
     deadline_s = time.monotonic() + READY_S
     while True:
         answer = exchange(address, call)
@@ -163,27 +156,11 @@ def exchange(address: tuple[str, int], call: Call) -> Message:
 
 def write(address: tuple[str, int], broker_versions: BrokerVersions, topic: str, batch: Batch) -> None:
     """Write a batch to partition 0. Raises TopicsError, OSError."""
-    answer = exchange(
-        address, broker_versions.call("setup", ApiKey.PRODUCE, produce_body({topic: [0]}, batch))
-    )
+    answer = exchange(address, broker_versions.call("setup", bodies.produce({topic: [0]}, batch.records)))
     assert isinstance(answer, ProduceResponse)
     for part in chain.from_iterable(found.partition_responses for found in answer.responses):
         if part.error_code:
             raise TopicsError(f"writing to {topic}: {ErrorCode(part.error_code).name}")
-
-
-def produce_body(where: Mapping[str, Sequence[int]], batch: Batch, acks: int = 1) -> ProduceRequest:
-    """The same batch for each of these partitions."""
-    data = [
-        ProduceRequest.TopicProduceData(
-            name=topic,
-            partition_data=[
-                ProduceRequest.PartitionProduceData(index=index, records=batch.records) for index in indexes
-            ],
-        )
-        for topic, indexes in where.items()
-    ]
-    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=data)
 
 
 def plain(values: Sequence[bytes]) -> Batch:
@@ -213,17 +190,8 @@ def _compressed(address: tuple[str, int], broker_versions: BrokerVersions, codec
     for value in values:
         producer.produce(topic, value, partition=0)
     producer.flush(READY_S)
-    wanted = FetchRequest.FetchPartition(
-        partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=2_000_000
-    )
-    body = FetchRequest(
-        max_wait_ms=1000,
-        min_bytes=1,
-        max_bytes=2_000_000,
-        session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
-    )
-    answer = exchange(address, broker_versions.call("setup", ApiKey.FETCH, body))
+    body = bodies.fetch(topic, [0], 2_000_000, max_wait_ms=1000)
+    answer = exchange(address, broker_versions.call("setup", body))
     assert isinstance(answer, FetchResponse)
     records = answer.responses[0].partitions[0].records or b""
     count = int.from_bytes(records[_COUNT_AT : _COUNT_AT + 4])

@@ -189,7 +189,9 @@ def parse_address(text: str, key: str, *, host_needed: bool = True) -> Address:
     match = _ADDRESS.fullmatch(text)
     port = int(match["port"]) if match else 0
     host = (match["v6"] or match["host"]) if match else ""
-    if match is None or not 0 < port <= 65535 or (host_needed and not host):
+    if match and not 0 < port <= 65535:
+        raise ConfigError(f"{key} is {text!r}, its port must be 1 to 65535")
+    if match is None or (host_needed and not host):
         raise ConfigError(f"{key} is {text!r}, must be HOST:PORT, for example kafka-1:9092 or [::1]:9092")
     return Address(host, port)
 

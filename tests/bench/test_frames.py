@@ -27,9 +27,9 @@ TOPICS = Topics("written", UUID(int=5), UUID(int=6))
 
 def body(request: Request) -> Message:
     """Decode a request's body, to its last byte."""
-    flexible = request_header_version(request.api_key, request.version) == 2
+    flexible = request_header_version(request.api, request.version) == 2
     start = request_body(request.frame, 0, len(request.frame), flexible=flexible)
-    return codec(request_type(request.api_key), request.version).decode(request.frame, start)
+    return codec(request_type(request.api), request.version).decode(request.frame, start)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -37,7 +37,7 @@ def test_every_row_sends_a_whole_request(row: Row) -> None:
     request = row.request(TOPICS)
     length, api_key, version, correlation_id = REQUEST_HEAD.unpack_from(request.frame)
     assert length == len(request.frame) - LENGTH.size
-    assert (api_key, version, correlation_id) == (request.api_key, request.version, frames.CORRELATION_ID)
+    assert (api_key, version, correlation_id) == (request.api, request.version, 1)
     header = codec(RequestHeader, 2).decode_prefix(
         request.frame, LENGTH.size, len(request.frame), "client_id"
     )

@@ -141,8 +141,8 @@ def framed(body: bytes) -> bytes:
 
 
 def test_a_load_loop_counts_bytes_and_conversions_of_its_requests(echo: tuple[str, int]) -> None:
-    large = Call(ApiKey.FETCH, 0, "large", framed(bytes(3_000_000)), {"us": 1.0})
-    small = Call(ApiKey.FETCH, 0, "small", framed(bytes(500)), {"us": 1.0}, converted=True)
+    large = Call(ApiKey.FETCH, 0, framed(bytes(3_000_000)), "large", {"us": 1.0})
+    small = Call(ApiKey.FETCH, 0, framed(bytes(500)), "small", {"us": 1.0}, converted=True)
     tally = Tally(COLD)
     loop = Loop(echo, [again(large, small)], tally)
     try:
@@ -158,7 +158,7 @@ def test_a_load_loop_counts_bytes_and_conversions_of_its_requests(echo: tuple[st
 
 
 def test_a_load_loop_fails_if_the_broker_closes_a_connection(echo: tuple[str, int]) -> None:
-    bye = Call(ApiKey.FETCH, 0, "me", framed(b"bye"), {"us": 1.0})
+    bye = Call(ApiKey.FETCH, 0, framed(b"bye"), "me", {"us": 1.0})
     loop = Loop(echo, [again(bye)], Tally(COLD))
     try:
         with pytest.raises(LoopError, match="closed a connection of me"):

@@ -38,7 +38,7 @@ from quotas.cost_fitting import UNPACKED
 from quotas.entities import Tags
 from quotas.limiters.budgets import UNLIMITED, Budget
 from tests.proxy.fake_broker import Connection as Wire
-from tests.proxy.frames import head_of, request_body_of, response
+from tests.wire.frames import head_of, request_body_of, response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

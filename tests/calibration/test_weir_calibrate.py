@@ -23,7 +23,7 @@ from quotas.calibration import Windows
 from quotas.cost_findings import Readings, findings
 from quotas.request_costs import ColdCost, Overrides, shipped
 from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBroker
-from tests.proxy.frames import head_of
+from tests.wire.frames import head_of
 
 if TYPE_CHECKING:
     from calibration.frames import BrokerVersions

@@ -309,9 +309,12 @@ def test_explain_gives_up_on_a_silent_admin_endpoint(file: Path, monkeypatch: py
         assert failed(USAGE, *_explain(file, address)) == f"no answer from {address} within 0.05 s"
 
 
-@pytest.mark.parametrize("text", ["weir", "weir:0", ""])
-def test_explain_refuses_a_malformed_admin_address(text: str, file: Path) -> None:
-    assert failed(USAGE, *_explain(file, text)).startswith(f"--admin is {text!r}, must be HOST:PORT")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("weir", "must be HOST:PORT"), ("weir:0", "its port must be 1 to 65535"), ("", "must be HOST:PORT")],
+)
+def test_explain_refuses_a_malformed_admin_address(text: str, why: str, file: Path) -> None:
+    assert failed(USAGE, *_explain(file, text)).startswith(f"--admin is {text!r}, {why}")
 
 
 def test_explains_help_names_the_admin_option_as_host_and_port() -> None:

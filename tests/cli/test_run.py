@@ -27,8 +27,8 @@ from proxy.run import quota_registry
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused
 from tests.kafka.ports import free_range
-from tests.proxy.frames import request, response
 from tests.proxy.wire import quota_table
+from tests.wire.frames import request, response
 from usage import UsageRecord
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def written(path: Path, text: str) -> str:
         ([], ["no upstream", "--upstream HOST:PORT"]),
         (["--upstream", "kafka"], ["upstream is 'kafka'", "HOST:PORT", "for example"]),
         (["--upstream", "kafka:0"], ["upstream is 'kafka:0'"]),
-        (["--upstream", "kafka:65536"], ["upstream is 'kafka:65536'"]),
+        (["--upstream", "kafka:65536"], ["upstream is 'kafka:65536', its port must be 1 to 65535"]),
         (["--upstream", "a:1,b"], ["upstream is 'b'"]),
         (["--upstream", "[::1:9092"], ["upstream is"]),
         (["--upstream", "a:1", "--listen", "19092"], ["listen is '19092'"]),

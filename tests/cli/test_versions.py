@@ -21,7 +21,7 @@ from protocol.api import ApiKey
 from protocol.messages import ApiVersionsResponse
 from tests.integration.conftest import start_weir
 from tests.kafka.fixtures import kafka_cluster
-from tests.proxy.frames import framed, response
+from tests.wire.frames import framed, response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 from tests.clients.aiokafka import Aiokafka
 from tests.clients.kafka_python import KafkaPython
-from tests.clients.kafka_tools import KafkaTools
 from tests.clients.librdkafka import Librdkafka, create_topic, create_topics
 from tests.clients.model import Acks, Client, ClientError, Consumed, Produced, Record
 
@@ -13,7 +12,6 @@ __all__ = [
     "ClientError",
     "Consumed",
     "KafkaPython",
-    "KafkaTools",
     "Librdkafka",
     "Produced",
     "Record",

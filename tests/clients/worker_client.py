@@ -13,7 +13,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from tests.clients.model import Acks, ClientError, Consumed, Produced, Record
 from tests.kafka.jars import cache_directory
@@ -100,6 +100,17 @@ class WorkerClient:
         """What the command needs. Raises ClientError if a release cannot be installed."""
         return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(map(str, self._directories()))}
 
+    def start(self, errors: IO[str]) -> subprocess.Popen[str]:
+        """Start the process, its standard error into a file. Raises ClientError."""
+        return subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=self.environment(),
+            text=True,
+        )
+
     # How it is done.
 
     def _run(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -129,14 +140,7 @@ class Worker:
     def __init__(self, client: WorkerClient) -> None:
         self._name = client.name
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed when the process has ended)
-        self._process = subprocess.Popen(
-            client.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=client.environment(),
-            text=True,
-        )
+        self._process = client.start(self._errors)
 
     def do(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """The job's result. A process that does not answer in time is killed."""

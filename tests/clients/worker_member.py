@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import queue
-import subprocess
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Any, Self
@@ -36,14 +35,7 @@ class WorkerMember:
         self.partitions = 0
         self._name = client.name
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed when the member has left)
-        self._process = subprocess.Popen(
-            client.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=client.environment(),
-            text=True,
-        )
+        self._process = client.start(self._errors)
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()

@@ -1,7 +1,10 @@
-"""The processes of this machine, from /proc."""
+"""`weir` as a process, and the processes of this machine, from /proc."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,3 +33,15 @@ def stats() -> list[list[str]]:
         pid, _, name = before.partition(" (")
         found.append([pid, name, *after.split()])
     return found
+
+
+def start(*arguments: str, tmp_path: Path) -> subprocess.Popen[str]:
+    """Start `weir` with a temporary directory of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli", *arguments],
+        cwd=Path(__file__).resolve().parents[2],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

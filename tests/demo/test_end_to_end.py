@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,29 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.demo.process_table import children_of, is_running
+from tests.demo.process_table import children_of, is_running, start
 
-DEMO = [sys.executable, "-m", "cli", "demo"]
-ROOT = Path(__file__).resolve().parents[2]
+DEMO = ("demo",)
 
 pytestmark = pytest.mark.broker
 
 
-def start(*options: str, tmp_path: Path) -> subprocess.Popen[str]:
-    """Start it with a temporary directory of its own."""
-    return subprocess.Popen(
-        [*DEMO, *options],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.mark.measured
 def test_demo_measures_every_rate_near_its_quota(tmp_path: Path) -> None:
-    demo = start("--json", tmp_path=tmp_path)
+    demo = start(*DEMO, "--json", tmp_path=tmp_path)
     shown, errors = demo.communicate(timeout=120)
     assert (demo.returncode, errors) == (0, ""), shown
     found: dict[str, Any] = msgspec.json.decode(shown)
@@ -49,7 +33,7 @@ def test_demo_measures_every_rate_near_its_quota(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
-    demo = start(tmp_path=tmp_path)
+    demo = start(*DEMO, tmp_path=tmp_path)
     assert demo.stdout is not None
     while "warming up" not in (line := demo.stdout.readline()):
         assert line, demo.communicate()
@@ -63,7 +47,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_file(number: signal.Signal
 
 
 def test_a_killed_demo_leaves_no_process(tmp_path: Path) -> None:
-    demo = start(tmp_path=tmp_path)
+    demo = start(*DEMO, tmp_path=tmp_path)
     assert demo.stdout is not None
     while "warming up" not in (line := demo.stdout.readline()):
         assert line, demo.communicate()

@@ -53,7 +53,7 @@ def test_pipeline_demo_reports_a_missing_package_with_exit_code_2(monkeypatch: p
     outcome = CliRunner().invoke(weir, ["pipeline", "demo"])
     assert outcome.exit_code == 2
     assert outcome.output == (
-        "weir: the demonstration needs plotly: pip install 'kafka-weir[demo,pipeline]', or use "
+        "weir: the demonstration needs plotly: pip install '.[demo,pipeline]' in a checkout, or use "
         "`make pipeline-demo`\n"
     )
 

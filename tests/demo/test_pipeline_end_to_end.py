@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,30 +11,17 @@ import msgspec
 import pytest
 
 from quotas import parse
-from tests.demo.process_table import stats
+from tests.demo.process_table import start, stats
 
-DEMO = [sys.executable, "-m", "cli", "pipeline", "demo", "--seconds", "15"]
-ROOT = Path(__file__).resolve().parents[2]
+DEMO = ("pipeline", "demo", "--seconds", "15")
 PATIENCE_S = 500.0
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def start(*options: str, tmp_path: Path) -> subprocess.Popen[str]:
-    """Start it with a temporary directory of its own."""
-    return subprocess.Popen(
-        [*DEMO, *options],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_pipeline_demo_runs_all_jobs_and_replays_the_recorded_throttle_time(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
-    demo = start("--json", "--directory", str(directory), tmp_path=tmp_path)
+    demo = start(*DEMO, "--json", "--directory", str(directory), tmp_path=tmp_path)
     shown, errors = demo.communicate(timeout=PATIENCE_S)
     assert (demo.returncode, errors) == (0, ""), shown
     found: dict[str, Any] = msgspec.json.decode(shown)
@@ -62,7 +46,7 @@ def test_pipeline_demo_runs_all_jobs_and_replays_the_recorded_throttle_time(tmp_
 def test_an_interrupted_pipeline_demo_leaves_no_process_and_no_file(
     when: str, number: signal.Signals, tmp_path: Path
 ) -> None:
-    demo = start(tmp_path=tmp_path)
+    demo = start(*DEMO, tmp_path=tmp_path)
     assert demo.stdout is not None
     while when not in (line := demo.stdout.readline()):
         assert line, demo.communicate()

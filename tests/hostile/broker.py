@@ -19,7 +19,7 @@ from protocol.api import ApiKey
 from protocol.messages import FetchResponse, HeartbeatResponse, MetadataResponse, ProduceResponse
 from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.settings import HOST
-from tests.proxy.frames import head_of, padded, response
+from tests.wire.frames import head_of, padded, response
 
 if TYPE_CHECKING:
     from protocol.values import Message

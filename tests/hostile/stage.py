@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 from protocol.messages import HeartbeatRequest, HeartbeatResponse
 from tests.hostile.files import open_descriptors, resident_bytes
 from tests.kafka.settings import HOST
-from tests.proxy.frames import request, response
+from tests.wire.frames import request, response
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from tests.hostile.files import open_descriptors, resident_bytes
 from tests.hostile.stage import until
 from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
-from tests.proxy.frames import request
 from tests.proxy.rigs import reset
+from tests.wire.frames import request
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir

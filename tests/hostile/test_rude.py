@@ -11,8 +11,8 @@ import pytest
 from protocol.messages import FetchRequest, HeartbeatRequest, MetadataRequest, ProduceRequest
 from tests.hostile.broker import CUTTING, DEAF
 from tests.hostile.stage import PING, PONG, Neighbour, at_end, receive
-from tests.proxy.frames import request
 from tests.proxy.rigs import reset
+from tests.wire.frames import request
 
 if TYPE_CHECKING:
     from tests.hostile.conftest import Brokers

@@ -10,13 +10,12 @@ window is what Kafka's Rate says: with two samples of a second, one second at fi
 from __future__ import annotations
 
 import itertools
-import socket
 import time
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from protocol.framing import LENGTH, LENGTH_BYTES
 from tests.raw import set_quotas
+from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,13 +77,10 @@ def _reading_us(address: Address, build: Build, size: int, percent: float) -> fl
     set_quotas(address, {client_id: {"request_percentage": percent}})
     time.sleep(_KNOWN_S)  # the broker does not say when
     request = build(client_id, size)
-    with socket.create_connection(address) as connection, connection.makefile("rb") as stream:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with Connection(address) as connection:
         began, elapsed_s, sent = time.monotonic(), 0.0, 0
         while elapsed_s < _ONE_WINDOW_S:
-            connection.sendall(request.frame)
-            head = stream.read(LENGTH_BYTES)
-            told = request.outcome(head + stream.read(*LENGTH.unpack(head)))
+            told = request.outcome(connection.exchange(request.frame))
             elapsed_s, sent = time.monotonic() - began, sent + 1
             if told.throttle_ms > 0:
                 return percent * _PERCENT_US * (1.0 + elapsed_s + told.throttle_ms / 1000) / sent

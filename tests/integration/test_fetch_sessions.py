@@ -13,13 +13,13 @@ import pytest
 
 from tests.clients import Librdkafka, create_topic
 from tests.clients.exchange import some_messages
-from tests.clients.java_fetches import java_fetches
 from tests.integration.admin_port import Admin
 from tests.integration.weir_log import assert_no_complaint
+from tests.java.fetches import java_fetches
 
 if TYPE_CHECKING:
-    from tests.clients.java_fetches import Fetched
     from tests.integration.conftest import StartWeir
+    from tests.java.fetches import Fetched
     from tests.kafka.fixtures import StartCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.oracle]

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
 
@@ -25,14 +23,15 @@ from protocol.messages import (
     ProduceResponse,
 )
 from quotas import Entity, QuotaKey, QuotaTable, parse
-from tests.clients.config_tool import Said, kafka_configs
 from tests.clients.sasl import Login, java
 from tests.integration.traffic import until
 from tests.integration.with_sasl import Front
+from tests.java.config_tool import Said, kafka_configs
 from tests.kafka.sasl import ALICE, PLAIN, WEIR
 from tests.proxy.client_quotas import alter, component, describe, entry
 from tests.proxy.client_quotas_cases import BAD_ENTRIES, BAD_FILTERS, FILTERS
-from tests.proxy.frames import body_of, request
+from tests.wire.connection import Connection
+from tests.wire.frames import request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -245,8 +244,8 @@ def remove_all(cluster: Cluster) -> None:
 
 def _remove_all(cluster: Cluster) -> None:
     broker = line(cluster.bootstrap)
-    with broker.sock:
-        found = broker.ask(describe(), 1, DescribeClientQuotasResponse).entries or []
+    with broker:
+        found = broker.ask(describe(), DescribeClientQuotasResponse, 1).entries or []
         entries = [
             entry(
                 [(part.entity_type, part.entity_name) for part in each.entity],
@@ -254,7 +253,7 @@ def _remove_all(cluster: Cluster) -> None:
             )
             for each in found
         ]
-        broker.ask(alter(*entries), 1, AlterClientQuotasResponse)
+        broker.ask(alter(*entries), AlterClientQuotasResponse, 1)
 
 
 @pytest.fixture
@@ -282,28 +281,15 @@ def test_kafka_configs_prints_equal_output_for_weir_and_a_broker(cluster: Cluste
 # The requests themselves
 
 
-class Line(NamedTuple):
-    """A connection of one client."""
-
-    sock: socket.socket
-
-    def ask(self, message: Message, version: int, answer: type[M]) -> M:
-        """Send and receive."""
-        self.sock.sendall(request(message, version))
-        head = self.sock.recv(4, socket.MSG_WAITALL)
-        body = self.sock.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
-        return body_of(head + body, answer, version)
-
-
-def line(bootstrap: str) -> Line:
+def line(bootstrap: str) -> Connection:
     """Connect."""
     host, _, port = bootstrap.rpartition(":")
-    return Line(socket.create_connection((host, int(port)), 10))
+    return Connection((host, int(port)), timeout_s=10)
 
 
-def described(at: Line, message: DescribeClientQuotasRequest, version: int) -> object:
+def described(at: Connection, message: DescribeClientQuotasRequest, version: int) -> object:
     """What is told, without the order of entities and of their parts, for there is none."""
-    answer = at.ask(message, version, DescribeClientQuotasResponse)
+    answer = at.ask(message, DescribeClientQuotasResponse, version)
     entries = [
         (
             sorted((part.entity_type, part.entity_name or "") for part in found.entity),
@@ -314,9 +300,9 @@ def described(at: Line, message: DescribeClientQuotasRequest, version: int) -> o
     return answer.error_code, answer.error_message, answer.entries is None, sorted(entries)
 
 
-def altered(at: Line, message: AlterClientQuotasRequest, version: int) -> object:
+def altered(at: Connection, message: AlterClientQuotasRequest, version: int) -> object:
     """What is told of each entity."""
-    answer = at.ask(message, version, AlterClientQuotasResponse)
+    answer = at.ask(message, AlterClientQuotasResponse, version)
     told = [
         (
             sorted((part.entity_type, part.entity_name or "") for part in found.entity),
@@ -382,7 +368,7 @@ REQUESTS: Final = (
 
 def test_client_quota_requests_are_answered_as_by_a_broker(cluster: Cluster, weir: Weir) -> None:
     own, through = line(cluster.bootstrap), line(weir.bootstrap)
-    with own.sock, through.sock:
+    with own, through:
         for version in (0, 1):
             for change in (SET_UP, *REQUESTS):
                 expected = altered(own, change, version)
@@ -406,19 +392,19 @@ def test_a_quota_change_applies_to_open_connections_and_survives_a_restart(
     weir = start_weir(cluster.bootstrap, "# ours\n", options=ADMIN)
     produce = ProduceRequest(acks=1, transactional_id="x" * 30_000)
     client, admin = line(weir.bootstrap), line(weir.bootstrap)
-    with client.sock, admin.sock:
-        assert client.ask(produce, 7, ProduceResponse).throttle_time_ms == 0
+    with client, admin:
+        assert client.ask(produce, ProduceResponse, 7).throttle_time_ms == 0
         change = alter(entry({"client-id": "app"}, {"producer_byte_rate": 1000.0}))
         assert altered(admin, change, 1) == [([("client-id", "app")], 0, None)]
-        assert client.ask(produce, 7, ProduceResponse).throttle_time_ms > 10_000
+        assert client.ask(produce, ProduceResponse, 7).throttle_time_ms > 10_000
     assert weir.stop() == 0
     assert len(parse(weir.quota_file.read_text())) == 1
     again = start_weir(cluster.bootstrap, weir.quota_file.read_text(), options=ADMIN)
     client = line(again.bootstrap)
-    with client.sock:
+    with client:
         found = described(client, describe(component("client-id", 0, "app")), 1)
         assert found == (0, "", False, [([("client-id", "app")], [("producer_byte_rate", 1000.0)])])
-        assert client.ask(produce, 7, ProduceResponse).throttle_time_ms > 0
+        assert client.ask(produce, ProduceResponse, 7).throttle_time_ms > 0
 
 
 @pytest.mark.core
@@ -472,6 +458,5 @@ def test_only_admins_that_the_broker_authenticated_alter_quotas(
     assert {each["principal"] for each in audit[:-1]} == {"User:alice"}
 
     nobody = line(front.bootstrap)
-    with nobody.sock:
-        nobody.sock.sendall(request(describe(), 1))
-        assert nobody.sock.recv(1) == b""
+    with nobody, pytest.raises(EOFError):
+        nobody.exchange(request(describe(), 1))

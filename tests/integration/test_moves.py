@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from tests.clients.kafka_tools import kafka_tool
 from tests.integration.aftermath import Aftermath
 from tests.integration.traffic import (
     AT_LEAST_ONCE,
@@ -30,6 +29,7 @@ from tests.integration.traffic import (
     wait_in_sync,
 )
 from tests.integration.weir_log import GENEROUS, entries
+from tests.java.kafka_tools import kafka_tool
 from tests.kafka import wire
 from tests.kafka.settings import HOST
 

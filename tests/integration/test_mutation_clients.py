@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.clients import ClientError, KafkaTools
+from tests.clients import ClientError
 from tests.clients.admin import Step
-from tests.clients.java_admin import JavaAdmin
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.integration.mutable import await_partitions, burst, mutable, quota
 from tests.integration.topic_creation import FIVE, NEVER
 from tests.integration.weir_log import assert_no_complaint
+from tests.java.admin import JavaAdmin
+from tests.java.kafka_tools import KafkaTools
 
 if TYPE_CHECKING:
     from pathlib import Path

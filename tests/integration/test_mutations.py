@@ -25,8 +25,9 @@ from tests.integration.topic_creation import APP, CREATE, DELETE, FIVE, GROW, NE
 from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.releases import core_at
 from tests.kafka.settings import HOST
-from tests.mutations.client import Connection, ask_once
+from tests.mutations.client import ask_once, perform
 from tests.mutations.requests import Create, Delete, Grow, Topic
+from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
@@ -79,7 +80,7 @@ def test_connections_of_one_client_id_share_a_token_bucket(
         Connection(address, APP) as three,
     ):
         asked = [
-            connection.ask(Create((Topic(f"{topic}-{number}", 3, configs=SMALL),), version=CREATE))
+            perform(connection, Create((Topic(f"{topic}-{number}", 3, configs=SMALL),), version=CREATE))
             for number, connection in enumerate((one, two, three))
         ]
     assert [answer.error_codes for answer in asked] == [(OK,), (OK,), (REFUSED,)]
@@ -177,24 +178,24 @@ class Example:
         self._eighth = Create((Topic(self.next, configs=SMALL),), version=CREATE)
         self._one, self._other = one, other
         for connection in (one, other):
-            connection.ask(Create((), version=CREATE))  # Weir knows the broker's versions from here on
+            perform(connection, Create((), version=CREATE))  # Weir knows the broker's versions from here on
         self._began_s = 0.0
 
     def exceeds_and_tries_again(self) -> None:
         """All are admitted at once; what comes next is refused, and sent again."""
         self._began_s = time.monotonic()
-        self._one.send(self._seven)
-        refused = self._other.ask(self._eighth)
+        self._one.send(self._seven.frame(APP))
+        refused = perform(self._other, self._eighth)
         passed_ms = 1000 * (time.monotonic() - self._began_s)
         assert refused.error_codes == (REFUSED,), f"{self.version}: {refused}"
         assert 12_000 - passed_ms - 1 <= refused.throttle_ms <= 12_000, f"{self.version}, {passed_ms=}"
-        self._other.send(self._eighth)
+        self._other.send(self._eighth.frame(APP))
 
     def is_admitted_in_time(self) -> None:
         """Nobody slept here: the connection was not read for the time that it had been told."""
-        admitted = self._other.receive(self._eighth)
+        admitted = self._eighth.answer(self._other.receive())
         waited_s = time.monotonic() - self._began_s
         assert (admitted.error_codes, admitted.throttle_ms) == ((OK,), 0), f"{self.version}: {admitted}"
         assert waited_s >= 11.99, self.version
-        created = self._one.receive(self._seven)
+        created = self._seven.answer(self._one.receive())
         assert (created.error_codes, created.throttle_ms) == ((OK,) * 7, 0), f"{self.version}: {created}"

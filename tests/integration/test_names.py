@@ -11,11 +11,11 @@ import pytest
 import tests.clients
 from tests.clients import ClientError, KafkaPython, create_topic
 from tests.clients.exchange import some_messages
-from tests.clients.java_records import Exchange, JavaRecords
 from tests.integration.admin_port import Admin
 from tests.integration.mutable import mutable
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED
 from tests.integration.with_tls import VERSION, java_trusting, python_trusting
+from tests.java.records import Exchange, JavaRecords
 from tests.proxy.certificates import HOST, write_ca, write_pair
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import pytest
 from tests.clients import KafkaPython, Librdkafka, create_topic, sasl
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
-from tests.clients.java_records import Exchange, JavaRecords
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.clients.sasl import Login
 from tests.integration.pipeline_jobs import outcome, rows
 from tests.integration.tap import HOST, Tap
 from tests.integration.wire_totals import Totals, totals
+from tests.java.records import Exchange, JavaRecords
 from tests.kafka.sasl import ALICE, BOB, PLAIN, SCRAM_256, WEIR
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from kazoo.security import make_digest_acl
 from cli.exits import DONE, INCOMPLETE
 from cli.main import weir
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable, parse
-from tests.clients.kafka_tools import kafka_tool
+from tests.java.kafka_tools import kafka_tool
 
 if TYPE_CHECKING:
     from pathlib import Path

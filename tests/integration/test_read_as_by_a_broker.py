@@ -32,7 +32,7 @@ from tests.integration.admin_port import Admin
 from tests.integration.weir_log import assert_no_complaint
 from tests.kafka.settings import HOST
 from tests.protocol.mutate import mutate
-from tests.proxy.frames import framed, header
+from tests.wire.frames import framed, header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,21 +8,20 @@ in their own metrics, and all of them finish their work.
 from __future__ import annotations
 
 import json
-import socket
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from protocol.error_codes import ErrorCode
-from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.clients import KafkaPython, Librdkafka, create_topic
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
-from tests.clients.java_admin import JavaAdmin
-from tests.clients.java_throttle import java_throttles
 from tests.integration.weir_log import assert_no_complaint
-from tests.proxy import frames
+from tests.java.admin import JavaAdmin
+from tests.java.throttle import java_throttles
+from tests.wire import frames
+from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
@@ -118,12 +117,8 @@ def test_kafka_python_reports_request_time_throttles_in_its_metrics(throttled: W
 def test_a_throttled_clients_unsupported_apiversions_is_answered_in_version_0(throttled: Weir) -> None:
     """It does so in version 0, which has no throttle time."""
     request = frames.request(ApiVersionsRequest(), 3, client_id=b"new")
-    address = ("127.0.0.1", throttled.port)
-    with socket.create_connection(address, 30.0) as connection, connection.makefile("rb") as stream:
+    with Connection(("127.0.0.1", throttled.port)) as connection:
         for _ in range(COUNT):
-            connection.sendall(request)
-            head = stream.read(LENGTH_BYTES)
-            assert head, "the connection was closed"
-            answer = frames.body_of(head + stream.read(*LENGTH.unpack(head)), ApiVersionsResponse, 0)
+            answer = frames.body_of(connection.exchange(request), ApiVersionsResponse, 0)
             assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert_no_complaint(throttled.log)

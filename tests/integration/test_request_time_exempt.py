@@ -7,16 +7,15 @@ brokers whoever sends it; in Weir a consumer's, as anybody may claim it on a lis
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Final
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from protocol.framing import LENGTH, LENGTH_BYTES
 from tests.clients import create_topic
 from tests.integration.calibrated import SETTINGS, WINDOW_NUM
 from tests.raw import Behaviour, RawClient, drive, leaders, loops, set_quotas
+from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
@@ -83,15 +82,10 @@ def test_acks_0_requests_are_not_throttled_for_request_time(
     before = records(places.bootstrap, topic)
     silent = loops.produce(f"flood-{held}", topic, 1, acks=0)
     then = loops.metadata(f"flood-{held}", [topic])
-    with (
-        socket.create_connection(places.addresses[held], 30.0) as connection,
-        connection.makefile("rb") as stream,
-    ):
+    with Connection(places.addresses[held]) as connection:
         for _ in range(FLOOD):
-            connection.sendall(silent.frame)
-        connection.sendall(then.frame)
-        head = stream.read(LENGTH_BYTES)
-        told = then.outcome(head + stream.read(*LENGTH.unpack(head)))
+            connection.send(silent.frame)
+        told = then.outcome(connection.exchange(then.frame))
     assert told.throttle_ms == 0
     assert records(places.bootstrap, topic) == before + FLOOD
     answered = loops.produce(f"answered-{held}", topic, 1)

@@ -8,17 +8,16 @@ behind all of them. With the quota in force (the file is changed while everythin
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.framing import LENGTH, LENGTH_BYTES
 from tests.clients import create_topic
 from tests.integration.calibrated import SETTINGS, WINDOW_NUM
 from tests.raw import Behaviour, RawClient, drive, leaders, loops
+from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
     from tests.integration.conftest import StartWeir
@@ -46,9 +45,7 @@ class Neighbour:
 
     def __init__(self, address: Address, topic: str) -> None:
         self._requests = [loops.produce("neighbour", topic, 1), loops.fetch("neighbour", topic, 1)]
-        self._connection = socket.create_connection(address, 30.0)
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream = self._connection.makefile("rb")
+        self._connection = Connection(address)
 
     def p99_ms(self, seconds: float) -> float:
         """Of the answers that come within this time, from request to answer."""
@@ -56,16 +53,13 @@ class Neighbour:
         while time.monotonic() < began + seconds:
             for request in self._requests:
                 sent_s = time.monotonic()
-                self._connection.sendall(request.frame)
-                head = self._stream.read(LENGTH_BYTES)
-                told = request.outcome(head + self._stream.read(*LENGTH.unpack(head)))
+                told = request.outcome(self._connection.exchange(request.frame))
                 took_s.append(time.monotonic() - sent_s)
                 assert told.throttle_ms == 0
         return 1000 * sorted(took_s)[int(0.99 * len(took_s))]
 
     def close(self) -> None:
         """End the connection."""
-        self._stream.close()
         self._connection.close()
 
 

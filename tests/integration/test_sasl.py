@@ -12,10 +12,10 @@ import pytest
 
 from tests.clients import Aiokafka, KafkaPython, Librdkafka, create_topics, sasl
 from tests.clients.exchange import part, some_messages
-from tests.clients.java_records import Exchange, JavaRecords
 from tests.clients.sasl import Login
 from tests.integration.weir_log import assert_no_complaint
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
+from tests.java.records import Exchange, JavaRecords
 from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256, SCRAM_512, User, mechanisms
 
 if TYPE_CHECKING:

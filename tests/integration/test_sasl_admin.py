@@ -17,10 +17,10 @@ from protocol.messages import (
 from tests.clients import Librdkafka, create_topic, sasl
 from tests.clients.admin import Step
 from tests.clients.exchange import some_messages
-from tests.clients.java_admin import JavaAdmin
 from tests.clients.sasl import Login
 from tests.integration.weir_log import assert_no_complaint
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, Sharer, assert_untold
+from tests.java.admin import JavaAdmin
 from tests.kafka.sasl import ALICE, BOB, PLAIN, SCRAM_256, SCRAM_512, User, upsert_scram
 from tests.raw.sasl import SaslConnection
 

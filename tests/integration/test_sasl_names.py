@@ -26,9 +26,9 @@ from tests.clients import create_topic
 from tests.integration.weir_log import entries
 from tests.integration.with_sasl import GENEROUS_TO_ALL, Front, assert_untold
 from tests.kafka.sasl import ALICE, BOB, OAUTHBEARER, ODD, PLAIN, SCRAM_256
-from tests.proxy import frames
 from tests.raw import NEW, OLD, BrokerVersions, produce
 from tests.raw.sasl import SaslConnection, SaslError, oauthbearer, plain, scram
+from tests.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,8 @@ from tests.kafka.sasl import (
     mechanisms,
     unsecured_token,
 )
-from tests.proxy import frames
 from tests.raw.sasl import SaslConnection, SaslError, conversation, oauthbearer, plain, scram
+from tests.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ from confluent_kafka import KafkaError, Producer
 
 from tests.clients import KafkaPython, Librdkafka, create_topic, create_topics, sasl
 from tests.clients.exchange import part, some_messages
-from tests.clients.java_records import Exchange, JavaRecords
 from tests.clients.sasl import Login
 from tests.integration.with_sasl import CONSUMED, GENEROUS_TO_ALL, PRODUCED, Front, Sharer, assert_untold
 from tests.integration.with_tls import VERSION, Place
+from tests.java.records import Exchange, JavaRecords
 from tests.kafka.sasl import ALICE, BOB, ODD, SCRAM_256, SCRAM_512, User
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients import KafkaTools, Librdkafka, create_topic
+from tests.clients import Librdkafka, create_topic
 from tests.clients.pairs import VERSIONS
 from tests.integration.weir_log import GENEROUS, assert_no_complaint
+from tests.java.kafka_tools import KafkaTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,17 +11,19 @@ from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from proxy.handlers.api_versions.api_versions import ranges
-from tests.clients import ClientError, KafkaTools
+from tests.clients import ClientError
 from tests.clients.admin import Step
 from tests.clients.exchange import part
-from tests.clients.java_admin import JavaAdmin
 from tests.clients.kafka_python import KafkaPythonAdmin
 from tests.clients.librdkafka_admin import LibrdkafkaAdmin
 from tests.integration.mutable import await_partitions, mutable, quota
-from tests.integration.uplift_story import Conversation, Teller, tell, versions_at
+from tests.integration.uplift_story import Teller, tell, versions_at
 from tests.integration.weir_log import assert_no_complaint
+from tests.java.admin import JavaAdmin
+from tests.java.kafka_tools import KafkaTools
 from tests.kafka.settings import HOST
-from tests.proxy.frames import body_of
+from tests.wire.connection import Connection
+from tests.wire.frames import body_of, request
 
 if TYPE_CHECKING:
     from tests.clients.admin import Admin
@@ -89,11 +91,11 @@ def test_apiversions_is_answered_in_every_offered_version(
     assert set(offered) == set(spoken)
     newest = offered[ApiKey.API_VERSIONS].max
     assert newest > spoken[ApiKey.API_VERSIONS].max
-    with Conversation((HOST, weir.port)) as client:
-        early = client.ask(ApiVersionsRequest(), newest)
+    with Connection((HOST, weir.port)) as client:
+        early = client.exchange(request(ApiVersionsRequest(), newest))
         assert body_of(early, ApiVersionsResponse, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
         for asked in range(newest + 1):
-            answer = body_of(client.ask(ApiVersionsRequest(), asked), ApiVersionsResponse, asked)
+            answer = client.ask(ApiVersionsRequest(), ApiVersionsResponse, asked)
             assert (answer.error_code, answer.throttle_time_ms) == (ErrorCode.NONE, 0)
             assert ranges(answer) == offered
 

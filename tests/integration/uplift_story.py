@@ -6,9 +6,8 @@ tellings can be compared.
 
 from __future__ import annotations
 
-import socket
 import time
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -16,16 +15,13 @@ import msgspec
 from protocol import messages as m
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
-from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.values import schema_of
 from proxy.handlers.api_versions.api_versions import ranges
-from tests.proxy import frames
 from tests.raw import ask
 from tests.raw.requests import message_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import TracebackType
 
     from protocol.values import Message
     from protocol.versions import VersionRange
@@ -50,31 +46,6 @@ _POLL_S: Final = 0.05
 def versions_at(address: Address) -> Mapping[int, VersionRange]:
     """What one is offered there, by API key."""
     return ranges(ask(address, m.ApiVersionsRequest(), m.ApiVersionsResponse, 0))
-
-
-class Conversation:
-    """Questions on one connection; a context manager."""
-
-    def __init__(self, address: Address) -> None:
-        self._socket = socket.create_connection(address, _TIMEOUT_S)
-        self._stream = self._socket.makefile("rb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.close()
-        self._socket.close()
-
-    def ask(self, request: Message, version: int) -> bytes:
-        """The answer's frame. Raises OSError, EOFError."""
-        self._socket.sendall(frames.request(request, version))
-        head = self._stream.read(LENGTH_BYTES)
-        if len(head) < LENGTH_BYTES:
-            raise EOFError("closed instead of answered")
-        return head + self._stream.read(*LENGTH.unpack(head))
 
 
 class Teller:

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.kafka.jars import LOCK_FILES, Jar, JarError, version_tuple
@@ -48,7 +49,7 @@ def _roots(version: str) -> list[str]:
 
 
 def _resolve(directory: Path, roots: list[str]) -> list[Jar]:
-    (directory / "pom.xml").write_text(_pom(roots))
+    (directory / "pom.xml").write_text(pom(roots))
     target = directory / "jars"
     command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command += ["-Dmdep.useRepositoryLayout=true", f"-DoutputDirectory={target}"]
@@ -59,10 +60,11 @@ def _resolve(directory: Path, roots: list[str]) -> list[Jar]:
     return [jar for jar in found if not _UNNEEDED.fullmatch(jar.coordinates)]
 
 
-def _pom(roots: list[str]) -> str:
-    names = ("groupId", "artifactId", "version")
+def pom(roots: Iterable[str]) -> str:
+    """Maven's description of what to resolve: group:artifact:version, perhaps with :classifier."""
+    names = ("groupId", "artifactId", "version", "classifier")
     dependencies = [
-        "".join(f"<{name}>{value}</{name}>" for name, value in zip(names, root.split(":"), strict=True))
+        "".join(f"<{name}>{value}</{name}>" for name, value in zip(names, root.split(":"), strict=False))
         for root in roots
     ]
     body = "".join(f"<dependency>{dependency}</dependency>" for dependency in dependencies)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker  # not for the brokers: each test starts Java several times
 
 SHARED = "source: shared objects file"
-CLASS = "java.util.zip.ZipOutputStream"
-"""Which Java loads only for who asks."""
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
-"""A client over one plain connection: a request and its answer, with the time it took."""
+"""Mutations at a broker, one after another, and its quota for them."""
 
 from __future__ import annotations
 
-import socket
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
-from protocol.framing import LENGTH, LENGTH_BYTES
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -15,10 +13,9 @@ from protocol.messages import (
 )
 from tests.mutations.requests import Create, Topic
 from tests.raw import ask
+from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from tests.mutations.requests import Answer, Mutation
     from tests.raw import Address
 
@@ -28,51 +25,15 @@ _METADATA_VERSION: Final = 4
 KEY: Final = "controller_mutation_rate"
 
 
-class Connection:
-    """Sends one request after the other as `client_id`; a context manager."""
-
-    def __init__(self, address: Address, client_id: str) -> None:
-        self.client_id = client_id
-        self._socket = socket.create_connection(address, TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream = self._socket.makefile("rb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.close()
-        self._socket.close()
-
-    def send(self, mutation: Mutation) -> None:
-        """Send a request without waiting for its answer. Raises OSError."""
-        self._socket.sendall(mutation.frame(self.client_id))
-
-    def receive(self, mutation: Mutation) -> Answer:
-        """The answer to the oldest request that was sent. Raises OSError, EOFError, ProtocolError."""
-        head = self._stream.read(LENGTH_BYTES)
-        if len(head) < LENGTH_BYTES:
-            raise EOFError(f"{self.client_id}: closed instead of answering {mutation}")
-        return mutation.answer(head + self._stream.read(*LENGTH.unpack(head)))
-
-    def ask(self, mutation: Mutation) -> Answer:
-        """Send, and wait for the answer. Raises OSError, EOFError, ProtocolError."""
-        self.send(mutation)
-        return self.receive(mutation)
+def perform(connection: Connection, mutation: Mutation) -> Answer:
+    """Send a request, and wait for the answer. Raises OSError, EOFError, ProtocolError."""
+    return mutation.answer(connection.exchange(mutation.frame(connection.client_id)))
 
 
 def ask_once(address: Address, client_id: str, mutation: Mutation) -> Answer:
     """One request on a connection of its own, so that no earlier throttle time holds it up."""
     with Connection(address, client_id) as connection:
-        return connection.ask(mutation)
-
-
-def timed(connection: Connection, mutation: Mutation) -> tuple[Answer, float]:
-    """An answer, and the seconds until it was here."""
-    began = time.monotonic()
-    return connection.ask(mutation), time.monotonic() - began
+        return perform(connection, mutation)
 
 
 def set_mutation_quota(address: Address, client_id: str | None, rate: float) -> None:

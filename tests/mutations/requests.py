@@ -14,7 +14,7 @@ from protocol.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from tests.proxy import frames
+from tests.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -27,9 +27,9 @@ from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
 from quotas.limiters.throttle import INT32_MAX
-from tests.proxy.frames import padded, request, response, split
 from tests.proxy.request_costs import costs
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import padded, request, response, split
 from usage.records import TraceRecord, UsageRecord
 
 OFFSET_MS = 1_763_686_800_000

@@ -22,8 +22,7 @@ from pipeline.ingest.parse import USAGE, parsed
 from pipeline.ingest.sources import Directory
 from pipeline.lake import Lake
 from pipeline.outcome import PipelineError
-from tests.pipeline.usage_files import NOON_MS, clients, put, usage
-from usage.records import TraceRecord
+from tests.pipeline.usage_files import NOON_MS, clients, put, traced, usage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,27 +32,10 @@ pytestmark = pytest.mark.spark
 MINUTE_MS = 60_000
 
 
-def trace(time_ms: int) -> bytes:
-    return msgspec.json.encode(
-        TraceRecord(
-            version=1,
-            time_ms=time_ms,
-            instance="weir-1",
-            broker=1,
-            user="u",
-            client_id="c",
-            connection=1,
-            api="fetch",
-            api_key=1,
-            api_version=17,
-        )
-    )
-
-
 def test_ingest_writes_usage_and_trace_files_to_tables(spark: SparkSession, tmp_path: Path) -> None:
     lake, directory = Lake(str(tmp_path / "lake")), tmp_path / "us age%201"
     put(directory, "usage-weir-1-00000000.jsonl", usage(NOON_MS, "a"), b"", b"no record", usage(NOON_MS, "b"))
-    put(directory, "trace-weir-1-00000000.jsonl", trace(NOON_MS), b"{}")
+    put(directory, "trace-weir-1-00000000.jsonl", msgspec.json.encode(traced(NOON_MS)), b"{}")
     put(directory, ".usage-weir-1-00000001.jsonl.part", usage(NOON_MS, "unfinished"))
     put(directory, "_usage-weir-1-00000001.jsonl", usage(NOON_MS, "hidden"))
     put(directory, "other.jsonl", usage(NOON_MS, "other"))

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as fn
 
 from pipeline.ingest.parse import COUNT_MAX, KINDS, LINE_MAX, TEXT_MAX, USAGE, parsed
+from tests.pipeline.usage_files import traced
 from usage.records import ByQuota, TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
@@ -42,18 +43,7 @@ FULL = UsageRecord(
 BARE = UsageRecord(
     version=1, time_ms=TAKEN_MS, interval_ms=1, instance="", broker=-1, user="", client_id="", api=""
 )
-TRACED = TraceRecord(
-    version=1,
-    time_ms=TAKEN_MS,
-    instance="i",
-    broker=0,
-    user="u",
-    client_id="c",
-    connection=1,
-    api="fetch",
-    api_key=1,
-    api_version=17,
-)
+TRACED = traced(TAKEN_MS)
 GOOD = msgspec.json.encode(BARE).decode()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from usage.records import UsageRecord
+from usage.records import TraceRecord, UsageRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +29,21 @@ def usage(time_ms: int, name: str = "c", instance: str = "weir-1") -> bytes:
             api="fetch",
             requests=1,
         )
+    )
+
+
+def traced(time_ms: int) -> TraceRecord:
+    return TraceRecord(
+        version=1,
+        time_ms=time_ms,
+        instance="weir-1",
+        broker=1,
+        user="u",
+        client_id="c",
+        connection=1,
+        api="fetch",
+        api_key=1,
+        api_version=17,
     )
 
 

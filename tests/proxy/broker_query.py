@@ -14,8 +14,8 @@ from proxy.counters import Counters
 from proxy.handlers.broker_query import ask
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.plans import Plans
-from tests.proxy.frames import request, response
 from tests.proxy.wire import new_connection
+from tests.wire.frames import request, response
 
 if TYPE_CHECKING:
     from collections.abc import Callable

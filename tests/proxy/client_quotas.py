@@ -16,12 +16,12 @@ from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.entities import Prefix
-from tests.proxy.frames import (
+from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import (
     body_of,
     request,
     response,
 )
-from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

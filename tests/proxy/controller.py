@@ -35,8 +35,8 @@ from protocol.messages import (
     MetadataResponse,
 )
 from protocol.versions import VersionRange
-from tests.proxy.frames import head_of, request_body_of, response, split
 from tests.proxy.wire import Wire
+from tests.wire.frames import head_of, request_body_of, response, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,7 +24,8 @@ from protocol.messages import (
     ProduceResponse,
 )
 from quotas import Entity, QuotaKey, QuotaTable
-from tests.proxy.frames import (
+from tests.proxy.wire import Wire
+from tests.wire.frames import (
     Head,
     framed,
     head_of,
@@ -35,7 +36,6 @@ from tests.proxy.frames import (
     unknown_request,
     unknown_response,
 )
-from tests.proxy.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from protocol.messages import (
     ProduceResponse,
 )
 from proxy.addresses import Address
-from tests.proxy.frames import head_of, request_body_of, response
+from tests.wire.frames import head_of, request_body_of, response
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey, versions
 from protocol.codec import request_type
 from tests.protocol.generate import messages
-from tests.proxy.frames import framed
+from tests.wire.frames import framed
 
 if TYPE_CHECKING:
     from protocol.messages import Message

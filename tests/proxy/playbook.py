@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.connection.state import State
-from tests.proxy.frames import told
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
+from tests.wire.frames import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable

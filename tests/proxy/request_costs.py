@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.messages import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-)
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost, ColdCost, Overrides, shipped
-from tests.proxy.frames import request, response
 from tests.proxy.wire import APP, new_connection
 
 if TYPE_CHECKING:
@@ -28,7 +23,6 @@ LIMIT: Final = 0.01
 same time is half a second more to wait: 0.005 over 0.01.
 """
 LIMIT_US: Final = 1000.0
-ANONYMOUS_ENTITY: Final = Entity(user="ANONYMOUS")
 
 
 def percent(us: float) -> float:
@@ -93,14 +87,6 @@ def spend(
     """Have somebody use so much time now: by default all that there is."""
     quotas, now_ms = session.quotas, session.now_ms
     quotas.ledger(user, client_id, now_ms).charge_request(3, us, now_ms)
-
-
-def ping(number: int = 1, client_id: bytes | None = b"app", group_id: str = "") -> bytes:
-    return request(HeartbeatRequest(group_id=group_id), 4, number, client_id)
-
-
-def pong(number: int = 1, throttle_ms: int = 0) -> bytes:
-    return response(HeartbeatResponse(throttle_time_ms=throttle_ms), 4, number)
 
 
 VARIOUS: Final = costs(

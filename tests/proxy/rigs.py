@@ -68,6 +68,9 @@ def unix_pair() -> tuple[socket.socket, socket.socket]:
     return pair
 
 
+PAIRS: dict[str, NewPair] = {"unix": unix_pair, "tcp": tcp_pair}
+
+
 def reset(sock: socket.socket) -> None:
     """Close a TCP connection with RST."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

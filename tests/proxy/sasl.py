@@ -12,7 +12,7 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from tests.proxy.frames import framed, request, response
+from tests.wire.frames import framed, request, response
 
 SECRET: Final = b"t0p-s3cret"
 """In every token that has one."""

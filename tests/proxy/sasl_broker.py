@@ -19,7 +19,6 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from tests.proxy.frames import framed, request_body_of, response
 from tests.proxy.sasl import (
     AP_REQ,
     CHALLENGE,
@@ -36,6 +35,7 @@ from tests.proxy.sasl import (
     scram_first,
     shaken,
 )
+from tests.wire.frames import framed, request_body_of, response
 
 USERS: Final = ("admin", "alice", "bob", "j=o,e")
 KERBEROS: Final = "kerberos"

@@ -20,7 +20,7 @@ from proxy.server.server import Server
 from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
-from tests.proxy.frames import body_of, request, response
+from tests.wire.frames import body_of, request, response
 
 METADATA = request(MetadataRequest(topics=None), 9)
 PING, PONG = request(HeartbeatRequest(), 4), response(HeartbeatResponse(), 4)

@@ -34,7 +34,6 @@ from proxy.handlers.plans import Plans
 from proxy.handlers.sasl.identity import Identities, IdentityRules
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
-from tests.proxy.frames import framed, padded, request, response, unknown_request
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
@@ -56,6 +55,7 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import framed, padded, request, response, unknown_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,9 +19,9 @@ from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
 from tests.proxy.controller import NODE, OK, UNKNOWN_TOPIC, Controller, ControllerClient, everything
-from tests.proxy.frames import body_of, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
+from tests.wire.frames import body_of, request, response
 
 if TYPE_CHECKING:
     from quotas import MutationLedger

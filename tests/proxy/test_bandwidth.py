@@ -24,20 +24,20 @@ from proxy.connection.inbound import Inbound
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
-from tests.proxy.bandwidth_frames import (
+from tests.proxy.playbook import Playbook
+from tests.proxy.wire import APP, Wire, new_connection, quota_table
+from tests.wire.frames import framed, header, padded, request, response, unknown_request
+from tests.wire.messages import (
     emptied,
     fetch,
     fetched,
     least,
     length_of,
     ping,
+    pong,
     produce,
     produced,
 )
-from tests.proxy.frames import framed, header, padded, request, response, unknown_request
-from tests.proxy.playbook import Playbook
-from tests.proxy.talk import pong
-from tests.proxy.wire import APP, Wire, new_connection, quota_table
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

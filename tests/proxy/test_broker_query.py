@@ -19,11 +19,11 @@ from protocol.messages import (
 from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import ask
 from tests.proxy.broker_query import VERSION, answer, asked, delete, deleted, questions, result, session_of
-from tests.proxy.frames import framed, padded, request
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig, tcp_pair
-from tests.proxy.talk import ping, pong
 from tests.proxy.wire import Wire
+from tests.wire.frames import framed, padded, request
+from tests.wire.messages import ping, pong
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,9 @@ from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE
-from tests.proxy.frames import head_of, request, response, split
 from tests.proxy.fuzzed_requests import asked, closed, damaged
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import head_of, request, response, split
 
 if TYPE_CHECKING:
     from protocol.messages import Message

@@ -30,7 +30,7 @@ from quotas.entities import Prefix
 from quotas.table import QuotaKey
 from tests.proxy.fake_broker import HOST, FakeCluster
 from tests.proxy.following import Followed, until
-from tests.proxy.frames import head_of, request_body_of, response
+from tests.wire.frames import head_of, request_body_of, response
 
 if TYPE_CHECKING:
     from protocol.values import Message

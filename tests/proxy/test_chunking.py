@@ -13,8 +13,8 @@ from protocol.messages import HeartbeatRequest, HeartbeatResponse, ProduceReques
 from proxy.close_reasons import CloseReason
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, Exchange, comparable, exchanges, whole
-from tests.proxy.frames import request, response, unknown_request, unknown_response
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import request, response, unknown_request, unknown_response
 
 PROPERTY = examples(150)
 

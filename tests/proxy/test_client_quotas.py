@@ -51,7 +51,9 @@ from tests.proxy.client_quotas import (
     vouch,
 )
 from tests.proxy.client_quotas_cases import ANY, BAD_ENTRIES, BAD_FILTERS, FILTERS
-from tests.proxy.frames import (
+from tests.proxy.playbook import Playbook
+from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import (
     body_of,
     framed,
     header,
@@ -61,8 +63,6 @@ from tests.proxy.frames import (
     unknown_request,
     unknown_response,
 )
-from tests.proxy.playbook import Playbook
-from tests.proxy.wire import Wire, new_connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,9 +18,9 @@ from tests.protocol.generate import messages
 from tests.proxy.client_quotas import TABLE, Managed, altered, entry, session_of, vouch
 from tests.proxy.client_quotas import alter as alter_request
 from tests.proxy.client_quotas import describe as describe_request
-from tests.proxy.frames import body_of, request, split
 from tests.proxy.fuzzed_requests import damaged
 from tests.proxy.wire import Wire
+from tests.wire.frames import body_of, request, split
 
 if TYPE_CHECKING:
     from protocol.messages import Message

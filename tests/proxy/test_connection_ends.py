@@ -21,13 +21,12 @@ from proxy.handlers.broker_query import ask
 from proxy.handlers.decisions import Defer, Query
 from proxy.handlers.deferred import Deferred
 from tests.matrix import check_each
-from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of, produce, produced
-from tests.proxy.frames import padded, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import handshake, shaken
-from tests.proxy.talk import ping, pong
 from tests.proxy.throttled import throttled_quotas
 from tests.proxy.wire import FIRST_HOLD_MS, new_connection, quota_table
+from tests.wire.frames import padded, request, response
+from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,6 @@ from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.remembered import EMPTY
-from tests.proxy.frames import padded, request, response
 from tests.proxy.sasl import (
     AP_REQ,
     PROOF,
@@ -34,6 +33,7 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
+from tests.wire.frames import padded, request, response
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

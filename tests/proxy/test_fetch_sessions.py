@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from protocol.messages import FetchRequest, FetchResponse
+from protocol.messages import FetchRequest
 from proxy.close_reasons import CloseReason
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
-from tests.proxy.frames import request, response
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import request
+from tests.wire.messages import fetched_from
 
 A, B = Entity(topic="a"), Entity(topic="b")
 RATES = QuotaTable({(topic, QuotaKey.CONSUMER_BYTE_RATE): 1000.0 for topic in (A, B)})
@@ -46,17 +47,6 @@ def fetch(*topics: str, session_id: int = 0, epoch: int = 0, version: int = 12) 
     return Fetch(topics, session_id, epoch, version)
 
 
-def fetched(session_id: int, version: int = 12, throttle_ms: int = 0, **sizes: int) -> bytes:
-    topics = [
-        FetchResponse.FetchableTopicResponse(
-            topic=name, partitions=[FetchResponse.PartitionData(records=b"r" * size)]
-        )
-        for name, size in sizes.items()
-    ]
-    answer = FetchResponse(responses=topics, session_id=session_id, throttle_time_ms=throttle_ms)
-    return response(answer, version)
-
-
 def connection(quotas: BrokerQuotas) -> Wire:
     return Wire(new_connection(quotas=quotas))
 
@@ -71,12 +61,14 @@ def delivers(wire: Wire, asked: Fetch, now_ms: int, session_id: int = OURS, **si
     wire.feed(now_ms, client=asked.frame())
     delivered = bytes(wire.to_broker) == asked.frame()
     assert delivered or bytes(wire.to_broker) == asked.frame(least=True)
-    wire.feed(now_ms, broker=fetched(session_id, asked.version, **sizes))
+    wire.feed(now_ms, broker=fetched_from(version=asked.version, session_id=session_id, **sizes))
     if not delivered:
         empty = dict.fromkeys(sizes, 0)
         told_ms = wire.session.throttled_until_ms - now_ms
         assert told_ms > 0
-        assert bytes(wire.to_client) == fetched(session_id, asked.version, told_ms, **empty)
+        assert bytes(wire.to_client) == fetched_from(
+            throttle_ms=told_ms, version=asked.version, session_id=session_id, **empty
+        )
     return delivered
 
 
@@ -158,7 +150,7 @@ def test_a_fetch_session_id_is_read_from_a_response_in_pieces(cut: int) -> None:
     quotas = BrokerQuotas.create(RATES)
     exceed(quotas, "a", seconds=60)
     wire = Wire(new_connection(quotas=quotas, buffer_bytes=64))
-    answer = fetched(OURS, c=200)
+    answer = fetched_from(session_id=OURS, c=200)
     wire.feed(0, client=fetch("b").frame())
     wire.feed(0, broker=answer[:cut])
     wire.feed(0, broker=answer[cut:])
@@ -175,10 +167,10 @@ def test_a_fetch_session_id_is_read_from_a_response_whose_records_are_taken_out(
     wire.feed(0, client=fetch("b").frame())
     assert quotas.topics is not None
     assert quotas.topics.fetch.charge({b"b": 11_000}, 0) == 1000
-    answer = fetched(OURS, b=200)
+    answer = fetched_from(session_id=OURS, b=200)
     wire.feed(0, broker=answer[:cut])
     wire.feed(0, broker=answer[cut:])
-    assert bytes(wire.to_client) == fetched(OURS, throttle_ms=1000, b=0)
+    assert bytes(wire.to_client) == fetched_from(session_id=OURS, throttle_ms=1000, b=0)
     assert quotas.topics.fetch.charge({b"a": 70_000}, 0) == 60_000
     assert delivers(wire, fetch(session_id=OURS, epoch=1), 1000, b=10)
 
@@ -192,7 +184,7 @@ def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics(
     session = new_connection(quotas=quotas, buffer_bytes=4096)
     wire = Wire(session)
     wire.feed(0, client=fetch("a", epoch=-1).frame())
-    wire.feed(0, broker=fetched(0, a=70_000)[:-1])
+    wire.feed(0, broker=fetched_from(session_id=0, a=70_000)[:-1])
     assert session.throttled_until_ms == 0
     session.end(5)
     session.end(6)
@@ -206,7 +198,7 @@ def test_a_client_that_leaves_a_relay_during_a_fetch_response_is_charged() -> No
     rig = Rig(session=new_connection(quotas=quotas), broker_pair=tcp_pair)
     try:
         rig.pass_on(fetch("a", epoch=-1).frame(), rig.client, rig.broker)
-        sent = fetched(0, a=600_000)[:-1]
+        sent = fetched_from(session_id=0, a=600_000)[:-1]
         assert rig.pass_on(sent, rig.broker, rig.client) == sent
         rig.relay.close(CloseReason.CLIENT_RESET)
         assert quotas.topics is not None

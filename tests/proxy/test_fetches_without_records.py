@@ -28,14 +28,13 @@ from tests.properties import examples
 from tests.protocol import kio_side
 from tests.protocol.generate import each_version, messages, sample
 from tests.protocol.plain import plain
-from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of, ping
-from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import charged_us, costs, timed
-from tests.proxy.talk import pong
 from tests.proxy.throttled import RATE, fetch_budget, throttled_quotas
 from tests.proxy.usage_totals import Taken, recorded, total
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
+from tests.wire.frames import framed, padded, request, response
+from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong
 
 if TYPE_CHECKING:
     from protocol.messages import Message

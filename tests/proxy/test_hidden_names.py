@@ -14,7 +14,6 @@ from proxy.connection.connection import ANONYMOUS
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from proxy.handlers.sasl.identity import Identities, IdentityRules
-from tests.proxy.frames import request
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
@@ -29,6 +28,7 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.wire import new_connection
+from tests.wire.frames import request
 
 PRODUCE = request(ProduceRequest(acks=1), 7, 9)
 

@@ -31,7 +31,7 @@ from proxy.run import _single
 from proxy.server.housekeeping import first_brokers
 from tests.proxy.fake_broker import Connection as Peer
 from tests.proxy.fake_broker import FakeCluster
-from tests.proxy.frames import framed, head_of, request_body_of, response
+from tests.wire.frames import framed, head_of, request_body_of, response
 
 if TYPE_CHECKING:
     from pathlib import Path

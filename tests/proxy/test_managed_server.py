@@ -18,8 +18,8 @@ from proxy.control.stores.quota_manager import QuotaManager
 from proxy.control.stores.store_health import StoreHealth
 from quotas import Entity, QuotaKey, QuotaTable, render
 from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
-from tests.proxy.frames import body_of, request
 from tests.proxy.stage import PING, PONG, Play, Stage, until
+from tests.wire.frames import body_of, request
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -47,9 +47,9 @@ from tests.proxy.controller import (
     everything,
     names_of,
 )
-from tests.proxy.frames import body_of, request, split, unknown_request
 from tests.proxy.mutation_cluster import BURST, RATE, Cluster, limited
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import body_of, request, split, unknown_request
 
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation

@@ -11,21 +11,13 @@ from protocol.messages import (
     FetchRequest,
     FetchResponse,
     HeartbeatRequest,
-    HeartbeatResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
 from proxy.close_reasons import CloseReason
-from tests.proxy.frames import framed, header, request, response, unknown_request, unknown_response
 from tests.proxy.playbook import Playbook
-
-
-def ping(correlation_id: int) -> bytes:
-    return request(HeartbeatRequest(group_id="g"), 4, correlation_id)
-
-
-def pong(correlation_id: int) -> bytes:
-    return response(HeartbeatResponse(), 4, correlation_id)
+from tests.wire.frames import framed, header, request, response, unknown_request, unknown_response
+from tests.wire.messages import ping, pong
 
 
 def large_ping(correlation_id: int) -> bytes:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from proxy.config.config_error import ConfigError
 from proxy.net.tls.distinguished_name import KEYWORDS, name_of, subject_of
 from proxy.net.tls.principal_mapping import PrincipalMapping, UnmappedError
-from tests.clients.java_names import ask_java
+from tests.java.names import ask_java
 from tests.properties import examples
 
 KAFKA: Final = "3.9.1"

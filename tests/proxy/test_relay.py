@@ -15,10 +15,10 @@ from protocol.messages import (
 from proxy.close_reasons import CloseReason
 from proxy.net.poll import READ
 from proxy.net.reactor import BUFFER_BYTES
-from tests.proxy.frames import request, response, unknown_request, unknown_response
-from tests.proxy.rigs import Rig, open_descriptors, tcp_pair, unix_pair
-from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced
+from tests.proxy.rigs import PAIRS, Rig, open_descriptors, tcp_pair, unix_pair
 from tests.proxy.wire import quota_table
+from tests.wire.frames import padded, request, response, unknown_request, unknown_response
+from tests.wire.messages import ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def test_a_relay_passes_bytes_both_ways(new_rig: Callable[..., Rig], pair: str) 
 
 def test_a_relay_passes_frames_one_byte_at_a_time(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=tcp_pair)
-    asked, answers = ping(1) + ping(2, "h" * 99), pong(1) + pong(2)
+    asked, answers = ping(1) + ping(2, group_id="h" * 99), pong(1) + pong(2)
     for byte in asked:
         rig.send(rig.client, bytes([byte]))
         rig.turn()
@@ -50,7 +50,7 @@ def test_a_relay_passes_frames_larger_than_every_buffer_both_ways(
     new_rig: Callable[..., Rig], pair: str
 ) -> None:
     rig = new_rig(pair=PAIRS[pair])
-    asked, answered = large(ping()), large(pong())
+    asked, answered = padded(ping()), padded(pong())
     assert rig.pass_on(asked + ping(2), rig.client, rig.broker) == asked + ping(2)
     assert rig.pass_on(answered + pong(2), rig.broker, rig.client) == answered + pong(2)
 
@@ -82,7 +82,7 @@ def test_a_client_that_never_reads_stops_reading_from_its_broker(
 ) -> None:
     rig = new_rig()
     rig.pass_on(b"".join(ping(i) for i in range(10)), rig.client, rig.broker)
-    answers = b"".join(large(pong(i)) for i in range(10))
+    answers = b"".join(padded(pong(i)) for i in range(10))
     rest = answers
     for _ in range(1000):
         rest = rig.send(rig.broker, rest)
@@ -101,7 +101,7 @@ def test_a_client_that_never_reads_stops_reading_from_its_broker(
 def test_requests_of_a_client_that_never_reads_are_not_read(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig()
     rig.pass_on(ping(1), rig.client, rig.broker)
-    rest = large(pong(1))
+    rest = padded(pong(1))
     for _ in range(200):
         rest = rig.send(rig.broker, rest)
         rig.turn()
@@ -112,7 +112,7 @@ def test_requests_of_a_client_that_never_reads_are_not_read(new_rig: Callable[..
 
 def test_a_broker_that_does_not_read_stops_the_client(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig()
-    asked = b"".join(large(ping(i)) for i in range(3))
+    asked = b"".join(padded(ping(i)) for i in range(3))
     rest = asked
     for _ in range(1000):
         rest = rig.send(rig.client, rest)
@@ -126,7 +126,7 @@ def test_a_broker_that_does_not_read_stops_the_client(new_rig: Callable[..., Rig
 def test_a_broker_that_does_not_read_can_still_answer(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig()
     assert rig.pass_on(ping(1), rig.client, rig.broker) == ping(1)
-    rest = large(ping(2))
+    rest = padded(ping(2))
     for _ in range(200):
         rest = rig.send(rig.client, rest)
         rig.turn()
@@ -210,7 +210,7 @@ def test_draining_ends_when_requests_in_flight_are_answered(new_rig: Callable[..
 def test_a_partly_received_large_request_is_completed_while_draining(
     new_rig: Callable[..., Rig], pair: str
 ) -> None:
-    asked = large(ping(1))
+    asked = padded(ping(1))
     rig = new_rig(pair=PAIRS[pair])
     rest = rig.send(rig.client, asked[:3000])
     rig.turn(2)

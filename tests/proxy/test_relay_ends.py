@@ -10,11 +10,10 @@ from structlog.testing import capture_logs
 
 from proxy.close_reasons import CloseReason
 from proxy.connection.ending import LINGER_MS
-from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of
-from tests.proxy.frames import framed, padded
-from tests.proxy.rigs import Rig, reset, tcp_pair, unix_pair
-from tests.proxy.talk import PAIRS, large, ping, pong, produce, produced
+from tests.proxy.rigs import PAIRS, Rig, reset, tcp_pair, unix_pair
 from tests.proxy.wire import new_connection, quota_table
+from tests.wire.frames import framed, padded
+from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +45,7 @@ def test_a_half_closed_client_gets_a_large_response_whole(new_rig: Callable[...,
     rig.send(rig.client, ping(1))
     rig.client.shutdown(socket.SHUT_WR)
     rig.expect(rig.broker, ping(1))
-    assert rig.pass_on(large(pong(1)), rig.broker, rig.client) == large(pong(1))
+    assert rig.pass_on(padded(pong(1)), rig.broker, rig.client) == padded(pong(1))
     assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
@@ -125,7 +124,7 @@ def test_a_brokers_reset_is_counted_as_broker_reset(new_rig: Callable[..., Rig])
 def test_data_sent_before_the_broker_closed_reaches_a_slow_client(new_rig: Callable[..., Rig]) -> None:
     rig = new_rig(pair=unix_pair, broker_pair=tcp_pair)
     rig.pass_on(ping(1), rig.client, rig.broker)
-    answer = rest = large(pong(1), 100_000)
+    answer = rest = padded(pong(1), 100_000)
     for _ in range(100):
         rest = rig.send(rig.broker, rest) if rest else b""
         rig.turn()

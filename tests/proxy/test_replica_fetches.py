@@ -10,10 +10,10 @@ from proxy.handlers.bandwidth.replica_fetches import REPLICA_FETCH_BYTES, replic
 from quotas import DEFAULT, Budget, Entity, QuotaTable
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
-from tests.proxy.bandwidth_frames import fetched, length_of
-from tests.proxy.frames import framed, header, request
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_connection, quota_table
+from tests.wire.frames import framed, header, request
+from tests.wire.messages import fetched, length_of
 
 VERSIONS = list(schema_of(FetchRequest).versions)
 FROM_TAGGED = 15

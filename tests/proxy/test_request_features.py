@@ -24,9 +24,9 @@ from proxy.handlers.request_time.request_features import PACKED_MAX, PARTITIONS_
 from quotas.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.properties import examples
-from tests.proxy.frames import request
 from tests.proxy.request_costs import EACH_US, charged_us, costs, timed
 from tests.proxy.wire import Wire, new_connection, quota_table
+from tests.wire.frames import request
 
 PRODUCE: Final = list(schema_of(ProduceRequest).versions)
 FETCH: Final = list(schema_of(FetchRequest).versions)

@@ -35,17 +35,6 @@ from quotas.request_costs import ApiCost, ColdCost
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.broker_versions import broker_of
-from tests.proxy.frames import (
-    body_of,
-    framed,
-    header,
-    padded,
-    request,
-    response,
-    split,
-    unknown_request,
-    unknown_response,
-)
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import (
     EACH_US,
@@ -56,8 +45,6 @@ from tests.proxy.request_costs import (
     costs,
     everybody,
     percent,
-    ping,
-    pong,
     spend,
     the_budget,
     time_table,
@@ -73,8 +60,19 @@ from tests.proxy.sasl import (
     plain,
     shaken,
 )
-from tests.proxy.talk import produce
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
+from tests.wire.frames import (
+    body_of,
+    framed,
+    header,
+    padded,
+    request,
+    response,
+    split,
+    unknown_request,
+    unknown_response,
+)
+from tests.wire.messages import ping, pong, produce
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

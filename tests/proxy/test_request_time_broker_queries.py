@@ -31,23 +31,14 @@ from tests.proxy.broker_query import answer as told
 from tests.proxy.broker_query import asked as question
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.client_quotas import Managed, alter, describe, entry
-from tests.proxy.frames import body_of, head_of, padded, request, response, split
 from tests.proxy.mutation_cluster import Cluster, limited
 from tests.proxy.playbook import Playbook
-from tests.proxy.request_costs import (
-    EACH_US,
-    LIMIT_US,
-    charged_us,
-    costs,
-    ping,
-    pong,
-    spend,
-    time_table,
-    timed,
-)
+from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, costs, spend, time_table, timed
 from tests.proxy.uplifted import RAISED
 from tests.proxy.uplifted import told as versions_of
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import body_of, head_of, padded, request, response, split
+from tests.wire.messages import ping, pong
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

@@ -21,7 +21,6 @@ from proxy.connection.inbound import LOOK_BYTES
 from proxy.connection.state import State
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.request_costs import ApiCost
-from tests.proxy.frames import padded, request, response, split, unknown_request
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import (
     EACH_US,
@@ -30,15 +29,14 @@ from tests.proxy.request_costs import (
     charged_us,
     costs,
     everybody,
-    ping,
-    pong,
     spend,
     the_budget,
     time_table,
     timed,
 )
-from tests.proxy.talk import produce, produced
 from tests.proxy.wire import Wire
+from tests.wire.frames import padded, request, response, split, unknown_request
+from tests.wire.messages import ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

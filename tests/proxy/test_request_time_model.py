@@ -28,7 +28,9 @@ from quotas.entities import Tags
 from quotas.request_costs import ApiCost, ColdCost
 from tests.properties import examples
 from tests.proxy.conversations import SMALL_BYTES, TABLE, Conversation, comparable, cut, exchanges, whole
-from tests.proxy.frames import (
+from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, time_table, timed
+from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import (
     head_of,
     padded,
     request,
@@ -38,8 +40,7 @@ from tests.proxy.frames import (
     unknown_request,
     unknown_response,
 )
-from tests.proxy.request_costs import VARIOUS, charged_us, costs, percent, ping, time_table, timed
-from tests.proxy.wire import Wire, new_connection
+from tests.wire.messages import ping
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

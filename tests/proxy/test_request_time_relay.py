@@ -9,17 +9,15 @@ import pytest
 from protocol.messages import ProduceRequest
 from proxy.close_reasons import CloseReason
 from quotas import QuotaTable
-from tests.proxy.frames import request, split
-from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, ping, pong, spend, time_table, timed
-from tests.proxy.rigs import Rig, tcp_pair, unix_pair
-from tests.proxy.talk import produce, produced
+from tests.proxy.request_costs import EACH_US, LIMIT_US, charged_us, spend, time_table, timed
+from tests.proxy.rigs import PAIRS, Rig
+from tests.wire.frames import request, split
+from tests.wire.messages import ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.proxy.rigs import NewPair
-
-PAIRS = {"unix": unix_pair, "tcp": tcp_pair}
 
 
 @pytest.fixture(params=sorted(PAIRS))

@@ -35,9 +35,9 @@ from proxy.close_reasons import CloseReason
 from tests.matrix import in_one_test
 from tests.protocol import kio_side
 from tests.protocol.generate import sample
-from tests.proxy.frames import body_of, framed, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import new_connection
+from tests.wire.frames import body_of, framed, request, response
 
 if TYPE_CHECKING:
     from protocol.values import Message

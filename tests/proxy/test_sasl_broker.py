@@ -12,7 +12,6 @@ from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from proxy.handlers.sasl.identity import Identities, IdentityRules
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from tests.proxy.frames import request
 from tests.proxy.sasl import (
     AP_REQ,
     PROOF,
@@ -26,6 +25,7 @@ from tests.proxy.sasl import (
 )
 from tests.proxy.sasl_broker import KERBEROS, USERS, SaslBroker, saslname
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import request
 
 PRODUCE: Final = QuotaKey.PRODUCER_BYTE_RATE
 LAVISH: Final = QuotaTable({(Entity(user=DEFAULT), PRODUCE): 1e12})

@@ -33,10 +33,10 @@ from proxy.server import establish, listeners
 from quotas import QuotaTable
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
-from tests.proxy.frames import body_of, framed, request
 from tests.proxy.rigs import open_descriptors
 from tests.proxy.stage import PING, PONG, Play, Stage, until
 from tests.proxy.wire import quota_table
+from tests.wire.frames import body_of, framed, request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,15 +22,13 @@ from quotas.client_quotas import mutation_rates
 from quotas.remembered import EMPTY
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
-from tests.proxy import request_costs
-from tests.proxy.bandwidth_frames import fetch, fetched, length_of, ping, produce, produced
 from tests.proxy.controller import NODE, Controller, ControllerClient
-from tests.proxy.frames import framed, head_of, header, request, split
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import EACH_US, LIMIT, LIMIT_US, percent, spend, time_table, timed
-from tests.proxy.talk import pong
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
+from tests.wire.frames import framed, head_of, header, request, split
+from tests.wire.messages import fetch, fetched, length_of, ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from protocol.versions import VersionRange
@@ -159,10 +157,10 @@ def test_enforced_and_shadow_request_time_are_both_charged() -> None:
     table = QuotaTable(time_table().values, time_table(LIMIT / 2).values)
     with Playbook(session=timed(table)) as play:
         spend(play.session)
-        play.client(request_costs.ping())
-        play.to_broker(request_costs.ping())
-        play.broker(request_costs.pong())
-        play.to_client(request_costs.pong(throttle_ms=500))
+        play.client(ping())
+        play.to_broker(ping())
+        play.broker(pong())
+        play.to_client(pong(throttle_ms=500))
         play.muted_until(500)
         shadow = shadow_of(play.session, "request")
         assert round(shadow.charged, 9) == percent(LIMIT_US + EACH_US)

@@ -6,11 +6,10 @@ from typing import Final
 
 from quotas import BrokerQuotas
 from quotas.options import Pacing
-from tests.proxy.bandwidth_frames import emptied, fetch, fetched, least, length_of, ping, produce, produced
 from tests.proxy.playbook import Playbook
-from tests.proxy.talk import pong
 from tests.proxy.throttled import fetch_budget
 from tests.proxy.wire import new_connection, quota_table
+from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
 
 RATE: Final = 1000
 CREDIT: Final = RATE // 10

@@ -18,9 +18,10 @@ from proxy.net.reactor import BUFFER_BYTES
 from proxy.net.tls_socket import RECORD_BYTES, TlsSocket
 from tests.properties import examples
 from tests.proxy.rigs import Rig, unix_pair
-from tests.proxy.talk import large, ping, pong, produce, produced
 from tests.proxy.tls_rigs import secured
 from tests.proxy.wire import quota_table
+from tests.wire.frames import padded
+from tests.wire.messages import ping, pong, produce, produced
 
 SIDES: Final = [("client",), ("broker",), ("client", "broker")]
 DAY_MS: Final = 86_400_000
@@ -166,10 +167,10 @@ def test_decrypted_bytes_are_read_without_another_poll() -> None:
 def test_a_tls_relay_fills_its_buffer_from_many_records_in_one_turn() -> None:
     rig = Rig(tls=("broker",), pair=roomy_pair)
     rig.pass_on(ping(1), rig.client, rig.broker)
-    assert not rig.send(rig.broker, large(pong(1), 150_000))
+    assert not rig.send(rig.broker, padded(pong(1), 150_000))
     before = rig.relay.received_bytes[1]
     rig.turn()
-    assert rig.relay.received_bytes[1] - before == len(large(pong(1), 150_000))
+    assert rig.relay.received_bytes[1] - before == len(padded(pong(1), 150_000))
     rig.close()
 
 

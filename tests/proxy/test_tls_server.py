@@ -26,8 +26,8 @@ from proxy.net.tls import handshakes
 from tests.kafka.ports import free_range
 from tests.proxy.certificates import HOST, authority, client_context, context_of, write_ca, write_pair
 from tests.proxy.fake_broker import FakeCluster
-from tests.proxy.frames import body_of
 from tests.proxy.stage import METADATA, PING, PONG, Play, Stage, until
+from tests.wire.frames import body_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,6 @@ from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from proxy.handlers.sasl.identity import Identities, IdentityRules
 from quotas import Entity, QuotaKey, QuotaTable
-from tests.proxy.frames import framed, padded, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
@@ -47,6 +46,7 @@ from tests.proxy.sasl import (
     shaken,
 )
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import framed, padded, request, response
 
 OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 OF_KERBEROS: Final = QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})

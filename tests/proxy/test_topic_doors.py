@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.messages import ProduceRequest, ProduceResponse
+from protocol.messages import ProduceResponse
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
-from tests.proxy.frames import request, response
 from tests.proxy.wire import FIRST_HOLD_MS, Wire, new_connection
+from tests.wire.frames import response
+from tests.wire.messages import produce_to
 
 RATE = 1000
 RATES = QuotaTable({(Entity(topic="a"), QuotaKey.PRODUCER_BYTE_RATE): float(RATE)})
 SMALL_BUFFER = 4096
 
 
-def produce(acks: int = 1, **sizes: int) -> bytes:
-    topics = [
-        ProduceRequest.TopicProduceData(
-            name=name, partition_data=[ProduceRequest.PartitionProduceData(records=b"r" * size)]
-        )
-        for name, size in sizes.items()
-    ]
-    return request(ProduceRequest(acks=acks, topic_data=topics), 9)
-
-
 def exceeded(until_ms: int) -> BrokerQuotas:
     """Quotas of a broker at which the topic's rate has been exceeded for so long."""
     quotas = BrokerQuotas.create(RATES)
     wire = Wire(new_connection(quotas=quotas))
-    wire.feed(0, client=produce(a=10_000 + until_ms))
+    wire.feed(0, client=produce_to(a=10_000 + until_ms))
     assert wire.session.throttled_until_ms == until_ms
     return quotas
 
@@ -39,7 +30,7 @@ def test_a_first_produce_to_a_throttled_topic_is_held_5_seconds_for_any_cut(cut:
     """From the time on at which the request is here, once; then it is forwarded and charged."""
     quotas = exceeded(60_000)
     wire = Wire(new_connection(quotas=quotas))
-    asked = produce(acks, a=5000)
+    asked = produce_to(acks=acks, a=5000)
     wire.feed(1000, client=asked[:cut])
     wire.feed(2000, client=asked[cut:])
     assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 2000 + FIRST_HOLD_MS)
@@ -55,15 +46,15 @@ def test_a_first_produce_to_a_throttled_topic_is_held_5_seconds_for_any_cut(cut:
 
 def test_a_first_produce_waits_for_no_longer_than_its_topics_throttle() -> None:
     wire = Wire(new_connection(quotas=exceeded(3000)))
-    wire.feed(1000, client=produce(a=5000))
+    wire.feed(1000, client=produce_to(a=5000))
     assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 3000)
     wire.feed(3000)
-    assert bytes(wire.to_broker) == produce(a=5000)
+    assert bytes(wire.to_broker) == produce_to(a=5000)
 
 
 def test_a_first_produce_larger_than_the_buffer_is_held_5_seconds_for_its_topics_throttle() -> None:
     wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
-    asked = produce(a=20_000)
+    asked = produce_to(a=20_000)
     wire.feed(1000, client=asked)
     assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
     wire.feed(1000 + FIRST_HOLD_MS)
@@ -75,24 +66,24 @@ def test_an_open_connection_does_not_wait_for_a_topics_throttle_that_others_have
     """Whatever it has produced to before."""
     quotas = BrokerQuotas.create(RATES)
     wire = Wire(new_connection(quotas=quotas))
-    wire.feed(0, client=produce(b=10))
+    wire.feed(0, client=produce_to(b=10))
     wire.feed(0, broker=response(ProduceResponse(), 9))
-    Wire(new_connection(quotas=quotas)).feed(0, client=produce(a=70_000))
+    Wire(new_connection(quotas=quotas)).feed(0, client=produce_to(a=70_000))
     wire.to_broker.clear()
-    wire.feed(1000, client=produce(a=10))
-    assert bytes(wire.to_broker) == produce(a=10)
+    wire.feed(1000, client=produce_to(a=10))
+    assert bytes(wire.to_broker) == produce_to(a=10)
 
 
 @pytest.mark.parametrize("size", [100, 20_000])
 def test_requests_for_unthrottled_topics_do_not_wait(size: int) -> None:
     wire = Wire(new_connection(quotas=exceeded(60_000), buffer_bytes=SMALL_BUFFER))
-    for start in range(0, len(asked := produce(b=size)), 1000):
+    for start in range(0, len(asked := produce_to(b=size)), 1000):
         wire.feed(1000, client=asked[start : start + 1000])
     assert (bytes(wire.to_broker), wire.session.throttled_until_ms) == (asked, 0)
 
 
 def test_a_connection_per_request_that_does_not_wait_gets_only_the_topics_rate() -> None:
-    quotas, asked, passed = BrokerQuotas.create(RATES), produce(a=2000), 0
+    quotas, asked, passed = BrokerQuotas.create(RATES), produce_to(a=2000), 0
     for now_ms in range(0, 60_000, 50):
         wire = Wire(new_connection(quotas=quotas))
         wire.feed(now_ms, client=asked)
@@ -105,9 +96,9 @@ def test_a_connection_per_request_that_waits_gets_one_request_per_hold() -> None
     quotas, now_ms, passed = exceeded(600_000), 0, 0
     while now_ms < 60_000:
         wire = Wire(new_connection(quotas=quotas))
-        wire.feed(now_ms, client=produce(a=2000))
+        wire.feed(now_ms, client=produce_to(a=2000))
         assert not wire.to_broker
         now_ms = wire.session.throttled_until_ms
         wire.feed(now_ms)
-        passed += bytes(wire.to_broker) == produce(a=2000)
+        passed += bytes(wire.to_broker) == produce_to(a=2000)
     assert passed == 60_000 / FIRST_HOLD_MS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,14 +14,13 @@ from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FetchRequest,
-    FetchResponse,
-    ProduceRequest,
-    ProduceResponse,
 )
 from proxy.close_reasons import CloseReason
 from quotas import Entity, QuotaKey, QuotaTable
-from tests.proxy.frames import body_of, request, response
 from tests.proxy.wire import APP, Wire, new_connection
+from tests.wire import messages
+from tests.wire.frames import body_of, request, response
+from tests.wire.messages import fetched_from, produce_to
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
@@ -28,21 +28,7 @@ if TYPE_CHECKING:
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 A, B = Entity(topic="a"), Entity(topic="b")
 SMALL_BUFFER = 4096
-
-
-def produce(correlation_id: int, version: int = 9, acks: int = 1, **sizes: int) -> bytes:
-    """A request with so many bytes of records for each topic."""
-    topics = [
-        ProduceRequest.TopicProduceData(
-            name=name, partition_data=[ProduceRequest.PartitionProduceData(records=b"r" * size)]
-        )
-        for name, size in sizes.items()
-    ]
-    return request(ProduceRequest(acks=acks, topic_data=topics), version, correlation_id)
-
-
-def produced(correlation_id: int, throttle_ms: int = 0, version: int = 9) -> bytes:
-    return response(ProduceResponse(throttle_time_ms=throttle_ms), version, correlation_id)
+produced = partial(messages.produced, version=9)
 
 
 def fetch(correlation_id: int, *topics: str, version: int = 12, least: bool = False) -> bytes:
@@ -54,16 +40,6 @@ def fetch(correlation_id: int, *topics: str, version: int = 12, least: bool = Fa
         max_bytes=1 if least else 1000,
     )
     return request(asked, version, correlation_id)
-
-
-def fetched(correlation_id: int, throttle_ms: int = 0, version: int = 12, **sizes: int) -> bytes:
-    topics = [
-        FetchResponse.FetchableTopicResponse(
-            topic=name, partitions=[FetchResponse.PartitionData(records=b"r" * size)]
-        )
-        for name, size in sizes.items()
-    ]
-    return response(FetchResponse(responses=topics, throttle_time_ms=throttle_ms), version, correlation_id)
 
 
 def exchange(wire: Wire, now_ms: int, asked: bytes, answered: bytes) -> None:
@@ -83,24 +59,24 @@ def charged(session: Connection, key: str, topic: str) -> float:
 def test_a_producer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 100}))
     wire = Wire(session)
-    exchange(wire, 0, produce(1, a=1500, b=9000) + produce(2, b=1), produced(1))
+    exchange(wire, 0, produce_to(1, a=1500, b=9000) + produce_to(2, b=1), produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
-    assert bytes(wire.to_broker) == produce(1, a=1500, b=9000)
+    assert bytes(wire.to_broker) == produce_to(1, a=1500, b=9000)
     assert charged(session, "produce", "a") == 1500
     wire.feed(4999)
-    assert wire.waiting_bytes == len(produce(2, b=1))
+    assert wire.waiting_bytes == len(produce_to(2, b=1))
     wire.feed(5000)
-    assert bytes(wire.to_broker).endswith(produce(2, b=1))
+    assert bytes(wire.to_broker).endswith(produce_to(2, b=1))
 
 
 def test_the_longer_wait_of_client_and_topic_counts() -> None:
     table = QuotaTable({(A, PRODUCE): 100, (APP, PRODUCE): 10**9})
     wire = Wire(new_connection(table))
-    exchange(wire, 0, produce(1, a=1500), produced(1))
+    exchange(wire, 0, produce_to(1, a=1500), produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=5000)
     table = QuotaTable({(A, PRODUCE): 10**9, (APP, PRODUCE): 100})
     wire = Wire(new_connection(table))
-    frame = produce(1, a=1500)
+    frame = produce_to(1, a=1500)
     exchange(wire, 0, frame, produced(1))
     assert bytes(wire.to_client) == produced(1, throttle_ms=(len(frame) - 4 - 1000) * 10)
 
@@ -108,7 +84,7 @@ def test_the_longer_wait_of_client_and_topic_counts() -> None:
 def test_a_streamed_produce_request_is_charged_to_its_topics() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
-    frame = produce(1, b=50_000, a=30_000)
+    frame = produce_to(1, b=50_000, a=30_000)
     for start in range(0, len(frame), 1000):
         wire.feed(0, client=frame[start : start + 1000])
     wire.feed(0, broker=produced(1))
@@ -119,15 +95,15 @@ def test_a_streamed_produce_request_is_charged_to_its_topics() -> None:
 def test_an_acks_0_producer_over_a_topics_rate_is_muted() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 100}))
     wire = Wire(session)
-    wire.feed(0, client=produce(1, acks=0, a=2000))
+    wire.feed(0, client=produce_to(1, acks=0, a=2000))
     assert session.throttled_until_ms == 10_000
 
 
 def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
     session = new_connection(QuotaTable({(A, FETCH): 100}))
     wire = Wire(session)
-    exchange(wire, 0, fetch(1, "a", "b") + fetch(2, "b"), fetched(1, a=1500, b=500))
-    assert bytes(wire.to_client) == fetched(1, throttle_ms=5000, a=1500, b=500)
+    exchange(wire, 0, fetch(1, "a", "b") + fetch(2, "b"), fetched_from(1, a=1500, b=500))
+    assert bytes(wire.to_client) == fetched_from(1, throttle_ms=5000, a=1500, b=500)
     assert bytes(wire.to_broker) == fetch(1, "a", "b")
     wire.feed(5000)
     assert bytes(wire.to_broker).endswith(fetch(2, "b"))
@@ -137,7 +113,7 @@ def test_a_consumer_over_a_topics_rate_gets_a_throttle_time_and_waits() -> None:
 def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(hold: bool) -> None:
     session = new_connection(QuotaTable({(A, FETCH): 1000}), buffer_bytes=SMALL_BUFFER, hold=hold)
     wire = Wire(session)
-    answer = fetched(1, a=30_000, b=50_000)
+    answer = fetched_from(1, a=30_000, b=50_000)
     exchange(wire, 0, fetch(1, "a"), answer[:-1])
     assert session.throttled_until_ms == 0
     wire.feed(0, broker=answer[-1:])
@@ -147,9 +123,9 @@ def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(
     if hold:
         assert session.throttled_until_ms == 20_000
         return
-    exchange(wire, 1_000, fetch(2, "b") + fetch(3, "a"), fetched(2, b=5))
-    exchange(wire, 1_000, b"", fetched(3, a=5))
-    assert bytes(wire.to_client) == fetched(2, b=5) + fetched(3, throttle_ms=19_000, a=0)
+    exchange(wire, 1_000, fetch(2, "b") + fetch(3, "a"), fetched_from(2, b=5))
+    exchange(wire, 1_000, b"", fetched_from(3, a=5))
+    assert bytes(wire.to_client) == fetched_from(2, b=5) + fetched_from(3, throttle_ms=19_000, a=0)
     assert session.throttled_until_ms == 20_000
 
 
@@ -157,7 +133,7 @@ def test_a_streamed_fetch_response_over_a_topics_rate_is_told_by_the_next_fetch(
 def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: int) -> None:
     session = new_connection(QuotaTable({(A, FETCH): 10**9, (APP, FETCH): 1000}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
-    answer = fetched(1, a=30_000, b=50_000)
+    answer = fetched_from(1, a=30_000, b=50_000)
     wire.feed(0, client=fetch(1, "a"))
     wire.feed(0, broker=answer[:first])
     for start in range(first, len(answer), 1000):
@@ -165,22 +141,22 @@ def test_a_fetch_response_in_pieces_is_charged_and_has_the_throttle_time(first: 
     assert session.violation is None
     assert charged(session, "fetch", "a") == 30_000
     cost = len(answer) - 5  # without the length, and the tags of the header
-    assert bytes(wire.to_client) == fetched(1, throttle_ms=cost - 10_000, a=30_000, b=50_000)
+    assert bytes(wire.to_client) == fetched_from(1, throttle_ms=cost - 10_000, a=30_000, b=50_000)
 
 
 def test_a_fetch_of_a_throttled_topic_gets_no_records_on_a_new_connection() -> None:
     table = QuotaTable({(A, FETCH): 100})
     first = new_connection(table)
-    exchange(Wire(first), 0, fetch(1, "a"), fetched(1, a=3000))
+    exchange(Wire(first), 0, fetch(1, "a"), fetched_from(1, a=3000))
     session = new_connection(quotas=first.quotas)
     wire = Wire(session)
-    exchange(wire, 1000, fetch(1, "b"), fetched(1, b=9000))
+    exchange(wire, 1000, fetch(1, "b"), fetched_from(1, b=9000))
     assert bytes(wire.to_broker) == fetch(1, "b")
-    assert bytes(wire.to_client) == fetched(1, b=9000)
+    assert bytes(wire.to_client) == fetched_from(1, b=9000)
     wire.to_client.clear()
-    exchange(wire, 2000, fetch(2, "a", "b") + fetch(3, "a"), fetched(2, a=400, b=500))
+    exchange(wire, 2000, fetch(2, "a", "b") + fetch(3, "a"), fetched_from(2, a=400, b=500))
     assert bytes(wire.to_broker) == fetch(1, "b") + fetch(2, "a", "b", least=True)
-    assert bytes(wire.to_client) == fetched(2, throttle_ms=18_000, a=0, b=0)
+    assert bytes(wire.to_client) == fetched_from(2, throttle_ms=18_000, a=0, b=0)
     assert (charged(session, "fetch", "a"), session.throttled_until_ms) == (3000, 20_000)
     wire.feed(19_999)
     assert wire.waiting_bytes == len(fetch(3, "a"))
@@ -195,17 +171,17 @@ def test_a_response_that_arrives_while_its_topic_is_throttled_comes_without_reco
     for wire in (one, other):
         wire.feed(0, client=fetch(1, "a"))
         assert bytes(wire.to_broker) == fetch(1, "a")
-    one.feed(300, broker=fetched(1, a=1500))
-    assert bytes(one.to_client) == fetched(1, throttle_ms=5000, a=1500)
-    other.feed(400, broker=fetched(1, a=1500))
-    assert bytes(other.to_client) == fetched(1, throttle_ms=4900, a=0)
+    one.feed(300, broker=fetched_from(1, a=1500))
+    assert bytes(one.to_client) == fetched_from(1, throttle_ms=5000, a=1500)
+    other.feed(400, broker=fetched_from(1, a=1500))
+    assert bytes(other.to_client) == fetched_from(1, throttle_ms=4900, a=0)
     assert charged(first, "fetch", "a") == 1500
 
 
 @pytest.mark.parametrize("key", [PRODUCE, FETCH])
 def test_requests_without_topic_names_are_closed_while_a_topic_rate_is_enforced(key: QuotaKey) -> None:
     session = new_connection(QuotaTable({(A, key): 100}))
-    Wire(session).feed(0, client=produce(1, version=13, a=1) if key is PRODUCE else fetch(1, version=13))
+    Wire(session).feed(0, client=produce_to(1, version=13, a=1) if key is PRODUCE else fetch(1, version=13))
     assert session.violation is not None
     assert session.violation.reason is CloseReason.TOPICS_UNNAMED
 
@@ -213,11 +189,11 @@ def test_requests_without_topic_names_are_closed_while_a_topic_rate_is_enforced(
 def test_shadow_topic_rates_close_no_connection_and_throttle_no_client() -> None:
     session = new_connection(QuotaTable(None, {(A, FETCH): 100, (A, PRODUCE): 100}))
     wire = Wire(session)
-    exchange(wire, 0, fetch(1, "a", version=13), fetched(1, version=13))
-    exchange(wire, 0, produce(2, a=9000), produced(2))
-    exchange(wire, 0, fetch(3, "a"), fetched(3, a=9000))
+    exchange(wire, 0, fetch(1, "a", version=13), fetched_from(1, version=13))
+    exchange(wire, 0, produce_to(2, a=9000), produced(2))
+    exchange(wire, 0, fetch(3, "a"), fetched_from(3, a=9000))
     assert session.violation is None
-    assert bytes(wire.to_client) == fetched(1, version=13) + produced(2) + fetched(3, a=9000)
+    assert bytes(wire.to_client) == fetched_from(1, version=13) + produced(2) + fetched_from(3, a=9000)
     assert (charged(session, "produce", "a"), charged(session, "fetch", "a")) == (9000, 9000)
 
 
@@ -226,7 +202,7 @@ def test_shadow_topic_rates_do_not_hold_pipelined_fetches() -> None:
     wire = Wire(session)
     wire.feed(0, client=fetch(1, "a") + fetch(2, "a"))
     assert bytes(wire.to_broker) == fetch(1, "a") + fetch(2, "a")
-    wire.feed(0, broker=fetched(1, a=2000) + fetched(2, a=2000))
+    wire.feed(0, broker=fetched_from(1, a=2000) + fetched_from(2, a=2000))
     assert charged(session, "fetch", "a") == 4000
 
 
@@ -263,16 +239,16 @@ def test_the_first_rate_of_a_topic_holds_for_open_connections() -> None:
     session = new_connection(QuotaTable({(APP, PRODUCE): 10**9}))
     wire = Wire(session)
     for number in range(3):
-        exchange(wire, 0, produce(number, a=1000), produced(number))
+        exchange(wire, 0, produce_to(number, a=1000), produced(number))
     session.quotas.update(QuotaTable({(APP, PRODUCE): 10**9, (A, PRODUCE): 100}))
     wire.to_client.clear()
-    exchange(wire, 0, produce(9, a=1100), produced(9))
+    exchange(wire, 0, produce_to(9, a=1100), produced(9))
     assert bytes(wire.to_client) == produced(9, throttle_ms=1000)
 
 
 def test_a_malformed_produce_request_passes_uncharged_for_the_broker_to_refuse() -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 100}))
-    frame = bytearray(produce(1, a=1000))
+    frame = bytearray(produce_to(1, a=1000))
     position = frame.index(b"\x02a") + 1
     frame[position - 1] = 0x00  # the topic's name is null
     wire = Wire(session)
@@ -292,7 +268,7 @@ def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
 ) -> None:
     session = new_connection(QuotaTable({(A, PRODUCE): 10**9, (B, FETCH): 10**9}), buffer_bytes=SMALL_BUFFER)
     wire = Wire(session)
-    sent = b"".join(produce(n, **{name: size}) for n, (name, size) in enumerate(sizes))
+    sent = b"".join(produce_to(n, **{name: size}) for n, (name, size) in enumerate(sizes))
     for start in range(0, len(sent), chunk):
         wire.feed(0, client=sent[start : start + chunk])
     answers = b"".join(produced(n) for n in range(len(sizes)))
@@ -302,11 +278,11 @@ def test_topic_rates_charge_and_forward_every_byte_in_any_chunks(
     assert charged(session, "produce", "a") == sum(size for name, size in sizes if name == "a")
     wire.to_client.clear()
     for n, (name, size) in enumerate(sizes):
-        answer = fetched(n, **{name: size})
+        answer = fetched_from(n, **{name: size})
         wire.feed(0, client=fetch(n, name))
         for start in range(0, len(answer), chunk):
             wire.feed(0, broker=answer[start : start + chunk])
     assert bytes(wire.to_client) == b"".join(
-        fetched(n, **{name: size}) for n, (name, size) in enumerate(sizes)
+        fetched_from(n, **{name: size}) for n, (name, size) in enumerate(sizes)
     )
     assert charged(session, "fetch", "b") == sum(size for name, size in sizes if name == "b")

@@ -32,9 +32,9 @@ from tests.properties import examples
 from tests.protocol.generate import sample
 from tests.proxy.client_quotas import Managed
 from tests.proxy.controller import NODE, Controller, ControllerClient, everything
-from tests.proxy.frames import framed, header, request
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import APP, Wire, new_connection
+from tests.wire.frames import framed, header, request
 
 if TYPE_CHECKING:
     from protocol.values import Message

@@ -34,10 +34,10 @@ from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
-from tests.proxy.frames import body_of, head_of, request, request_body_of, response, split
 from tests.proxy.playbook import Playbook
 from tests.proxy.uplifted import RAISED, RELEASES, told
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import body_of, head_of, request, request_body_of, response, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -36,7 +36,7 @@ from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import BROKER_API_VERSIONS, BROKER_DATA, broker_of
-from tests.proxy.frames import request as request_frame
+from tests.wire.frames import request as request_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

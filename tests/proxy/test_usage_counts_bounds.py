@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from proxy.connection.usage import FORMER_MAX
 from proxy.connection.usage_registries import UsageRegistries
 from tests.properties import examples
-from tests.proxy.request_costs import ping, pong
 from tests.proxy.usage_totals import Taken, recorded, total
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.messages import ping, pong
 
 if TYPE_CHECKING:
     from proxy.connection.usage_counters import ClientUsage

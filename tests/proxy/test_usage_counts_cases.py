@@ -23,11 +23,12 @@ from proxy.handlers.deferred import Deferred
 from proxy.handlers.usage_groups import APIS, group_index
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.broker_query import answer, asked, delete, deleted, questions, session_of
-from tests.proxy.frames import framed, header, padded, request, response, unknown_request, unknown_response
-from tests.proxy.request_costs import EACH_US, ping, pong, time_table, timed
+from tests.proxy.request_costs import EACH_US, time_table, timed
 from tests.proxy.sasl import authenticate, authenticated, bare, handshake, plain, shaken
 from tests.proxy.usage_totals import START_MS, Taken, recorded, total, total_traced
 from tests.proxy.wire import APP, Wire, new_connection
+from tests.wire.frames import framed, header, padded, request, response, unknown_request, unknown_response
+from tests.wire.messages import ping, pong
 from usage.groups import GROUPS, Group
 
 

@@ -23,12 +23,12 @@ from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE, Controller, ControllerClient
-from tests.proxy.frames import framed, head_of, padded, request, response, split
 from tests.proxy.fuzzed_requests import asked as any_request
 from tests.proxy.fuzzed_requests import closed, damaged
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.usage_totals import Taken, recorded, total, total_traced
 from tests.proxy.wire import Wire, new_connection
+from tests.wire.frames import framed, head_of, padded, request, response, split
 
 if TYPE_CHECKING:
     from protocol.versions import VersionRange

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.codec import request_type, response_type
-from protocol.messages import MetadataRequest, ProduceRequest, ProduceResponse
+from protocol.messages import MetadataRequest, ProduceRequest
 from proxy.close_reasons import CloseReason
 from proxy.connection.inbound import LOOK_BYTES
 from proxy.connection.usage_registries import UsageRegistries
@@ -22,13 +22,13 @@ from tests.properties import examples
 from tests.protocol.generate import messages
 from tests.proxy.broker_versions import broker_of
 from tests.proxy.controller import NODE, Controller, ControllerClient
-from tests.proxy.frames import head_of, padded, request, response, split
 from tests.proxy.fuzzed_requests import asked
 from tests.proxy.playbook import Playbook
-from tests.proxy.request_costs import ping, pong
 from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.usage_totals import START_MS, Taken, recorded, total
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
+from tests.wire.frames import head_of, padded, request, response, split
+from tests.wire.messages import ping, pong, produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,10 +46,6 @@ def counted(session: Connection) -> Connection:
 
 def produce(number: int = 1, acks: int = 1, length: int = 6102) -> bytes:
     return padded(request(ProduceRequest(acks=acks), 7, number), length)
-
-
-def produced(number: int = 1, throttle_ms: int = 0) -> bytes:
-    return response(ProduceResponse(throttle_time_ms=throttle_ms), 7, number)
 
 
 # What a request of up to 64 KB is awaited for

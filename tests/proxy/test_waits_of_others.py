@@ -25,14 +25,13 @@ from protocol.values import schema_of
 from proxy.connection.state import State
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
-from tests.proxy.bandwidth_frames import length_of, ping, produce, produced
-from tests.proxy.frames import body_of, padded, request, response
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import LIMIT_US, spend, timed
 from tests.proxy.sasl import authenticate, authenticated, handshake, plain, shaken
-from tests.proxy.talk import pong
 from tests.proxy.throttled import RATE, fetch_budget, produce_budget, throttled_quotas
 from tests.proxy.wire import APP, FIRST_HOLD_MS, new_connection, quota_table
+from tests.wire.frames import body_of, padded, request, response
+from tests.wire.messages import length_of, ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from quotas import Budget

@@ -13,7 +13,7 @@ from protocol.messages import (
 from protocol.versions import VersionRange
 from proxy.handlers.uplift.uplift_rule import offered
 from tests.proxy.broker_versions import broker_of
-from tests.proxy.frames import response
+from tests.wire.frames import response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

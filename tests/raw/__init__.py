@@ -8,7 +8,6 @@ from tests.raw.client import Answer, Behaviour, Pace, RawClient, RawClientError,
 from tests.raw.requests import (
     NEW,
     OLD,
-    Address,
     BrokerVersions,
     Request,
     ask,
@@ -19,6 +18,7 @@ from tests.raw.requests import (
     produce,
     set_quotas,
 )
+from tests.wire.connection import Address
 
 __all__ = [
     "NEW",

@@ -20,7 +20,8 @@ from protocol.framing import LENGTH, LENGTH_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tests.raw.requests import Address, Request
+    from tests.raw.requests import Request
+    from tests.wire.connection import Address
 
 CONNECT_S: Final = 10.0
 _READ_BYTES: Final = 1 << 18

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bench.frames import record_batch
-from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
-from tests.proxy import frames
+from calibration import bodies
 from tests.raw.requests import Outcome, Request
+from tests.wire import frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,38 +32,20 @@ _VALUE: Final = bytes(10)
 
 def metadata(client_id: str, topics: Sequence[str]) -> Request:
     """All about these topics."""
-    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-    body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    return _request(frames.request(body, METADATA_VERSION, client_id=client_id.encode()), _FIRST)
+    frame = frames.request(bodies.metadata(topics), METADATA_VERSION, client_id=client_id.encode())
+    return _request(frame, _FIRST)
 
 
 def produce(client_id: str, topic: str, partitions: int, acks: int = 1) -> Request:
     """A small record to each of the first partitions."""
-    data = [
-        ProduceRequest.PartitionProduceData(index=index, records=record_batch(_VALUE))
-        for index in range(partitions)
-    ]
-    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=data)]
-    body = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics)
+    body = bodies.produce({topic: range(partitions)}, record_batch(_VALUE), acks)
     return _request(frames.request(body, PRODUCE_VERSION, client_id=client_id.encode()), _LAST)
 
 
 def fetch(client_id: str, topic: str, partitions: int, replica_id: int = -1) -> Request:
     """What is at the start of each of the first partitions, at most one record of each; nobody waits."""
-    wanted = [
-        FetchRequest.FetchPartition(
-            partition=index, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1
-        )
-        for index in range(partitions)
-    ]
-    body = FetchRequest(
-        replica_id=replica_id,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 20,
-        session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=wanted)],
-    )
+    body = bodies.fetch(topic, range(partitions), 1)
+    body.replica_id, body.min_bytes, body.max_bytes = replica_id, 0, 1 << 20
     return _request(frames.request(body, FETCH_VERSION, client_id=client_id.encode()), _FIRST)
 
 

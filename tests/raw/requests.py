@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 import zlib
 from dataclasses import dataclass
@@ -10,20 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.frames import record_batch
-from protocol.framing import LENGTH, LENGTH_BYTES
+from calibration import bodies
+from protocol.framing import LENGTH_BYTES
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    FetchRequest,
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
-    ProduceRequest,
     ProduceResponse,
 )
 from tests.clients.librdkafka import Librdkafka
 from tests.kafka.jars import version_tuple
-from tests.proxy import frames
+from tests.wire import frames
+from tests.wire.connection import Address, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from protocol.values import Message
 
 M = TypeVar("M", bound="Message")
-
-Address = tuple[str, int]
-"""Host and port."""
 
 TIMEOUT_S = 30.0
 _METADATA_VERSION = 1
@@ -85,12 +81,7 @@ def produce(
     records = (
         record_batch(bytes(value_bytes)) if broker_versions.produce >= 3 else message_set(bytes(value_bytes))
     )
-    data = ProduceRequest.PartitionProduceData(index=partition, records=records)
-    body = ProduceRequest(
-        acks=1,
-        timeout_ms=30_000,
-        topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])],
-    )
+    body = bodies.produce({topic: [partition]}, records)
     frame = frames.request(body, broker_versions.produce, client_id=client_id.encode())
     return Request(frame, partial(_produced, broker_versions.produce, len(frame) - LENGTH_BYTES))
 
@@ -107,16 +98,7 @@ def fetch(
     broker_versions: BrokerVersions, client_id: str, topic: str, at_most_bytes: int, partition: int = 0
 ) -> Request:
     """The first bytes of a partition, without a fetch session. It costs the response's body plus 4."""
-    wanted = FetchRequest.FetchPartition(
-        partition=partition, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=at_most_bytes
-    )
-    body = FetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=at_most_bytes,
-        session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
-    )
+    body = bodies.fetch(topic, [partition], at_most_bytes, max_wait_ms=500)
     frame = frames.request(body, broker_versions.fetch, client_id=client_id.encode())
     return Request(frame, partial(_fetched, broker_versions.fetch))
 
@@ -175,17 +157,8 @@ def fill(bootstrap: str, topic: str, partition: int = 0) -> None:
 
 def ask(address: Address, request: Message, response: type[M], version: int) -> M:
     """Ask one thing on a connection of its own. Raises OSError, EOFError, ProtocolError."""
-    with socket.create_connection(address, TIMEOUT_S) as connection:
-        connection.sendall(frames.request(request, version, client_id=b"asker"))
-        return frames.body_of(_receive(connection), response, version)
-
-
-def _receive(connection: socket.socket) -> bytes:
-    with connection.makefile("rb") as stream:
-        head = stream.read(LENGTH_BYTES)
-        if len(head) < LENGTH_BYTES:
-            raise EOFError("closed instead of answered")
-        return head + stream.read(*LENGTH.unpack(head))
+    with Connection(address, "asker", TIMEOUT_S) as connection:
+        return connection.ask(request, response, version)
 
 
 def _check(error_code: int, doing: str) -> None:

@@ -13,22 +13,21 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from protocol.framing import LENGTH, LENGTH_BYTES
+from protocol.framing import LENGTH_BYTES
 from protocol.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from tests.proxy import frames
+from tests.wire import frames
+from tests.wire.connection import Address, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from types import TracebackType
     from typing import Self
 
     from protocol.values import Message
-    from tests.raw.requests import Address
 
     Conversation = Generator[bytes, bytes, None]
 
@@ -93,52 +92,28 @@ def entrance(mechanism: str, name: str, secret: str) -> Callable[[socket.socket]
     return log_in
 
 
-class SaslConnection:
-    """A connection; a context manager. `said` holds every token of the client, `heard` of the server."""
+class SaslConnection(Connection):
+    """`said` holds every token of the client, `heard` of the server. Its methods raise SaslError instead of
+    EOFError.
+    """
 
     def __init__(self, to: Address | socket.socket, client_id: str = "raw") -> None:
-        """On a new connection to an address, or on a socket that somebody else closes."""
-        self._socket = to if isinstance(to, socket.socket) else socket.create_connection(to, TIMEOUT_S)
-        self._borrowed = isinstance(to, socket.socket)
-        self._stream = self._socket.makefile("rb")
-        self._client_id = client_id.encode()
+        super().__init__(to, client_id, TIMEOUT_S)
         self.said: list[bytes] = []
         self.heard: list[bytes] = []
         self.session_lifetime_ms = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.close()
-        if not self._borrowed:
-            self._socket.close()
-
-    # Frames.
-
     def send(self, frame: bytes) -> None:
         """Send bytes as they are. That nobody takes them is found out by receiving."""
         with suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(frame)
+            super().send(frame)
 
     def receive(self) -> bytes:
         """The next frame. Raises SaslError if there is none."""
         try:
-            head = self._stream.read(LENGTH_BYTES)
-        except ConnectionResetError:
-            head = b""
-        if len(head) < LENGTH_BYTES:
-            raise SaslError(None, None)
-        return head + self._stream.read(*LENGTH.unpack(head))
-
-    def ask(self, request: Message, response: type[M], version: int) -> M:
-        """Ask one thing. Raises SaslError, ProtocolError."""
-        self.send(frames.request(request, version, client_id=self._client_id))
-        return frames.body_of(self.receive(), response, version)
-
-    # SASL.
+            return super().receive()
+        except (ConnectionResetError, EOFError):
+            raise SaslError(None, None) from None
 
     def handshake(self, mechanism: str, version: int) -> None:
         """SaslHandshake. Raises SaslError; its text is what the broker offers."""
@@ -167,8 +142,7 @@ class SaslConnection:
         return self
 
     def _raw(self, token: bytes) -> bytes:
-        self.send(frames.framed(token))
-        return self.receive()[LENGTH_BYTES:]
+        return self.exchange(frames.framed(token))[LENGTH_BYTES:]
 
     def _wrapped(self, token: bytes, version: int) -> bytes:
         answer = self.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, version)

@@ -24,7 +24,7 @@ from protocol.messages import (
     ShareFetchResponse,
 )
 from protocol.values import Message
-from tests.proxy.frames import request, response
+from tests.wire.frames import request, response
 
 INT32: Final = Struct(">i")
 FETCH_BOUNDS: Final = Struct(">iii")

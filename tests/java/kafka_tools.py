@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.clients.model import ClientError
-from tests.clients.tools_process import Said, can_run, run_tool
+from tests.java.tools_process import Said, can_run, run_tool
 from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A job for Java, with the jars of any Kafka release: a script of ours drives it through py4j.
+"""A job for Java, with the jars of any Kafka release: a Python process drives it through py4j.
 
 py4j carries a gateway into a Java process, so nothing is compiled here.
 """
@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.clients.model import ClientError
@@ -18,13 +19,13 @@ from tests.kafka.class_archive import ClassArchive
 from tests.kafka.java import java_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
 PY4J: Final = "0.10.9.9"
+_REPOSITORY: Final = Path(__file__).parents[2]
 
 
-def start_of_java(release: str) -> dict[str, Any]:
+def start_of_java(release: str, options: Sequence[str] = ()) -> dict[str, Any]:
     """How a worker starts Java: `java`, `jar` and `classpath` (the first jar and the others), `options`.
 
     Kafka's jars come before py4j's, because the class archive is of a class path that begins with them.
@@ -35,24 +36,37 @@ def start_of_java(release: str) -> dict[str, Any]:
         "java": java_command(),
         "jar": str(jar),
         "classpath": os.pathsep.join(map(str, others)),
-        "options": ClassArchive(java_command(), paths).options(),
+        "options": [*ClassArchive(java_command(), paths).options(), *options],
+        "timed_poll": jars.version_tuple(release) < (2, 0),
     }
 
 
 def environment() -> dict[str, str]:
     """What a worker needs. Raises ClientError if py4j cannot be installed."""
-    return dict(os.environ) | {"PYTHONPATH": str(_site())}
+    return dict(os.environ) | {"PYTHONPATH": f"{_site()}{os.pathsep}{_REPOSITORY}"}
 
 
-def run_java(release: str, worker: Path, what: str, job: Mapping[str, Any], timeout_s: float = 120.0) -> Any:
-    """Have `worker` do a job, JSON in and out; `what` it is, for errors. Raises ClientError.
+def command(worker: str) -> list[str]:
+    """How to start the module `worker` of this package."""
+    return [sys.executable, "-P", "-m", f"{__package__}.{worker}"]
 
-    The job also tells how to start Java: see `start_of_java`.
+
+def run_java(
+    release: str,
+    worker: str,
+    what: str,
+    job: Mapping[str, Any],
+    timeout_s: float = 120.0,
+    options: Sequence[str] = (),
+) -> Any:
+    """Have the module `worker` do a job, JSON in and out; `what` it is, for errors. Raises ClientError.
+
+    `options` are Java's. The job also tells how to start Java: see `start_of_java`.
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-P", str(worker)],
-            input=json.dumps(start_of_java(release) | dict(job)),
+            command(worker),
+            input=json.dumps(start_of_java(release, options) | dict(job)),
             env=environment(),
             capture_output=True,
             text=True,

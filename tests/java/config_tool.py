@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.clients.tools_process import Said, run_tool
+from tests.java.tools_process import Said, run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.clients.java_worker import run_java
-from tests.kafka.jars import version_tuple
+from tests.java.worker import run_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-_WORKER = Path(__file__).with_name("java_records_worker.py")
 
 
 class Exchange(NamedTuple):
@@ -34,7 +30,6 @@ class JavaRecords:
     def run(self, *exchanges: Exchange) -> list[list[bytes]]:
         """What each exchange's consumer got, in order. Raises ClientError."""
         job = {
-            "timed_poll": version_tuple(self._release) < (2, 0),
             "exchanges": [
                 {
                     "topic": exchange.topic,
@@ -44,5 +39,5 @@ class JavaRecords:
                 for exchange in exchanges
             ],
         }
-        found = run_java(self._release, _WORKER, "Java's clients", job)
+        found = run_java(self._release, "records_worker", "Java's clients", job)
         return [[base64.b64decode(value) for value in values] for values in found]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.clients.java_worker import run_java
+from tests.java.worker import run_java
 from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_WORKER = Path(__file__).with_name("java_throttle_worker.py")
 
 
 class Throttles(NamedTuple):
@@ -36,7 +33,6 @@ def java_throttles(
         "topic": topic,
         "count": count,
         "config": {"bootstrap.servers": bootstrap} | dict(config or {}),
-        "timed_poll": version_tuple(release) < (2, 0),
         "old_metrics": version_tuple(release) < (1, 0),
     }
-    return Throttles(**run_java(release, _WORKER, "Java's clients", job))
+    return Throttles(**run_java(release, "throttle_worker", "Java's clients", job))

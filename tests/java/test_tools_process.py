@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.clients import ClientError
-from tests.clients.tools_process import ToolsProcess, can_run, run_tool
+from tests.java.tools_process import ToolsProcess, can_run, run_tool
 from tests.kafka import locked_versions
 from tests.kafka.waiting import eventually, is_gone
 
@@ -54,7 +54,7 @@ def test_a_tools_process_that_was_killed_says_so() -> None:
 
 def test_tools_end_with_their_owner() -> None:
     code = (
-        "import signal; from tests.clients.tools_process import ToolsProcess; p = ToolsProcess('3.9.1');"
+        "import signal; from tests.java.tools_process import ToolsProcess; p = ToolsProcess('3.9.1');"
         "print(*p.pids, flush=True); signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:

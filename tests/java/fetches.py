@@ -13,12 +13,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.clients.java_worker import run_java
+from tests.java.worker import run_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-_WORKER: Final = Path(__file__).with_name("java_fetches_worker.py")
 _CLASS: Final = "org.apache.kafka.clients.FetchSessionHandler"
 _LOG4J: Final = Path(__file__).with_name("fetch_sessions.properties")
 _LINES: Final = {
@@ -76,10 +75,11 @@ def java_fetches(
             "shares": shares,
             "count": count,
             "config": {"bootstrap.servers": bootstrap} | dict(config),
-            "log_options": _log_options(log),
             "patience_s": timeout_s,
         }
-        found = run_java(release, _WORKER, "Java's consumers", job, timeout_s + 60)
+        found = run_java(
+            release, "fetches_worker", "Java's consumers", job, timeout_s + 60, _log_options(log)
+        )
         sessions = read_sessions(log.read_text())
     records: dict[int, list[tuple[int, bytes]]] = {number: [] for share in shares for number in share}
     for partition, offset, value in found:

@@ -91,7 +91,7 @@ def request_body_of(frame: bytes, message: type[M], version: int) -> M:
     return codec(message, version).decode(frame, 14 + max(size, 0) + flexible)
 
 
-def padded(frame: bytes, length: int) -> bytes:
+def padded(frame: bytes, length: int = 1 << 20) -> bytes:
     """The same with zeros behind it, so that the length prefix is `length`; for what nobody decodes."""
     payload = frame[4:]
     assert len(payload) <= length

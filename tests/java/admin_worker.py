@@ -1,19 +1,13 @@
-"""Calls of one AdminClient, in a Java process of its own: `java_admin_worker.py < job.json > outcomes.json`.
+"""Calls of one AdminClient. What a job and an outcome hold is in `admin.py`."""
 
-What a job and an outcome hold is in `java_admin.py`. Needs py4j.
-"""
+from __future__ import annotations
 
-import json
-import sys
 import time
 from typing import Any
 
-from py4j.java_gateway import (
-    GatewayParameters,
-    JavaGateway,
-    launch_gateway,
-)
 from py4j.protocol import Py4JJavaError
+
+from tests.java.process import do_job, properties
 
 _CLOSE_S = 5
 
@@ -24,10 +18,7 @@ class Admin:
     def __init__(self, java: Any, config: dict[str, str]) -> None:
         self._java = java
         self._package = java.org.apache.kafka.clients.admin
-        properties = java.java.util.Properties()
-        for key, value in config.items():
-            properties.setProperty(key, value)
-        self._admin = self._package.AdminClient.create(properties)
+        self._admin = self._package.AdminClient.create(properties(java, config))
 
     def close(self) -> None:
         """End it."""
@@ -83,23 +74,13 @@ def settled(future: Any) -> tuple[Any, Any]:
         return None, error.java_exception.getCause()
 
 
-def main() -> None:
-    """Do the job on stdin."""
-    job = json.loads(sys.stdin.readline())
-    port = launch_gateway(
-        classpath=job["classpath"],
-        jarpath=job["jar"],
-        java_path=job["java"],
-        javaopts=["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *job["options"]],
-        die_on_exit=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
-    admin = Admin(gateway.jvm, job["config"])
+def work(java: Any, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Make the calls one after another."""
+    admin = Admin(java, job["config"])
     outcomes = [outcome_of(admin, step) for step in job["steps"]]
     admin.close()
-    gateway.shutdown()
-    json.dump(outcomes, sys.stdout)
+    return outcomes
 
 
 if __name__ == "__main__":
-    main()
+    do_job(work)

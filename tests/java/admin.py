@@ -5,18 +5,15 @@ The command-line tools are AdminClients too, but tell theirs not to wait for quo
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.clients.admin import Outcome
-from tests.clients.java_worker import run_java
+from tests.java.worker import run_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tests.clients.admin import Step
-
-_WORKER = Path(__file__).with_name("java_admin_worker.py")
 
 
 class JavaAdmin:
@@ -33,5 +30,5 @@ class JavaAdmin:
             "config": self._config,
             "steps": [step._asdict() | {"topics": dict(step.topics)} for step in steps],
         }
-        outcomes = run_java(self._release, _WORKER, "Java's AdminClient", job)
+        outcomes = run_java(self._release, "admin_worker", "Java's AdminClient", job)
         return [Outcome(**outcome) for outcome in outcomes]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.clients.java_worker import run_java
+from tests.java.worker import run_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_WORKER = Path(__file__).with_name("java_names_worker.py")
 
 
 class Names(NamedTuple):
@@ -28,4 +25,4 @@ def ask_java(release: str, *, names: Sequence[bytes] = (), mappings: Sequence[tu
         "names": [base64.b64encode(name).decode() for name in names],
         "mappings": list(mappings),
     }
-    return Names(**run_java(release, _WORKER, "Java's names by Kafka", job))
+    return Names(**run_java(release, "names_worker", "Java's names by Kafka", job))

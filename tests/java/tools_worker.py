@@ -1,20 +1,18 @@
-"""Kafka's command-line tools in one Java process: `tools_worker.py`, a job and then a call per line of stdin.
+"""Kafka's command-line tools in one Java process: a job and then a call per line of stdin.
 
 What a call and its outcome hold is in `tools_process.py`; before them comes Java's process id. The Java
 process ends with this one. Needs py4j.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from typing import Any
 
-from py4j.java_gateway import (
-    CallbackServerParameters,
-    GatewayParameters,
-    JavaGateway,
-    launch_gateway,
-)
 from py4j.protocol import Py4JJavaError
+
+from tests.java.process import started
 
 
 class Exit:
@@ -78,17 +76,7 @@ class Tools:
 def main() -> None:
     """Do the calls on stdin, until it ends."""
     job = json.loads(sys.stdin.readline())
-    port = launch_gateway(
-        classpath=job["classpath"],
-        jarpath=job["jar"],
-        java_path=job["java"],
-        javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *job["options"]],
-        die_on_exit=True,
-    )
-    gateway = JavaGateway(
-        gateway_parameters=GatewayParameters(port=port, auto_convert=True),
-        callback_server_parameters=CallbackServerParameters(port=0, daemonize=True),
-    )
+    gateway = started(job, "256m", calls_back=True)
     server = gateway.java_gateway_server
     server.resetCallbackClient(
         server.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port()

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -20,16 +19,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from tests.clients.java_worker import environment, start_of_java
 from tests.clients.model import ClientError
+from tests.java.worker import command, environment, start_of_java
 from tests.kafka.cluster import LOG4J
 from tests.kafka.jars import version_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_WORKER = Path(__file__).with_name("tools_worker.py")
-_SILENT = f"-Dlog4j.configuration=file:{_WORKER.with_name('silent.properties')}"
+_SILENT = f"-Dlog4j.configuration=file:{Path(__file__).with_name('silent.properties')}"
 _SILENT_FROM_4_0 = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 """No logs of the client's between the lines of the tool."""
 _START_S = 120.0
@@ -80,9 +78,9 @@ class ToolsProcess:
         options = [f"-Dlog4j.configuration=file:{LOG4J}"]
         if silent:
             options = [_SILENT_FROM_4_0 if version_tuple(release) >= (4, 0) else _SILENT]
-        start = start_of_java(release)
+        start = start_of_java(release, options)
         self._child = subprocess.Popen(
-            [sys.executable, "-P", str(_WORKER)],
+            command("tools_worker"),
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -90,7 +88,7 @@ class ToolsProcess:
             start_new_session=True,
         )
         try:
-            self._send(start | {"options": [*start["options"], *options]})
+            self._send(start)
             java = self._answer("the start of Java", time.monotonic() + _START_S)
         except BaseException as error:
             complaints = self._complained()

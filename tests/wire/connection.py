@@ -1,0 +1,72 @@
+"""A connection to a broker, or to Weir: a frame is sent, a frame is read."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from protocol.framing import LENGTH, LENGTH_BYTES
+from tests.wire.frames import body_of
+from tests.wire.frames import request as request_frame
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from protocol.values import Message
+
+M = TypeVar("M", bound="Message")
+
+Address = tuple[str, int]
+"""Host and port."""
+
+
+class Connection:
+    """A context manager. Its methods raise OSError, EOFError, ProtocolError."""
+
+    def __init__(self, to: Address | socket.socket, client_id: str = "app", timeout_s: float = 60.0) -> None:
+        """On a new connection to an address, or on a socket that somebody else closes."""
+        self._borrowed = isinstance(to, socket.socket)
+        self._socket = to if isinstance(to, socket.socket) else _connected(to, timeout_s)
+        self._stream = self._socket.makefile("rb")
+        self.client_id = client_id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, unless it is borrowed."""
+        self._stream.close()
+        if not self._borrowed:
+            self._socket.close()
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame without waiting for the answer."""
+        self._socket.sendall(frame)
+
+    def receive(self) -> bytes:
+        """Return the next frame. Raises EOFError if there is none."""
+        head = self._stream.read(LENGTH_BYTES)
+        if len(head) < LENGTH_BYTES:
+            raise EOFError("closed instead of answered")
+        return head + self._stream.read(*LENGTH.unpack(head))
+
+    def exchange(self, frame: bytes) -> bytes:
+        """Send a frame, and return the one that answers it."""
+        self.send(frame)
+        return self.receive()
+
+    def ask(self, request: Message, response: type[M], version: int) -> M:
+        """Send a request, and return the response to it."""
+        self.send(request_frame(request, version, client_id=self.client_id.encode()))
+        return body_of(self.receive(), response, version)
+
+
+def _connected(address: Address, timeout_s: float) -> socket.socket:
+    connection = socket.create_connection(address, timeout_s)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
