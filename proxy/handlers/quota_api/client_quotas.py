@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
-from protocol.codec import Codec, codec
+from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError
-from protocol.heads import REQUEST_HEAD
+from protocol.errors import EncodeError, ProtocolError
+from protocol.heads import INCOMPLETE, REQUEST_HEAD, request_body
 from protocol.messages import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
@@ -23,25 +23,35 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from protocol.primitives import read_int32_length, read_wrapped_uvarint
 from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import BrokerQuery, ask, response_frame, whole_request
+from proxy.handlers.broker_query import BrokerQuery, ask, response_frame
 from proxy.handlers.decisions import WAIT, Decision, Defer, Query, Reply, Wait
 from proxy.handlers.deferred import Deferred
 from proxy.handlers.plan import Context, Plan, ResponseEdit
-from proxy.handlers.quota_api.alterations import read_alterations, refused_all
+from proxy.handlers.quota_api.alterations import CHANGES_MAX, read_alterations, refused_all, refused_whole
 from proxy.handlers.quota_api.entities import Refused
 from proxy.handlers.quota_api.filters import Filter, described, read_filter
 from quotas import QuotaTable
 
-M = TypeVar("M", bound=Message)
 _Framing: TypeAlias = Callable[[Message], bytes]
 
 AT_ONCE_MAX: Final = 200
 """Quotas that are described here and now (about 1 ms); more are left to a thread."""
 DENIED_BYTES_MAX: Final = 16 * 1024
-"""The longest request that is read to tell its client that it may not: reading one of 1 MB takes a second."""
+"""The longest request whose client is told that it is denied; the connection is closed at a longer one."""
+NAMED_BYTES_MAX: Final = 512
+"""The longest denied alteration whose entity is read, for the error to name: Kafka's tools look for it."""
+COMPONENTS_MAX: Final = 16
+"""Number of components of a filter that are read: with four, a type comes twice or is unknown."""
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
+_TOO_LARGE: Final = Refused(
+    ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+)
+_TOO_MANY_COMPONENTS: Final = Refused(
+    ErrorCode.INVALID_REQUEST, f"a filter of more than {COMPONENTS_MAX} components"
+)
 _TOO_LONG: Final = Refused(
     ErrorCode.UNKNOWN_SERVER_ERROR, "an entity's name is longer than the 32767 bytes that Kafka can say"
 )
@@ -52,14 +62,17 @@ def plan_describe(plan: Plan) -> None:
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        asked = _asked(context, plan, codec_, data, frame, end, complete)
-        if asked is None:
+        judged = _judged(context, plan, data, frame, end, complete)
+        if judged is None:
             return WAIT
-        request, denial = asked
+        denied, body = judged
         framed, table = _framing(plan, data, frame), context.management.table
         try:
-            _check_allowed(denial)
-            wanted = read_filter(request)
+            if denied is not None:
+                raise denied
+            if _count(plan, data, body, end) > COMPONENTS_MAX:
+                raise _TOO_MANY_COMPONENTS
+            wanted = read_filter(codec_.decode_request(data, body, end))
         except Refused as refused:
             return Reply(framed(_not_described(refused)))
         if not _vouched(context):
@@ -82,15 +95,20 @@ def plan_alter(plan: Plan) -> None:
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        asked = _asked(context, plan, codec_, data, frame, end, complete)
-        if asked is None:
+        judged = _judged(context, plan, data, frame, end, complete)
+        if judged is None:
             return WAIT
-        request, denial = asked
-        framed = _framing(plan, data, frame)
-        try:
-            _check_allowed(denial)
-        except Refused as refused:
-            return Reply(framed(refused_all(request, refused)))
+        denied, body = judged
+        framed, count = _framing(plan, data, frame), _count(plan, data, body, end)
+        if denied is not None and (count != 1 or end - frame > NAMED_BYTES_MAX):
+            return Reply(framed(refused_whole(denied)))
+        if count > CHANGES_MAX:
+            return Reply(framed(refused_whole(_TOO_LARGE)))
+        request = codec_.decode_request(data, body, end)
+        if denied is None and sum(len(entry.ops) for entry in request.entries) > CHANGES_MAX:
+            denied = _TOO_LARGE
+        if denied is not None:
+            return Reply(framed(refused_all(request, denied)))
         alterations = read_alterations(request)
         if request.validate_only or not alterations.changes:
             return Reply(framed(alterations.response()))
@@ -120,12 +138,13 @@ def plan_pass_alter(plan: Plan) -> None:
     plan.rewrite = rewrite
 
 
-def _asked(
-    context: Context, plan: Plan, codec_: Codec[M], data: bytearray, frame: int, end: int, complete: bool
-) -> tuple[M, str | None] | None:
-    """Return the request, once it is here as a whole, and why it is denied, if it is; None until then.
+def _judged(
+    context: Context, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
+) -> tuple[Refused | None, int] | None:
+    """Return why the request is denied, if it is, and where its body begins, once it is here as a whole; None
+    until then. Nothing of the body is read.
 
-    Who is denied is denied, and counted, once. Whoever asks for more than is worth reading then is closed.
+    A client that may not ask is denied, and counted, once; the connection is closed at a long request of it.
     """
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
@@ -137,8 +156,21 @@ def _asked(
         )
         context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
         return None
-    request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-    return None if request is None else (request, denial)
+    body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
+    if body == INCOMPLETE:
+        return None
+    return None if denial is None else Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, denial), body
+
+
+def _count(plan: Plan, data: bytearray, body: int, end: int) -> int:
+    """Return how many elements the array says to have that the body begins with. Raises ProtocolError."""
+    if plan.flexible_request:
+        count = read_wrapped_uvarint(data, body, end)[0] - 1
+    else:
+        count = read_int32_length(data, body, end)[0]
+    if count > end - body:
+        raise ProtocolError(f"an array of {count} elements in {end - body} bytes")
+    return count
 
 
 def _be_vouched_for(context: Context) -> BrokerQuery:
@@ -156,11 +188,6 @@ def _vouched(context: Context) -> bool:
     """Whether the broker has answered for this very request."""
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again
-
-
-def _check_allowed(denial: str | None) -> None:
-    if denial is not None:
-        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, denial)
 
 
 def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:
