@@ -42,8 +42,7 @@ class MissingTopics:
         """Remember who pays if these come; return how many of them this payer has no room left for."""
         left_out = 0
         for name in names:
-            known = self._expected.get(name)
-            if known is not None and known.until_ms > now_ms:
+            if self.expects(name, now_ms):
                 continue  # the first who asked has brought it about
             self.came(name)
             own = self._names.setdefault(payer, {})
@@ -55,6 +54,11 @@ class MissingTopics:
             own[name] = None
             self._expected[name] = Expected(payer, now_ms + EXPECTED_MS, paid)
         return left_out
+
+    def expects(self, name: str, now_ms: int) -> bool:
+        """Whether somebody pays if this topic comes."""
+        known = self._expected.get(name)
+        return known is not None and known.until_ms > now_ms
 
     def of(self, payer: MutationLedger) -> list[str]:
         """What this client has asked for that was not there. It is to be looked for."""
