@@ -30,7 +30,7 @@ from proxy.handlers.decisions import WAIT, Decision, Defer, Query, Reply, Wait
 from proxy.handlers.deferred import Deferred
 from proxy.handlers.plan import Context, Plan, ResponseEdit
 from proxy.handlers.quota_api.alterations import CHANGES_MAX, read_alterations, refused_all, refused_whole
-from proxy.handlers.quota_api.entities import Refused
+from proxy.handlers.quota_api.entities import Refused, invalid
 from proxy.handlers.quota_api.filters import Filter, described, read_filter
 from quotas import QuotaTable
 
@@ -48,9 +48,6 @@ COMPONENTS_MAX: Final = 16
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
 _TOO_LARGE: Final = Refused(
     ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
-)
-_TOO_MANY_COMPONENTS: Final = Refused(
-    ErrorCode.INVALID_REQUEST, f"a filter of more than {COMPONENTS_MAX} components"
 )
 _TOO_LONG: Final = Refused(
     ErrorCode.UNKNOWN_SERVER_ERROR, "an entity's name is longer than the 32767 bytes that Kafka can say"
@@ -71,7 +68,7 @@ def plan_describe(plan: Plan) -> None:
             if denied is not None:
                 raise denied
             if _count(plan, data, body, end) > COMPONENTS_MAX:
-                raise _TOO_MANY_COMPONENTS
+                raise invalid(f"a filter of more than {COMPONENTS_MAX} components")
             wanted = read_filter(codec_.decode_request(data, body, end))
         except Refused as refused:
             return Reply(framed(_not_described(refused)))
