@@ -41,6 +41,7 @@ SECTIONS: Final = {
         "sasl_oauthbearer_sub_claim_name",
         "gssapi_principal",
         "delegation_token_principal",
+        "unreadable_principal",
         "ssl_principal_mapping_rules",
         "inter_broker",
         "super_users",

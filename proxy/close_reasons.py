@@ -26,6 +26,8 @@ class CloseReason(StrEnum):
     TOPICS_UNNAMED = "topics_unnamed"
     """The client used a version without topic names while topics have rates; it may reconnect."""
     REQUEST_MALFORMED = "request_malformed"
+    NAME_UNREADABLE = "name_unreadable"
+    """The broker has accepted a client whose name Weir cannot read; no other name is configured for it."""
     TLS_ON_PLAIN_PORT = "tls_on_plain_port"
     PLAIN_ON_TLS_PORT = "plain_on_tls_port"
     CLIENT_HANDSHAKE_FAILED = "client_handshake_failed"

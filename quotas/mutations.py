@@ -283,9 +283,14 @@ class LateCharge:
     def charge(self, cost: float, now_ms: int) -> None:
         """Charge `cost` partitions."""
         self.taken += cost
-        for charge in (self._enforced, self._shadow):
-            if charge is not None:
-                charge.admit(cost, now_ms)
+        if self._enforced is not None:
+            self._enforced.admit(cost, now_ms)
+        self.charge_shadow(cost, now_ms)
+
+    def charge_shadow(self, cost: float, now_ms: int) -> None:
+        """Charge `cost` partitions to the shadow budget alone: the enforced one was charged in time."""
+        if self._shadow is not None:
+            self._shadow.admit(cost, now_ms)
 
     def finish(self, now_ms: int) -> int:
         """The throttle time of the enforced budget; both count theirs. Call it once, last."""

@@ -115,6 +115,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     delegation_token_principal: Annotated[
         str, _key("The principal's name of connections with a delegation token of an unknown owner.")
     ] = "ANONYMOUS"  # noqa: S105  # a name
+    unreadable_principal: Annotated[
+        str,
+        _key("The principal's name of sessions whose accepted token shows none; empty: they are closed."),
+    ] = "ANONYMOUS"
     super_users: Annotated[
         str, _key("The brokers' own principals, User:NAME[;User:NAME...]; see inter_broker.")
     ] = ""

@@ -106,6 +106,7 @@ class Connection:
         "produce_shape",
         "quota_admin",
         "quotas",
+        "replies_wait",
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
@@ -164,6 +165,8 @@ class Connection:
         """Requests that wait for their responses, oldest first."""
         self.spare: list[RequestInFlight] = []
         """Records to be used again."""
+        self.replies_wait = False
+        """True if requests are here that wait only for the transport to take replies of Weir's own."""
         self.request_rest_bytes = 0
         """Number of bytes to come of a request that has gone on; they are taken whatever the state."""
         self.response_rest_bytes = 0
@@ -247,6 +250,8 @@ class Connection:
         effects.read_broker = self.takes_broker(now_ms)
         times = (self.throttled_until_ms, self.held_until_ms, self.linger_until_ms)
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
+        if self.replies_wait and effects.read_client:
+            effects.deadline_ms = now_ms
         return effects
 
     @property

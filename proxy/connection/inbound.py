@@ -90,7 +90,7 @@ class Inbound:
         in_flight, spare = connection.in_flight, connection.spare
         longest = connection.limits.frame_bytes_max
         timed = self._timed = connection.quotas.timed or client.usage is not None
-        self._is_near = False
+        self._is_near = connection.replies_wait = False
         position = self._finish_request(data, end) if connection.request_rest_bytes else 0
         start = 0
         may_go = (connection.state == OPEN and len(in_flight) < client.in_flight_max) or connection.may_take(
@@ -117,7 +117,7 @@ class Inbound:
                 if position > start:
                     connection.effects.to_broker.append(view[start:position])
                 start = stop = self._instead(plan, decision, data, position, min(stop, end))
-                may_go = connection.may_take(now_ms)
+                may_go = connection.may_take(now_ms) and self._may_reply()
                 position = stop
                 continue
             record = spare.pop() if spare else RequestInFlight(plan)
@@ -368,6 +368,15 @@ class Inbound:
             return frame
         plan.requests += 1
         return stop
+
+    def _may_reply(self) -> bool:
+        """Return whether a further reply of Weir's own may be made before the transport has taken those that
+        are here: they count against the bound on requests in flight, like responses that are still to come.
+        """
+        connection = self._connection
+        unsent = len(connection.in_flight) + len(connection.effects.to_client)
+        connection.replies_wait = unsent >= connection.client.in_flight_max
+        return not connection.replies_wait
 
     def _count_instead(
         self, plan: Plan, data: bytearray, frame: int, usage_counters: UsageCounters, *, again: bool

@@ -25,7 +25,7 @@ from proxy.handlers.addresses import rewrite
 from proxy.handlers.api_versions import api_versions
 from proxy.handlers.bandwidth import bandwidth
 from proxy.handlers.decisions import WAIT, Wait
-from proxy.handlers.mutations import auto_creation, mutations
+from proxy.handlers.mutations import auto_creation, mutations, streams_groups
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.quota_api import client_quotas
@@ -58,6 +58,7 @@ QUERYING_HANDLERS: Final[Mapping[int, tuple[Fill, ...]]] = {
     ApiKey.CREATE_TOPICS: (mutations.plan_create_topics,),
     ApiKey.CREATE_PARTITIONS: (mutations.plan_create_partitions,),
     ApiKey.DELETE_TOPICS: (mutations.plan_delete_topics,),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (streams_groups.plan_streams_group_heartbeat,),
 }
 QUOTA_APIS: Final[Mapping[int, Fill]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.plan_describe,

@@ -182,6 +182,7 @@ IN_TABLES = {
         "sasl_oauthbearer_sub_claim_name": "sasl_oauthbearer_sub_claim_name",
         "gssapi_principal": "gssapi_principal",
         "delegation_token_principal": "delegation_token_principal",
+        "unreadable_principal": "unreadable_principal",
         "ssl_principal_mapping_rules": "ssl_principal_mapping_rules",
         "super_users": "super_users",
         "inter_broker": "inter_broker",

@@ -148,6 +148,56 @@ def test_an_oauthbearer_token_gives_its_subject(token: bytes) -> None:
     assert oauthbearer_name(token) == "alice"
 
 
+def unsigned(payload: bytes) -> bytes:
+    """An initial response with an unsecured JWS."""
+    return bearer(".".join(base64.b64encode(part).decode() for part in (b'{"alg":"none"}', payload)) + ".")
+
+
+JAVAS: Final[dict[bytes, str]] = {
+    b'{"exp":1,"sub":"bob"} junk': "bob",
+    b'{"exp":1,"sub":"bob"}{"sub":"eve"}': "bob",
+    b'{"exp":1,"sub":"bob"}\xff\xff': "bob",
+    b'{"exp":1,"sub":"bob"}\x00': "bob",
+    b' \n\t{"exp":1,"sub":"bob"}': "bob",
+    b'{"exp":1,"sub":" bob "}': " bob ",
+    b'{"x":"\\ud800","exp":1,"sub":"bob"}': "bob",
+    b'{"\\ud800":1,"exp":1,"sub":"bob"}': "bob",
+    b'{"exp":1,"sub":"bob\\ud800"}': "bob?",
+    b'{"exp":1,"sub":"\\udc00bob"}': "?bob",
+    b'{"exp":1,"sub":"bob\xed\xa0\x80"}': "bob?",
+    b'{"exp":1,"sub":"bob\xed\xa0\xbd\xed\xb8\x80"}': "bob\U0001f600",
+    b'{"exp":1,"sub":"bob\\ud83d\\ude00"}': "bob\U0001f600",
+    b'{"exp":1,"sub":"bo\xc1\xa2"}': "bob",
+    b'{"exp":1,"sub":"bo\xc0\xa2b"}': 'bo"b',
+    b'{"exp":1,"sub":"bo\xf7\xbf\xbf\xbf"}': "bo??",
+    b'\xef\xbb\xbf{"exp":1,"sub":"bob"}': "bob",
+    b'{"exp":1,"sub":true}': "true",
+    b'{"exp":1,"sub":null}': "null",
+    b'{"exp":1,"sub":7,"sub":"bob"}': "bob",
+    b'{"exp":1,"x":1e400,"sub":"bob"}': "bob",
+    b'{"exp":1,"x":' + b"1" * 900 + b',"sub":"bob"}': "bob",
+    b'{"exp":1,"x":' + b"[" * 500 + b"]" * 500 + b',"sub":"bob"}': "bob",
+    '{"exp":1,"sub":"\u00a0bob\u2003"}'.encode(): "\u00a0bob\u2003",
+    '{"exp":1,"sub":"bob\udc00x"}'.encode("utf-16-be", "surrogatepass"): "bob\ufffdx",
+    **{
+        '{"exp":1,"sub":"bob\u00fc"}'.encode(encoding): "bob\u00fc"
+        for encoding in ("utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le")
+    },
+}
+"""Claims of unsecured tokens that Kafka accepts, and its names: what `OAuthBearerUnsecuredJws` of 3.9.1 says
+with Jackson 2.16.2 (4.2.0 says the same), put through Kafka's `Sanitizer` and undone, as quotas know them.
+"""
+
+
+@pytest.mark.parametrize(("payload", "name"), JAVAS.items(), ids=[ascii(payload)[:60] for payload in JAVAS])
+def test_an_oauthbearer_token_gives_the_name_that_kafka_reads(payload: bytes, name: str) -> None:
+    assert oauthbearer_name(unsigned(payload)) == name
+
+
+def test_the_name_of_a_signed_oauthbearer_token_is_trimmed() -> None:
+    assert oauthbearer_name(bearer(jwt({"sub": " bob "}))) == "bob"
+
+
 def test_an_oauthbearer_token_gives_the_configured_claim() -> None:
     token = bearer(jwt({"sub": "7d1f", "azp": "payments"}))
     assert oauthbearer_name(token, "azp") == "payments"
@@ -182,9 +232,7 @@ DEEP: Final = b'{"sub":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         (bearer(jwt(b'"alice"')), "cannot be read"),
         (bearer(jwt(b"[1]")), "cannot be read"),
         (bearer(jwt(b'{"sub":"\xff"}')), "cannot be read"),
-        (bearer(jwt(b'{"sub":"\\ud800"}')), "cannot be read"),
         (bearer(jwt({"sub": 7})), "cannot be read"),
-        (bearer(jwt({"sub": None})), "cannot be read"),
         (bearer(jwt({"sub": ["alice"]})), "cannot be read"),
         (bearer(jwt(DEEP)), "cannot be read"),
         (bearer(jwt({})), "without a name"),

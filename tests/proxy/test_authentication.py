@@ -434,6 +434,34 @@ def test_an_authenticated_client_with_an_unreadable_name_is_anonymous_and_logged
     assert SECRET.decode() not in str(lines)
 
 
+OPAQUE: Final = b"n,,\x01auth=Bearer opaque-" + SECRET + b"\x01\x01"
+
+
+def test_an_authenticated_client_with_an_unreadable_name_has_the_configured_one() -> None:
+    session = with_rules(Identities(IdentityRules(unreadable="opaque")))
+    with Playbook(session=session) as play:
+        shake(play, "OAUTHBEARER")
+        assert step(play, OPAQUE) == "opaque"
+
+
+@pytest.mark.parametrize("error_code", [0, 58])
+def test_a_client_with_an_unreadable_name_is_closed_once_accepted_if_no_name_is_configured(
+    error_code: int,
+) -> None:
+    session = with_rules(Identities(IdentityRules(unreadable="")))
+    with Playbook(session=session) as play:
+        shake(play, "OAUTHBEARER")
+        play.client(authenticate(OPAQUE))
+        play.to_broker(authenticate(OPAQUE))
+        play.broker(authenticated(b"", error_code))
+        if error_code:
+            play.to_client(authenticated(b"", error_code))
+            assert session.client.user == ANONYMOUS
+        else:
+            play.wire.to_client.clear()
+            play.violation(CloseReason.NAME_UNREADABLE)
+
+
 # Delegation tokens
 
 

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 
 
 NOT_ALLOWED: Final = 31
+TOO_LARGE: Final = 44
 FAILED: Final = -1
 
 
@@ -369,15 +370,71 @@ def test_a_user_who_is_no_admin_is_denied_and_changes_no_quota(version: int) -> 
         "mallory is no admin",
         None,
     )
-    message = alter(
-        entry({"user": "alice"}, {"producer_byte_rate": None}), entry([("user", "a"), ("user", "b")], {})
-    )
+    message = alter(entry({"user": "alice", "client-id": None}, {"producer_byte_rate": None}))
     told = altered(session, message, version)
-    assert [(found.error_code, found.error_message) for found in told.entries] == [
-        (NOT_ALLOWED, "mallory is no admin")
-    ] * 2
-    assert [len(found.entity) for found in told.entries] == [1, 2]
+    assert results(told) == [({"user": "alice", "client-id": None}, NOT_ALLOWED, "mallory is no admin")]
     assert quota_admin.asked == []
+
+
+UNREADABLE: Final = b"\xff" * 15_000
+"""A body that no decoder gets through."""
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_denied_alteration_of_many_entities_is_one_error_for_an_unread_body(version: int) -> None:
+    count = (5000).to_bytes(4, "big") if version == 0 else b"\x89\x27"
+    wire = Wire(session_of(Managed(denies="no")))
+    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
+    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
+    assert results(told) == [({}, NOT_ALLOWED, "no")]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_denied_alteration_of_one_entity_with_many_changes_is_not_read(version: int) -> None:
+    count = (1).to_bytes(4, "big") if version == 0 else b"\x02"
+    wire = Wire(session_of(Managed(denies="no")))
+    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
+    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
+    assert results(told) == [({}, NOT_ALLOWED, "no")]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_denied_description_is_one_error_for_an_unread_body(version: int) -> None:
+    wire = Wire(session_of(Managed(denies="no")))
+    wire.feed(0, client=header_of(48, 0, version=version, body=UNREADABLE))
+    told = body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version)
+    assert (told.error_code, told.error_message, told.entries) == (NOT_ALLOWED, "no", None)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_an_admins_filter_of_many_components_is_refused_unread(version: int) -> None:
+    count = (5000).to_bytes(4, "big") if version == 0 else b"\x89\x27"
+    wire = Wire(session_of(Managed()))
+    wire.feed(0, client=header_of(48, 0, version=version, body=count + UNREADABLE))
+    assert body_of(bytes(wire.to_client), DescribeClientQuotasResponse, version).error_code == INVALID
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_an_admins_alteration_of_more_entities_than_a_controller_takes_is_refused_unread(
+    version: int,
+) -> None:
+    count = (10_001).to_bytes(4, "big") if version == 0 else b"\x92\x4e"
+    management = Managed()
+    wire = Wire(session_of(management))
+    wire.feed(0, client=header_of(49, 0, version=version, body=count + UNREADABLE))
+    told = body_of(bytes(wire.to_client), AlterClientQuotasResponse, version)
+    assert results(told) == [({}, TOO_LARGE, "Unable to perform excessively large batch operation.")]
+    assert management.asked == []
+
+
+def test_an_admin_may_make_ten_thousand_changes_with_a_request_and_no_more() -> None:
+    management = Managed()
+    changes = [(f"{number}", None) for number in range(10_000)]
+    assert results(altered(session_of(management), alter(entry({"user": "a"}, changes)))) == [
+        ({"user": "a"}, 0, None)
+    ]
+    answer = altered(session_of(management), alter(entry({"user": "a"}, [*changes, ("one more", None)])))
+    assert [code for _entity, code, _text in results(answer)] == [TOO_LARGE]
 
 
 def test_client_quota_requests_are_denied_without_admins() -> None:
@@ -467,9 +524,10 @@ def test_a_denied_client_quota_request_in_pieces_is_answered_once(message: Messa
     assert quota_admin.rejections == 1
 
 
-def header_of(api_key: int, length: int) -> bytes:
-    """The beginning of a request of this length."""
-    return length.to_bytes(4, "big") + header(api_key, 1, 1, b"app", tags=b"\x00")
+def header_of(api_key: int, length: int, *, version: int = 1, body: bytes = b"") -> bytes:
+    """The beginning of a request of this length; 0: with this body, the whole request."""
+    head = header(api_key, version, 1, b"app", tags=b"\x00" if version else None) + body
+    return (length or len(head)).to_bytes(4, "big") + head
 
 
 # What is offered

@@ -40,8 +40,10 @@ def test_identity_rules_are_configurable() -> None:
         sasl_oauthbearer_sub_claim_name=" azp ",  # Kafka trims it too
         gssapi_principal="kerberos",
         delegation_token_principal="CN=tokens, O=x",  # noqa: S106  # a name
+        unreadable_principal="opaque",
     )
-    assert found == IdentityRules("azp", "kerberos", "CN=tokens, O=x")
+    assert found == IdentityRules("azp", "kerberos", "CN=tokens, O=x", "opaque")
+    assert not rules(unreadable_principal="").unreadable
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,7 @@ def test_identity_rules_are_configurable() -> None:
         ({"delegation_token_principal": "User:k"}, "delegation_token_principal is 'User:k'"),
         ({"gssapi_principal": "k", "admins": "User:a;User:k"}, "gssapi_principal k is one of admins"),
         ({"gssapi_principal": "k", "super_users": "User:k"}, "gssapi_principal k is one of super_users"),
+        ({"unreadable_principal": "k", "admins": "User:k"}, "unreadable_principal k is one of admins"),
         ({"delegation_token_principal": "k", "admins": "User:k"}, "delegation_token_principal k is one of"),
     ],
 )

@@ -10,12 +10,13 @@ decoded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from protocol.codec import Codec, codec
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.field_offsets import FieldOffset, field_offset, tag_section
+from protocol.framing import INCOMPLETE, request_body
 from protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
@@ -26,10 +27,13 @@ from protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
 )
+from protocol.primitives import read_wrapped_uvarint
 from protocol.stream_scanner import EndpointMask
 from proxy.addresses import Address, AdvertisedAddresses
-from proxy.handlers.decisions import WAIT, Wait
+from proxy.close_reasons import CloseReason
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Wait
 from proxy.handlers.plan import Context, Plan, ResponseEdit, Rewrite
+from proxy.handlers.unread import passed_unread
 
 M = TypeVar("M", bound=Message)
 Edit: TypeAlias = Callable[[M, AdvertisedAddresses], None]
@@ -46,12 +50,34 @@ def plan_describe_cluster(plan: Plan) -> None:
 
 
 def plan_find_coordinator(plan: Plan) -> None:
-    """FindCoordinator responses have one broker (up to v3), or one per key (from v4, KIP-699)."""
+    """FindCoordinator names one broker (up to v3), or one per key (from v4, KIP-699), whose number clients
+    choose: the request is bounded, and its response is read once, when all of it is here.
+    """
     if plan.version >= 4:
-        plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "coordinators", _edit_coordinators)
+        codec_ = codec(FindCoordinatorResponse, plan.version)
+        plan.rewrite = _head(codec_, "coordinators", _edit_coordinators, whole=True)
+        plan.admit, plan.whole = _bounded_keys, True
     else:
         plan.rewrite = _head(codec(FindCoordinatorResponse, plan.version), "port", _edit_coordinator)
         plan.edit = _edit_find_coordinator
+
+
+def _bounded_keys(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+    """Pass a request for the coordinators of a number of keys that can be answered in one turn."""
+    if not complete:
+        return WAIT
+    body = request_body(data, frame, end, flexible=True)
+    try:
+        count = read_wrapped_uvarint(data, body + _KEY_TYPE_BYTES, end)[0] - 1 if body != INCOMPLETE else -1
+    except ProtocolError:
+        count = -1
+    if not 0 <= count <= end - body:  # no broker reads it
+        return passed_unread(FORWARD)
+    if count <= COORDINATORS_MAX:
+        return FORWARD
+    detail = f"a request for {count} coordinators, limit {COORDINATORS_MAX}: split it"
+    context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
+    return WAIT
 
 
 def plan_produce_endpoints(plan: Plan) -> None:
@@ -87,14 +113,21 @@ def plan_share_acknowledge_endpoints(plan: Plan) -> None:
         )
 
 
+COORDINATORS_MAX: Final = 10_000
+"""Number of coordinators that a request may ask for: each is decoded and written anew."""
+REMEMBERED_BYTES_MAX: Final = 64 * 1024
+"""The longest answer that is remembered."""
+_KEY_TYPE_BYTES: Final = 1
+"""Size of the first field of FindCoordinator, before the array of keys."""
 _EMPTY_COMPACT_ARRAY = b"\x01"
 _THROTTLE_BYTES = 4
 _BROKERS = 1
 """DescribeCluster's endpoint type for brokers, from v1; 2 is controllers."""
 
 
-def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
-    """Make the rewrite of the fields up to and including `through`; keep the last result per advertised host.
+def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False) -> Rewrite:
+    """Make the rewrite of the fields up to and including `through`, remembering the last answer per
+    advertised host. `whole` waits for all of a response: it is not read again with each part of it.
 
     A throttle time at the start differs between responses, so the edit begins behind it.
     """
@@ -105,6 +138,8 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
     ) -> ResponseEdit | Wait | None:
+        if whole and not complete:
+            return WAIT
         start = body + skip
         addresses = context.addresses
         version, seen, answer = remembered.get(addresses.host, _NOTHING)
@@ -119,7 +154,8 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M]) -> Rewrite:
                 return WAIT
             edit(message, addresses)
             seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
-            remembered[addresses.host] = (addresses.address_book.version, seen, answer)
+            if len(seen) <= REMEMBERED_BYTES_MAX:
+                remembered[addresses.host] = (addresses.address_book.version, seen, answer)
         return _replace(data, start, start + len(seen), answer)
 
     return rewrite

@@ -10,6 +10,7 @@ supported versions of ApiVersions.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from struct import Struct
 
 from protocol.api import ApiKey, versions
@@ -96,10 +97,16 @@ def refuse_version(
     if not complete:
         return WAIT
     (*_rest, correlation_id) = REQUEST_HEAD.unpack_from(data, frame)
+    body = _refusal()
+    return Reply(RESPONSE_HEAD.pack(LENGTH_BYTES + len(body), correlation_id) + body)
+
+
+@cache
+def _refusal() -> bytes:
     ours = versions(ApiKey.API_VERSIONS)
     if ours is None:
         raise AssertionError("the schemas have ApiVersions")
-    body = codec(ApiVersionsResponse, 0).encode(
+    return codec(ApiVersionsResponse, 0).encode(
         ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[
@@ -109,4 +116,3 @@ def refuse_version(
             ],
         )
     )
-    return Reply(RESPONSE_HEAD.pack(LENGTH_BYTES + len(body), correlation_id) + body)

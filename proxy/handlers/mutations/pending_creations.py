@@ -46,8 +46,7 @@ class PendingCreations:
         """
         without_room = 0
         for name in names:
-            known = self._pending.get(name)
-            if known is not None and known.until_ms > now_ms:
+            if self.expects(name, now_ms):
                 continue  # the first request that names a topic creates it
             self.created(name)
             own = self._names.setdefault(ledger, {})
@@ -59,6 +58,11 @@ class PendingCreations:
             own[name] = None
             self._pending[name] = PendingCreation(ledger, now_ms + PENDING_MS, charged)
         return without_room
+
+    def expects(self, name: str, now_ms: int) -> bool:
+        """Return whether the creation of this topic would be charged."""
+        known = self._pending.get(name)
+        return known is not None and known.until_ms > now_ms
 
     def of(self, ledger: MutationLedger) -> list[str]:
         """Return the topics whose creation is charged to this ledger."""

@@ -45,6 +45,9 @@ CLIENT_KEYS: Final = frozenset(
 """Keys for users and client-ids (Kafka's QuotaConfig)."""
 IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 
+CHANGES_MAX: Final = 10_000
+"""Number of changes in a request: a KRaft controller refuses more (QuorumController.MAX_RECORDS_PER_USER_OP).
+"""
 RATE_MAX: Final = 2.0**63
 """The largest LONG as a double; the limit in Weir's quota file too."""
 _MOST: Final = {
@@ -87,6 +90,11 @@ def refused_all(request: AlterClientQuotasRequest, refused: Refused) -> AlterCli
             for entry in request.entries
         ]
     )
+
+
+def refused_whole(refused: Refused) -> AlterClientQuotasResponse:
+    """One answer for a request whose entries nobody has read: it names no entity."""
+    return AlterClientQuotasResponse(entries=[_result([], refused)])
 
 
 def read_alterations(request: AlterClientQuotasRequest) -> Alterations:

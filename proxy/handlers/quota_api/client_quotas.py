@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
-from protocol.codec import Codec, codec
+from protocol.codec import codec
 from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError
-from protocol.framing import REQUEST_HEAD
+from protocol.errors import EncodeError, ProtocolError
+from protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
 from protocol.messages import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
@@ -23,27 +23,32 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from protocol.primitives import read_int32_length, read_wrapped_uvarint
 from proxy.close_reasons import CloseReason
-from proxy.handlers.broker_query import BrokerQuery, ask, response_frame, whole_request
+from proxy.handlers.broker_query import BrokerQuery, ask, response_frame
 from proxy.handlers.decisions import WAIT, Decision, Defer, Query, Reply, Wait
 from proxy.handlers.deferred import Deferred
 from proxy.handlers.plan import Context, Plan, ResponseEdit
-from proxy.handlers.quota_api.alterations import read_alterations, refused_all
-from proxy.handlers.quota_api.entities import Refused
+from proxy.handlers.quota_api.alterations import CHANGES_MAX, read_alterations, refused_all, refused_whole
+from proxy.handlers.quota_api.entities import Refused, invalid
 from proxy.handlers.quota_api.filters import Filter, described, read_filter
 from quotas import QuotaTable
 
-M = TypeVar("M", bound=Message)
 _Framing: TypeAlias = Callable[[Message], bytes]
 
 AT_ONCE_MAX: Final = 200
 """Number of quotas described within the request (about 1 ms); more are described in a thread."""
 DENIED_BYTES_MAX: Final = 16 * 1024
-"""Length of the longest request that is read to send an error to a client that is no admin: decoding 1 MB
-takes a second.
-"""
+"""The longest request whose client is told that it is denied; the connection is closed at a longer one."""
+NAMED_BYTES_MAX: Final = 512
+"""The longest denied alteration whose entity is read, for the error to name: Kafka's tools look for it."""
+COMPONENTS_MAX: Final = 16
+"""Number of components of a filter that are read: with four, a type comes twice or is unknown."""
 
 _FAILED: Final = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "quotas cannot be described, Weir's log says why")
+_TOO_LARGE: Final = Refused(
+    ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+)
 _TOO_LONG: Final = Refused(
     ErrorCode.UNKNOWN_SERVER_ERROR, "an entity's name is longer than the 32767 bytes that Kafka can say"
 )
@@ -54,14 +59,17 @@ def plan_describe(plan: Plan) -> None:
     codec_ = codec(DescribeClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        asked = _asked(context, plan, codec_, data, frame, end, complete)
-        if asked is None:
+        judged = _judged(context, plan, data, frame, end, complete)
+        if judged is None:
             return WAIT
-        request, rejection = asked
+        denied, body = judged
         framed, table = _framing(plan, data, frame), context.quota_admin.table
         try:
-            _check_allowed(rejection)
-            wanted = read_filter(request)
+            if denied is not None:
+                raise denied
+            if _count(plan, data, body, end) > COMPONENTS_MAX:
+                raise invalid(f"a filter of more than {COMPONENTS_MAX} components")
+            wanted = read_filter(codec_.decode_request(data, body, end))
         except Refused as refused:
             return Reply(framed(_not_described(refused)))
         if not _authorized_again(context):
@@ -84,15 +92,20 @@ def plan_alter(plan: Plan) -> None:
     codec_ = codec(AlterClientQuotasRequest, plan.version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        asked = _asked(context, plan, codec_, data, frame, end, complete)
-        if asked is None:
+        judged = _judged(context, plan, data, frame, end, complete)
+        if judged is None:
             return WAIT
-        request, rejection = asked
-        framed = _framing(plan, data, frame)
-        try:
-            _check_allowed(rejection)
-        except Refused as refused:
-            return Reply(framed(refused_all(request, refused)))
+        denied, body = judged
+        framed, count = _framing(plan, data, frame), _count(plan, data, body, end)
+        if denied is not None and (count != 1 or end - frame > NAMED_BYTES_MAX):
+            return Reply(framed(refused_whole(denied)))
+        if count > CHANGES_MAX:
+            return Reply(framed(refused_whole(_TOO_LARGE)))
+        request = codec_.decode_request(data, body, end)
+        if denied is None and sum(len(entry.ops) for entry in request.entries) > CHANGES_MAX:
+            denied = _TOO_LARGE
+        if denied is not None:
+            return Reply(framed(refused_all(request, denied)))
         alterations = read_alterations(request)
         if request.validate_only or not alterations.changes:
             return Reply(framed(alterations.response()))
@@ -122,13 +135,13 @@ def plan_pass_alter(plan: Plan) -> None:
     plan.rewrite = rewrite
 
 
-def _asked(
-    context: Context, plan: Plan, codec_: Codec[M], data: bytearray, frame: int, end: int, complete: bool
-) -> tuple[M, str | None] | None:
-    """Return the request, once it is complete, and the reason to reject it, if any; None until then.
+def _judged(
+    context: Context, plan: Plan, data: bytearray, frame: int, end: int, complete: bool
+) -> tuple[Refused | None, int] | None:
+    """Return why the request is denied, if it is, and where its body begins, once it is here as a whole; None
+    until then. Nothing of the body is read.
 
-    A rejected client gets an error once per request. If a rejected request is too long, the connection is
-    closed.
+    A client that may not ask is denied, and counted, once; the connection is closed at a long request of it.
     """
     length = REQUEST_HEAD.unpack_from(data, frame)[0]
     if not complete and length <= DENIED_BYTES_MAX:
@@ -140,8 +153,21 @@ def _asked(
         )
         context.violate(CloseReason.REQUEST_TOO_LARGE, detail)
         return None
-    request = whole_request(codec_, data, frame, end, complete, flexible=plan.flexible_request)
-    return None if request is None else (request, rejection)
+    body = request_body(data, frame, end, flexible=plan.flexible_request) if complete else INCOMPLETE
+    if body == INCOMPLETE:
+        return None
+    return None if rejection is None else Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, rejection), body
+
+
+def _count(plan: Plan, data: bytearray, body: int, end: int) -> int:
+    """Return how many elements the array says to have that the body begins with. Raises ProtocolError."""
+    if plan.flexible_request:
+        count = read_wrapped_uvarint(data, body, end)[0] - 1
+    else:
+        count = read_int32_length(data, body, end)[0]
+    if count > end - body:
+        raise ProtocolError(f"an array of {count} elements in {end - body} bytes")
+    return count
 
 
 def _authorize_again(context: Context) -> BrokerQuery:
@@ -159,11 +185,6 @@ def _authorized_again(context: Context) -> bool:
     """Return True if the broker has answered on behalf of this very request."""
     authorized_again, context.authorized_again = context.authorized_again, False
     return authorized_again
-
-
-def _check_allowed(rejection: str | None) -> None:
-    if rejection is not None:
-        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, rejection)
 
 
 def _framing(plan: Plan, data: bytearray, frame: int) -> _Framing:

@@ -24,6 +24,7 @@ from protocol.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from proxy.close_reasons import CloseReason
 from proxy.handlers.decisions import WAIT, Decision, Forward, Wait
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.sasl.exchange import Exchange, Step
@@ -161,7 +162,10 @@ def _principal(context: Context, exchange: Exchange) -> str:
     if exchange.hidden:
         return _hidden(context, mechanism, identities.rules.hidden, "the mechanism does not show it")
     if claimed is None:
-        return _hidden(context, mechanism, ANONYMOUS, exchange.unreadable)
+        user = _hidden(context, mechanism, identities.rules.unreadable, exchange.unreadable)
+        if not user:
+            context.violate(CloseReason.NAME_UNREADABLE, exchange.unreadable)
+        return user or ANONYMOUS
     if not claimed.is_token_id:
         return claimed.name
     owner = identities.owner(claimed.name)

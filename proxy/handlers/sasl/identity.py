@@ -28,7 +28,11 @@ class IdentityRules:
     hidden: str = ANONYMOUS
     """The principal of clients whose mechanism does not show the name, such as GSSAPI."""
     unknown_owner: str = ANONYMOUS
-    """The principal of clients that use a delegation token with an unknown owner."""
+    """Principal of clients that have authenticated with a delegation token of an unknown owner."""
+    unreadable: str = ANONYMOUS
+    """Principal of clients that have authenticated with a token whose name cannot be read; "" closes their
+    connections.
+    """
 
 
 def identity_rules(settings: Settings) -> IdentityRules:
@@ -42,6 +46,8 @@ def identity_rules(settings: Settings) -> IdentityRules:
         "gssapi_principal": settings.gssapi_principal,
         "delegation_token_principal": settings.delegation_token_principal,
     }
+    if settings.unreadable_principal:
+        stand_ins["unreadable_principal"] = settings.unreadable_principal
     privileged = {key: parse_principals(getattr(settings, key), key) for key in ("admins", "super_users")}
     for key, name in stand_ins.items():
         _check_stand_in(key, name)
@@ -51,7 +57,12 @@ def identity_rules(settings: Settings) -> IdentityRules:
                     f"{key} {name} is one of {role}: it stands for clients whose names Weir cannot see: "
                     "choose another name"
                 )
-    return IdentityRules(claim, settings.gssapi_principal, settings.delegation_token_principal)
+    return IdentityRules(
+        claim,
+        settings.gssapi_principal,
+        settings.delegation_token_principal,
+        settings.unreadable_principal,
+    )
 
 
 def _check_stand_in(key: str, name: str) -> None:

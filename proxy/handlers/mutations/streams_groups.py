@@ -1,0 +1,210 @@
+"""Internal topics of streams groups under a mutation quota (KIP-1071, KIP-599).
+
+A broker creates the changelog and repartition topics that a streams group's topology needs and that are
+missing, while it answers StreamsGroupHeartbeat, and its controller charges the member's client for them. The
+response says that internal topics are missing (status 3), not with how many partitions they come. So Weir
+charges the partitions that the topology asks for, one at least, before the broker sees a topology, gives them
+back if nothing was missing, and charges the rest once the topics are there (`pending_creations`).
+
+A client whose balance is negative is told to try again later (COORDINATOR_LOAD_IN_PROGRESS, at which members
+wait and ask again) if its heartbeat would create topics, and only then: other heartbeats keep its members
+alive. A shadow quota is charged likewise, and nobody waits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from protocol.api import ApiKey
+from protocol.codec import codec
+from protocol.error_codes import ErrorCode
+from protocol.messages import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from proxy.handlers.broker_query import BrokerQuery, ask
+from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
+from proxy.handlers.mutations import topic_queries
+from proxy.handlers.mutations.auto_creation import charge_created
+from proxy.handlers.mutations.decoded_requests import charged_request
+from proxy.handlers.mutations.topic_queries import Asking, Topics, broker_versions
+from proxy.handlers.plan import Context, Plan
+from proxy.handlers.unread import passed_unread
+from proxy.handlers.uplift.uplift import forward
+from quotas import MutationLedger
+
+MISSING_INTERNAL_TOPICS: Final = 3
+"""A status code (StreamsGroupHeartbeatResponse.Status)."""
+_NAMES: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+_Subtopology = StreamsGroupHeartbeatRequest.Subtopology | StreamsGroupDescribeResponse.Subtopology
+
+
+def plan_streams_group_heartbeat(plan: Plan) -> None:
+    """Charge the internal topics that come of it."""
+    codec_ = codec(StreamsGroupHeartbeatRequest, plan.version)
+
+    def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
+        client_id = context.client.client_id(data, frame, end)
+        if client_id is None:
+            return WAIT
+        ledger = context.quotas.mutation_ledger(context.client.user, client_id, context.now_ms)
+        if ledger is None:
+            return FORWARD
+        request = charged_request(ledger, codec_, data, frame, end, complete, flexible=plan.flexible_request)
+        if isinstance(request, Wait):
+            return WAIT
+        if request is None:
+            return passed_unread(FORWARD)
+        if request.member_epoch < 0:  # it leaves
+            return FORWARD
+        return Query(_Heartbeat(context, plan, ledger, request).query())
+
+    plan.admit, plan.whole = admit, True
+
+
+class _Heartbeat:
+    """One heartbeat on its way to the broker and back."""
+
+    def __init__(
+        self, context: Context, plan: Plan, ledger: MutationLedger, request: StreamsGroupHeartbeatRequest
+    ) -> None:
+        """Begin with nothing charged."""
+        self._context = context
+        self._plan = plan
+        self._ledger = ledger
+        self._request = request
+        self._late = ledger.begin_late()
+        """For what is charged once the broker has answered."""
+        self._charge = None if ledger.enforced is None else ledger.enforced.begin(strict=False)
+        """For what is charged before the broker is asked."""
+        self._charged: dict[str, int] = {}
+        """Topics that were charged so, and their partitions."""
+
+    def query(self) -> BrokerQuery:
+        """Charge what the heartbeat creates; return the member's answer, with the throttle time."""
+        context = self._context
+        try:
+            answer = yield from self._answer()
+        except GeneratorExit:  # the connection has ended; what was charged stays charged
+            self._finish()
+            raise
+        throttle_ms = self._finish()
+        if throttle_ms:
+            throttle_ms = context.mute(throttle_ms) - context.now_ms
+        partitions = int(self._late.taken) + sum(self._charged.values())
+        context.note_mutations(partitions, int(answer is None), throttle_ms)
+        told = self._refusal() if answer is None else answer
+        told.throttle_time_ms = max(told.throttle_time_ms, throttle_ms)
+        return told
+
+    def _answer(self) -> Asking[StreamsGroupHeartbeatResponse | None]:
+        """Return the broker's answer, None if the client has no tokens for what the broker would create."""
+        context, ledger = self._context, self._ledger
+        yield from charge_created(context, ledger, self._late)
+        budget = ledger.enforced
+        overdrawn = budget is not None and budget.tokens(context.now_ms) < 0
+        topology = self._request.topology
+        wanted = {} if topology is None else _internal_topics(topology.subtopologies)
+        if topology is None and overdrawn:
+            wanted = yield from self._described()
+        there = (yield from topic_queries.told(context, wanted)) if wanted else Topics()
+        missing = {name: cost for name, cost in wanted.items() if self._is_missing(name, there)}
+        if missing and overdrawn and self._charge is not None:
+            self._charge.admit(0, context.now_ms)  # to learn how long to wait
+            return None
+        self._charge_early(missing)
+        answer = yield from forward(self._plan, self._request, StreamsGroupHeartbeatResponse)
+        details = [
+            status.status_detail
+            for status in answer.status or ()
+            if status.status_code == MISSING_INTERNAL_TOPICS
+        ]
+        if details:
+            yield from self._settle(wanted, there, set(_NAMES.findall(" ".join(details))))
+        else:
+            self._refund(self._charged)
+        return answer
+
+    def _charge_early(self, missing: Mapping[str, int]) -> None:
+        """Charge topics that the broker will find missing."""
+        if self._charge is not None:
+            for name, cost in missing.items():
+                self._charge.admit(cost, self._context.now_ms)
+                self._charged[name] = cost
+
+    def _refund(self, names: Iterable[str]) -> None:
+        for name in list(names):
+            cost = self._charged.pop(name)
+            if self._charge is not None:
+                self._charge.refund(cost, self._context.now_ms)
+
+    def _settle(self, wanted: Mapping[str, int], before: Topics, mentioned: set[str]) -> Asking[None]:
+        """The broker creates what is missing of the group's topology: expect it, and charge it."""
+        context, expected = self._context, self._context.cluster.pending_creations
+        topics = (yield from self._described()) or wanted
+        unseen = [name for name in topics if name not in before.by_name]
+        there = (yield from topic_queries.told(context, unseen)) if unseen else Topics()
+        self._refund(name for name in self._charged if name not in topics)
+        for name in unseen:
+            just_made = name in mentioned or name in self._charged
+            if (name in there.by_name and not just_made) or expected.expects(name, context.now_ms):
+                self._refund([name] if name in self._charged else [])
+                continue
+            cost = topics[name]
+            if name not in self._charged:
+                self._late.charge(cost, context.now_ms)
+            else:
+                self._late.charge_shadow(cost, context.now_ms)
+            expected.add([name], self._ledger, context.now_ms, cost)
+
+    def _described(self) -> Asking[dict[str, int]]:
+        """Ask for the internal topics of the group, and their partitions; none if the broker tells none."""
+        spoken = yield from broker_versions(self._context)
+        if ApiKey.STREAMS_GROUP_DESCRIBE not in spoken:
+            return {}
+        request = StreamsGroupDescribeRequest(group_ids=[self._request.group_id])
+        answer = yield from ask(request, 0, StreamsGroupDescribeResponse)
+        found: dict[str, int] = {}
+        for group in answer.groups:
+            if group.topology is not None:
+                found |= _internal_topics(group.topology.subtopologies or ())
+        return found
+
+    def _is_missing(self, name: str, there: Topics) -> bool:
+        """Return whether a topic does not exist and is not being created."""
+        cluster, now_ms = self._context.cluster, self._context.now_ms
+        return not (
+            name in there.by_name
+            or cluster.recent_topics.exists(name, now_ms)
+            or cluster.pending_creations.expects(name, now_ms)
+        )
+
+    def _finish(self) -> int:
+        """Count what was taken; return how long the client must wait, in ms."""
+        now_ms = self._context.now_ms
+        throttle_ms = 0 if self._charge is None else self._charge.finish(now_ms)
+        return max(throttle_ms, self._late.finish(now_ms))
+
+    def _refusal(self) -> StreamsGroupHeartbeatResponse:
+        return StreamsGroupHeartbeatResponse(
+            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            error_message="The quota on partition mutations is exceeded; internal topics are missing.",
+            member_id=self._request.member_id,
+            member_epoch=self._request.member_epoch,
+        )
+
+
+def _internal_topics(subtopologies: Iterable[_Subtopology]) -> dict[str, int]:
+    """Return the topics that a broker creates for a topology, with the partitions that it says they have: one
+    for a topic that gets as many as its sources have.
+    """
+    return {
+        topic.name: max(topic.partitions, 1)
+        for subtopology in subtopologies
+        for topic in (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)
+    }

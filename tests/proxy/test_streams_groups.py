@@ -1,0 +1,296 @@
+"""Internal topics that a broker creates for streams groups (KIP-1071), under a mutation quota."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from protocol.api import ApiKey, versions
+from protocol.messages import (
+    MetadataRequest,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from proxy.counters import Counters
+from proxy.handlers.mutations.pending_creations import PENDING_MS
+from proxy.handlers.plans import Plans
+from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas.client_quotas import mutation_rates
+from tests.proxy.controller import NODE, Controller, ControllerClient, everything
+from tests.proxy.wire import new_connection
+from tests.wire.frames import body_of, request
+
+if TYPE_CHECKING:
+    from protocol.messages import Message
+
+BURST: Final = 10
+LOADING: Final = 14
+MISSING_SOURCE: Final = 1
+MISSING_INTERNAL: Final = 3
+SOURCE: Final = "source"
+
+Info = StreamsGroupHeartbeatRequest.TopicInfo
+
+
+@dataclass
+class StreamsBroker(Controller):
+    """A controller that is a coordinator of streams groups, as brokers are from 4.1 on."""
+
+    groups: dict[str, StreamsGroupHeartbeatRequest.Topology] = field(default_factory=dict)
+    describes: bool = True
+    """Whether the client may describe groups."""
+    detail: str = "Internal topics are missing: {}"
+
+    def _answered(self, message: Message, version: int) -> Message:
+        if isinstance(message, StreamsGroupHeartbeatRequest):
+            return self._heartbeat(message)
+        if isinstance(message, StreamsGroupDescribeRequest):
+            return self._describe(message)
+        return super()._answered(message, version)
+
+    def _heartbeat(self, asked: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
+        if asked.topology is not None:
+            self.groups[asked.group_id] = asked.topology
+        told = StreamsGroupHeartbeatResponse(member_id=asked.member_id, member_epoch=1)
+        status = StreamsGroupHeartbeatResponse.Status
+        if SOURCE not in self.topics:
+            told.status = [status(status_code=MISSING_SOURCE, status_detail="Source topics are missing")]
+            return told
+        missing = {
+            info.name: info.partitions or self.topics[SOURCE].partitions
+            for each in self.groups[asked.group_id].subtopologies
+            for info in (*each.state_changelog_topics, *each.repartition_source_topics)
+            if info.name not in self.topics
+        }
+        if missing:
+            detail = self.detail.format(", ".join(missing))
+            told.status = [status(status_code=MISSING_INTERNAL, status_detail=detail)]
+        if self.creates:
+            for name, partitions in missing.items():
+                self.add(name, partitions)
+        return told
+
+    def _describe(self, asked: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
+        described = StreamsGroupDescribeResponse
+        groups = [described.DescribedGroup(group_id=group_id, error_code=30) for group_id in asked.group_ids]
+        for group in groups if self.describes else ():
+            group.error_code = 0
+            group.topology = described.Topology(
+                subtopologies=[
+                    described.Subtopology(
+                        state_changelog_topics=[
+                            described.TopicInfo(name=info.name) for info in each.state_changelog_topics
+                        ],
+                        repartition_source_topics=[
+                            described.TopicInfo(name=info.name, partitions=info.partitions)
+                            for info in each.repartition_source_topics
+                        ],
+                    )
+                    for each in self.groups[group.group_id].subtopologies
+                ]
+            )
+        return described(groups=groups)
+
+
+class Cluster:
+    """A coordinator of streams groups, and Weir in front of it."""
+
+    def __init__(self, *, quota: QuotaKey = QuotaKey.CONTROLLER_MUTATION_RATE) -> None:
+        spoken = everything()
+        for key in (ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE):
+            known = versions(key)
+            assert known is not None
+            spoken[int(key)] = known
+        self.broker = StreamsBroker(spoken)
+        self.broker.add(SOURCE, 4)
+        table = QuotaTable({(Entity(client_id="app"), quota): 1.0})
+        self.quotas = BrokerQuotas.create(table, mutations=mutation_rates(BURST, 1))
+        self.plans = Plans(Counters())
+
+    def connect(self) -> ControllerClient:
+        """A new connection."""
+        session = new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE)
+        return ControllerClient(session, self.broker)
+
+    def beat(
+        self, now_ms: int, group: str, *topics: Info, epoch: int = 0, join: bool = True
+    ) -> StreamsGroupHeartbeatResponse:
+        """A heartbeat of a member that joins with this topology, or goes on without one."""
+        return body_of(
+            self.connect().send(now_ms, request(beat(group, *topics, epoch=epoch, join=join), 0))[0],
+            StreamsGroupHeartbeatResponse,
+            0,
+        )
+
+    @property
+    def tokens(self) -> float:
+        """The balance at the time of the last request."""
+        budget = self.quotas.mutations.budget("ANONYMOUS", "app", 0)
+        assert budget is not None
+        return budget.tokens(self.broker.now_ms)
+
+
+def beat(group: str, *topics: Info, epoch: int = 0, join: bool = True) -> StreamsGroupHeartbeatRequest:
+    """A heartbeat; topics that say their partitions are repartition topics, the others changelogs."""
+    subtopology = StreamsGroupHeartbeatRequest.Subtopology(
+        subtopology_id="0",
+        source_topics=[SOURCE],
+        state_changelog_topics=[topic for topic in topics if not topic.partitions],
+        repartition_source_topics=[topic for topic in topics if topic.partitions],
+    )
+    topology = StreamsGroupHeartbeatRequest.Topology(epoch=0, subtopologies=[subtopology])
+    return StreamsGroupHeartbeatRequest(
+        group_id=group, member_id="m", member_epoch=epoch, topology=topology if join else None
+    )
+
+
+def repartition(name: str, partitions: int) -> Info:
+    return Info(name=name, partitions=partitions)
+
+
+def changelog(name: str) -> Info:
+    return Info(name=name)
+
+
+def test_a_streams_groups_repartition_topic_is_charged_its_partitions() -> None:
+    cluster = Cluster()
+    cluster.beat(0, "g", repartition("r", 7))
+    assert cluster.tokens == BURST - 7
+    cluster.beat(0, "g", repartition("r", 7))
+    cluster.beat(0, "g", join=False, epoch=1)
+    assert cluster.tokens == BURST - 7, "charged once"
+
+
+def test_a_streams_groups_changelog_topic_is_charged_in_full_once_it_is_there() -> None:
+    cluster = Cluster()
+    cluster.beat(0, "g", changelog("c"))
+    assert cluster.tokens == BURST - 1
+    cluster.beat(0, "g", join=False, epoch=1)
+    assert cluster.tokens == BURST - 4
+
+
+def test_internal_topics_are_charged_at_any_later_request_for_topics() -> None:
+    cluster = Cluster()
+    cluster.beat(0, "g", changelog("c"))
+    topic = MetadataRequest.MetadataRequestTopic(name=SOURCE)
+    cluster.connect().send(0, request(MetadataRequest(topics=[topic]), 12))
+    assert cluster.tokens == BURST - 4
+
+
+def test_internal_topics_that_exist_are_free() -> None:
+    cluster = Cluster()
+    cluster.broker.add("r", 600)
+    cluster.beat(0, "g", repartition("r", 600))
+    assert cluster.tokens == BURST
+
+
+def test_a_topology_whose_source_topics_are_missing_is_free_until_they_are_there() -> None:
+    cluster = Cluster()
+    del cluster.broker.topics[SOURCE]
+    cluster.beat(0, "g", repartition("r", 7))
+    assert cluster.tokens == BURST
+    cluster.broker.add(SOURCE, 1)
+    cluster.beat(0, "g", join=False, epoch=1)
+    assert cluster.broker.sizes()["r"] == 7
+    assert cluster.tokens == BURST - 7
+
+
+@pytest.mark.parametrize("detail", ["Internal topics are missing: [{}]", "Internal topics are missing: {}"])
+def test_missing_internal_topics_are_read_from_the_status_as_each_release_writes_it(detail: str) -> None:
+    cluster = Cluster()
+    del cluster.broker.topics[SOURCE]
+    cluster.broker.detail = detail
+    cluster.broker.add("old", 5)
+    cluster.beat(0, "g", repartition("r", 3), repartition("r2", 3), repartition("old", 5))
+    cluster.broker.add(SOURCE, 1)
+    cluster.beat(0, "g", join=False, epoch=1)
+    assert cluster.tokens == BURST - 6
+
+
+def test_a_client_over_its_quota_creates_no_further_internal_topics() -> None:
+    """600 partitions in 6 s came of this under a quota of 0.5 partitions/s."""
+    cluster = Cluster()
+    told = cluster.beat(0, "g0", repartition("r0", 100))
+    assert (told.error_code, told.throttle_time_ms) == (0, 90_000)
+    for number in range(1, 6):
+        told = cluster.beat(1000 * number, f"g{number}", repartition(f"r{number}", 100))
+        assert (told.error_code, told.member_id) == (LOADING, "m")
+        assert told.throttle_time_ms == 90_000 - 1000 * number
+    assert cluster.broker.sizes() == {SOURCE: 4, "r0": 100}
+    assert cluster.beat(90_000, "g1", repartition("r1", 100)).error_code == 0
+
+
+def test_members_of_a_client_over_its_quota_stay_alive_and_leave() -> None:
+    cluster = Cluster()
+    cluster.beat(0, "g", repartition("r", 100))
+    assert cluster.tokens == BURST - 100
+    assert cluster.beat(1000, "g", repartition("r", 100)).error_code == 0
+    assert cluster.beat(1000, "g", join=False, epoch=1).error_code == 0
+    assert cluster.beat(1000, "g", join=False, epoch=-1).error_code == 0
+
+
+def test_a_heartbeat_without_topology_creates_no_topics_for_a_client_over_its_quota() -> None:
+    cluster = Cluster()
+    source = cluster.broker.topics.pop(SOURCE)
+    for number in range(3):
+        cluster.beat(0, f"g{number}", repartition(f"r{number}", 100))
+    cluster.broker.topics[SOURCE] = source
+    assert [cluster.beat(0, f"g{number}", join=False, epoch=1).error_code for number in range(3)] == [
+        0,
+        LOADING,
+        LOADING,
+    ]
+    assert cluster.broker.sizes() == {SOURCE: 4, "r0": 100}
+
+
+def test_internal_topics_of_a_group_that_cannot_be_described_are_those_of_the_request() -> None:
+    cluster = Cluster()
+    cluster.broker.describes = False
+    cluster.beat(0, "g", repartition("r", 7))
+    assert cluster.tokens == BURST - 7
+
+
+def test_internal_topics_that_do_not_come_are_charged_once_in_the_time_they_may_take() -> None:
+    cluster = Cluster()
+    cluster.broker.creates = False
+    for now_ms in (0, 5000, 10_000):
+        cluster.beat(now_ms, "g", repartition("r", 20))
+        cluster.beat(now_ms, "g", join=False, epoch=1)
+        assert cluster.tokens == BURST - 20 + now_ms / 1000
+    assert PENDING_MS > 10_000
+
+
+def test_parallel_members_pay_for_a_topic_once() -> None:
+    cluster = Cluster()
+    cluster.broker.creates = False
+    cluster.beat(0, "g", repartition("r", 7))
+    cluster.beat(0, "g", repartition("r", 7))
+    cluster.broker.creates = True
+    cluster.beat(0, "g", repartition("r", 7))
+    cluster.beat(0, "g", join=False, epoch=1)
+    assert cluster.tokens == BURST - 7
+
+
+def test_a_shadow_quota_charges_internal_topics_and_refuses_none() -> None:
+    cluster = Cluster()
+    key = (Entity(client_id="app"), QuotaKey.CONTROLLER_MUTATION_RATE)
+    shadow = QuotaTable({}, shadow={key: 1.0})
+    cluster.quotas = BrokerQuotas.create(shadow, mutations=mutation_rates(BURST, 1))
+    for number in range(3):
+        told = cluster.beat(0, f"g{number}", repartition(f"r{number}", 7))
+        assert (told.error_code, told.throttle_time_ms) == (0, 0)
+    ledger = cluster.quotas.mutation_ledger("ANONYMOUS", "app", 0)
+    assert ledger is not None
+    assert ledger.enforced is None
+    assert ledger.shadow is not None
+    assert ledger.shadow.tokens(0) == BURST - 14
+
+
+def test_heartbeats_of_a_client_without_a_mutation_quota_pass_as_they_came() -> None:
+    cluster = Cluster(quota=QuotaKey.PRODUCER_BYTE_RATE)
+    cluster.beat(0, "g", repartition("r", 7))
+    assert [type(message) for message, _version in cluster.broker.asked] == [StreamsGroupHeartbeatRequest]
