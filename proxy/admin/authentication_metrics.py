@@ -25,6 +25,6 @@ def families(counters: Counters) -> Iterator[Metric]:
     )
     yield family.counter(
         "weir_authentications_hidden",
-        "Accepted exchanges in which no name could be seen.",
+        "Accepted exchanges that showed no name.",
         counters.names_hidden,
     )

@@ -25,12 +25,12 @@ def families(quotas: ConnectionQuotas) -> Iterator[Metric]:
     )
     yield family.counters(
         "weir_connections_late_seconds",
-        "How late, summed; nobody is later than a window.",
+        "Sum of the delays of late connections; each delay is at most a window.",
         ("listener",),
         (((listener,), budget.throttle_ms_total / 1000) for listener, budget in rows),
     )
     yield family.gauge(
-        "weir_connection_addresses", "IP addresses with a connection rate remembered.", quotas.addresses
+        "weir_connection_addresses", "IP addresses whose connection rate is kept.", quotas.addresses
     )
 
 

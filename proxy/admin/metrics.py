@@ -65,9 +65,7 @@ def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
     build = {"version": version("kafka-weir"), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
     yield family.gauge("weir_ready", "1 if /readyz answers 200.", ready)
-    yield family.gauge(
-        "weir_brokers", "Brokers known; each has a listener of Weir's.", len(server.address_book.nodes)
-    )
+    yield family.gauge("weir_brokers", "Known brokers; each has a listener.", len(server.address_book.nodes))
     known = GaugeMetricFamily(
         "weir_broker_info",
         "Each broker's own address, and Weir's port for it.",
@@ -84,7 +82,7 @@ def _tasks(server: Server) -> Metric:
     failures = server.counters.task_failures
     return family.counters(
         "weir_task_failures",
-        "How often a task of Weir's own failed, and was started again.",
+        "Failures of Weir's own tasks, which were restarted.",
         ("task",),
         (((task.value,), failures[task]) for task in Task),
     )
@@ -93,10 +91,12 @@ def _tasks(server: Server) -> Metric:
 def _sessions(server: Server) -> Iterator[Metric]:
     counters = server.counters
     yield family.gauge("weir_sessions_open", "Client connections now.", counters.sessions_open)
-    yield family.counter("weir_sessions_opened", "Sessions that reached a broker.", counters.sessions_opened)
+    yield family.counter(
+        "weir_sessions_opened", "Client connections that reached a broker.", counters.sessions_opened
+    )
     yield family.counters(
         "weir_sessions_closed",
-        "Sessions that ended, and connections refused.",
+        "Client connections closed or refused.",
         ("reason",),
         (((reason.value,), counters.closed[reason]) for reason in CloseReason),
     )
@@ -112,22 +112,22 @@ def _sessions(server: Server) -> Iterator[Metric]:
     from_clients, from_brokers = server.received_bytes
     yield family.counters(
         "weir_received_bytes",
-        "Bytes received, heads of frames included.",
+        "Bytes received, frame headers included.",
         ("from",),
         ((("clients",), from_clients), (("brokers",), from_brokers)),
     )
     yield family.counter(
         "weir_requests_not_understood",
-        "Requests of an API or version that Weir has no schema for.",
+        "Requests of an API or version that Weir's schemas lack.",
         counters.requests_not_understood,
     )
     yield family.counters(
         "weir_requests_unread",
-        "Requests that Weir could not read for a purpose of its own, passed on untouched.",
+        "Requests that Weir could not read, forwarded unchanged.",
         ("api",),
         (((_api_name(api),), count) for api, count in sorted(counters.requests_unread.items())),
     )
-    yield family.counter("weir_throttles", "How often a client was made to wait.", counters.throttles)
+    yield family.counter("weir_throttles", "Number of times that a client was throttled.", counters.throttles)
 
 
 def _api_name(api_key: int) -> str:

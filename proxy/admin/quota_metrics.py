@@ -60,9 +60,13 @@ def _quotas(side: Side, rates: Reading[Budget], times: Reading[RequestBudget]) -
     yield counters(
         "quota_throttles", "Requests answered with a throttle time.", lambda total: total.throttled
     )
-    yield counters("quota_throttle_seconds", "Their throttle times.", lambda total: total.throttle_ms / 1000)
+    yield counters(
+        "quota_throttle_seconds",
+        "Sum of the throttle times in responses.",
+        lambda total: total.throttle_ms / 1000,
+    )
     counts = ((_pot_labels(pot), count) for pot, count in (rates.counts | times.counts).items())
-    yield side.gauges("quota_entities", "Budgets remembered.", BROKER_QUOTA, counts)
+    yield side.gauges("quota_entities", "Budgets kept.", BROKER_QUOTA, counts)
     yield side.gauge(
         "quota_entities_hidden", "Budgets without metrics of their own.", rates.hidden + times.hidden
     )
@@ -84,7 +88,10 @@ def _entities(side: Side, rates: list[Entity], times: list[Entity]) -> Iterator[
     )
     for unit, shown in (("bytes_per_second", rates), ("percent", times)):
         yield gauges(
-            f"entity_rate_{unit}", "What is compared with the limit.", lambda entity: entity.rate, shown
+            f"entity_rate_{unit}",
+            "Current rate, as compared with the limit.",
+            lambda entity: entity.rate,
+            shown,
         )
         yield gauges(
             f"entity_limit_{unit}",
@@ -100,7 +107,7 @@ def _entities(side: Side, rates: list[Entity], times: list[Entity]) -> Iterator[
     )
     yield counters(
         "entity_throttle_seconds",
-        "Their throttle times.",
+        "Sum of the throttle times in responses.",
         lambda entity: entity.throttle_ms / 1000,
         rates + times,
     )
@@ -113,7 +120,9 @@ def _api_times(side: Side, times: ApiTimes) -> Iterator[Metric]:
         (*BROKER, *SHARERS, "api"),
         times.rows,
     )
-    yield side.gauge("request_time_hidden", "APIs of entities without such a counter.", times.hidden)
+    yield side.gauge(
+        "request_time_hidden", "Pairs of entity and API without a counter of their own.", times.hidden
+    )
 
 
 def _mutations(side: Side, reading: MutationReading) -> Iterator[Metric]:
@@ -123,8 +132,10 @@ def _mutations(side: Side, reading: MutationReading) -> Iterator[Metric]:
     yield side.counter(
         "mutation_throttles", "Mutation requests answered with a throttle time.", total.throttled
     )
-    yield side.counter("mutation_throttle_seconds", "Their throttle times.", total.throttle_ms / 1000)
-    yield side.gauge("mutation_entities", "Mutation budgets remembered.", reading.count)
+    yield side.counter(
+        "mutation_throttle_seconds", "Throttle times in responses to mutations.", total.throttle_ms / 1000
+    )
+    yield side.gauge("mutation_entities", "Mutation budgets kept.", reading.count)
     yield side.gauge(
         "mutation_entities_hidden", "Mutation budgets without metrics of their own.", reading.hidden
     )
@@ -160,7 +171,7 @@ def _mutation_entities(side: Side, shown: list[MutationEntity]) -> Iterator[Metr
     )
     yield counters(
         "mutation_entity_throttle_seconds",
-        "Their throttle times.",
+        "Sum of the throttle times in responses.",
         lambda entity: entity.throttle_ms / 1000,
     )
 

@@ -15,7 +15,7 @@ def families(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metr
     """Yield the metrics; those of the quota file only if the store is a file."""
     yield family.gauge("weir_quotas_configured", "Quota values in force.", len(quota_registry.table))
     yield family.counter(
-        "weir_quota_table_changes", "How often other quotas came into force.", quota_registry.changes
+        "weir_quota_table_changes", "Number of changes of the quota table.", quota_registry.changes
     )
     if store.name == "file":
         yield from _file(store)
@@ -25,18 +25,18 @@ def families(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metr
     )
     yield family.gauge(
         "weir_quota_store_last_change_timestamp_seconds",
-        "When Weir last stored an alteration; 0 if it has not.",
+        "Unix time of the last alteration stored by Weir; 0 if none.",
         store.last_change_s,
     )
     yield family.counters(
         "weir_quota_alterations",
-        "Alterations of quotas over the wire, by what became of them.",
+        "Alterations of quotas over the wire, by result.",
         ("result",),
         (((result,), store.alterations[result]) for result in RESULTS),
     )
     yield family.counter(
         "weir_quota_requests_denied",
-        "Requests about client quotas from those who are no admins.",
+        "Requests about client quotas from clients that are no admins.",
         store.denied,
     )
 
@@ -49,6 +49,6 @@ def _file(store: StoreHealth) -> Iterator[Metric]:
     )
     yield family.gauge(
         "weir_quota_file_last_reload_success_timestamp_seconds",
-        "When the quota file was last read without a mistake.",
+        "Unix time of the last successful read of the quota file.",
         store.last_good_s,
     )

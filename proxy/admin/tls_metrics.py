@@ -21,13 +21,13 @@ def families(all_files: list[ContextOfFiles]) -> Iterator[Metric]:
     )
     yield family.counters(
         "weir_tls_files_refused",
-        "How often changed TLS files could not be used.",
+        "Number of times that changed TLS files could not be used.",
         labels,
         (((files.name,), files.refused) for files in all_files),
     )
     yield family.gauges(
         "weir_tls_certificate_expiry_timestamp_seconds",
-        "When the certificate in force ends.",
+        "Unix time at which the certificate in force expires.",
         labels,
         (((files.name,), files.expires_s) for files in all_files if files.expires_s),
     )

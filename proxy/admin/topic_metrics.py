@@ -30,7 +30,7 @@ def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Ite
     )
     yield family.gauges(
         prefix + "rate_bytes_per_second",
-        says + "What is compared with the limit.",
+        says + "Current rate, as compared with the limit.",
         LABELS,
         values(lambda b: b.rate(now_ms)),
     )
@@ -45,7 +45,7 @@ def families(quota_registry: QuotaRegistry, now_ms: int, *, shadow: bool) -> Ite
     )
     yield family.counters(
         prefix + "throttle_seconds",
-        says + "Their throttle times.",
+        says + "Sum of the throttle times in responses.",
         LABELS,
         values(lambda b: b.throttle_ms_total / 1000),
     )

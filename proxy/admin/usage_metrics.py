@@ -39,6 +39,6 @@ def families(tally: Tally) -> Iterator[Metric]:
     yield family.gauge("weir_usage_available", "0 while usage records cannot be written.", not tally.failure)
     yield family.gauge(
         "weir_usage_last_write_timestamp_seconds",
-        "When a usage record was last written; 0 if none was.",
+        "Unix time of the last write of usage records; 0 if none.",
         tally.last_written_s,
     )
