@@ -10,17 +10,19 @@ from types import ModuleType
 import pytest
 
 MODULES = [
-    "bucket",
     "explain",
+    "limiters.bucket",
+    "limiters.rate",
+    "limiters.simple_rate",
+    "limiters.smooth",
+    "limiters.throttle",
     "limits",
     "mutations",
     "names",
     "quota_edit",
     "quota_entry",
     "quota_file",
-    "rate",
-    "simple_rate",
-    "throttle",
+    "topics",
 ]
 
 
