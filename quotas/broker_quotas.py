@@ -146,7 +146,7 @@ class BrokerQuotas:
         """
         name = client_id or self.unnamed
         shadow = self.request.shadow
-        return self.request.drawn_on(user, name), None if shadow is None else shadow.drawn_on(user, name)
+        return self.request.peek(user, name), None if shadow is None else shadow.peek(user, name)
 
     def mutation_ledger(self, user: str, client_id: str, now_ms: int) -> MutationLedger | None:
         """What a client's partition mutations draw on; None if nothing. Ask anew for each request."""

@@ -165,13 +165,13 @@ class ClientQuotas(Generic[A_co]):
             return self._of_crowd(limit, crowd, now_ms)
         return budget or self._new(limit, now_ms)
 
-    def drawn_on(self, user: str, client_id: str) -> A_co | None:
+    def peek(self, user: str, client_id: str) -> A_co | None:
         """The budget that a client draws on, if there is one already: to look at, for `budget` makes one."""
         limit = self._limit(user, client_id)
         if limit is None:
             return None
         if self.cluster is not None and limit.scope is Scope.CLUSTER:
-            return self.cluster.drawn_on(user, client_id)
+            return self.cluster.peek(user, client_id)
         budget = self._budgets.get(limit.tags)
         if budget is None and self._crowded:
             return self._budgets.get(names_of_crowd(limit.tags, self._limits.named(user, client_id)))
@@ -226,7 +226,7 @@ class ClientQuotas(Generic[A_co]):
         if now_ms < self._next_room_ms:
             return False
         self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
-        self._forget(list(islice(self._at_rest(now_ms), ROOM_MAX)))
+        self._forget(list(islice(self._idle(now_ms), ROOM_MAX)))
         return self._has_room()
 
     def _has_room(self) -> bool:
@@ -238,9 +238,9 @@ class ClientQuotas(Generic[A_co]):
             self.generation += 1
         return True
 
-    def _at_rest(self, now_ms: int) -> Iterator[Tags]:
+    def _idle(self, now_ms: int) -> Iterator[Tags]:
         for tags, budget in self._budgets.items():
-            if budget.at_rest(now_ms):
+            if budget.is_idle(now_ms):
                 yield tags
 
     def _forget(self, gone: list[Tags]) -> None:
@@ -290,7 +290,7 @@ class ClientQuotas(Generic[A_co]):
         self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
         wanted = ROOM_MAX
         for budgets in self._slices():
-            gone = [budget.tags for budget in budgets if budget.at_rest(now_ms) and self._has(budget)]
+            gone = [budget.tags for budget in budgets if budget.is_idle(now_ms) and self._has(budget)]
             self._forget(gone[:wanted])
             wanted -= len(gone)
             yield 0
@@ -356,7 +356,7 @@ def _rates(key: QuotaKey, kind: type[B], num_samples: int, window_s: int) -> Cli
         return make
 
     shadow = ClientQuotas(key, maker(is_shadow=True), is_shadow=True)
-    return _joined(ClientQuotas(key, maker(is_shadow=False)), shadow, kind.take_over)
+    return _joined(ClientQuotas(key, maker(is_shadow=False)), shadow, kind.inherit)
 
 
 def mutation_rates(
@@ -374,14 +374,14 @@ def mutation_rates(
 
     key = QuotaKey.CONTROLLER_MUTATION_RATE
     shadow = ClientQuotas(key, maker(ShadowMutationBudget), is_shadow=True)
-    return _joined(ClientQuotas(key, maker(MutationBudget)), shadow, MutationBudget.take_over)
+    return _joined(ClientQuotas(key, maker(MutationBudget)), shadow, MutationBudget.inherit)
 
 
 A = TypeVar("A", bound=Limiter)
 
 
 def _joined(
-    enforced: ClientQuotas[A], shadow: ClientQuotas[A], take_over: Callable[[A, A], None]
+    enforced: ClientQuotas[A], shadow: ClientQuotas[A], inherit: Callable[[A, A], None]
 ) -> ClientQuotas[A]:
     """Have each side begin its budgets with what was used on the other."""
 
@@ -389,7 +389,7 @@ def _joined(
         def begin(budget: A) -> None:
             known = other.known(budget.tags)
             if known is not None:
-                take_over(budget, known)
+                inherit(budget, known)
 
         return begin
 

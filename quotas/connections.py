@@ -97,7 +97,7 @@ class ConnectionBudget:
         self.charged_ms = now_ms
         self._rate.add(units, now_ms)
 
-    def at_rest(self, now_ms: int) -> bool:
+    def is_idle(self, now_ms: int) -> bool:
         """Whether no connection counts any more."""
         return self.charged_ms + self._lifetime_ms <= now_ms
 

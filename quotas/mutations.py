@@ -86,9 +86,9 @@ class MutationBudget:
         self.limit = limit
         self._bucket.quota = _quota(limit)
 
-    def take_over(self, other: MutationBudget) -> None:
+    def inherit(self, other: MutationBudget) -> None:
         """Begin with the balance of `other`; with nothing if it was overdrawn. Its counts stay its own."""
-        self._bucket.take_over(other._bucket)
+        self._bucket.inherit(other._bucket)
 
     def begin(self, *, strict: bool) -> MutationCharge:
         """Start charging one request. `strict` refuses topics while the balance is negative."""
@@ -139,7 +139,7 @@ class MutationBudget:
         """
         return self._bucket.peek_rate(now_ms)
 
-    def at_rest(self, now_ms: int) -> bool:
+    def is_idle(self, now_ms: int) -> bool:
         """Whether nothing that was charged counts any more, and nobody was told to wait longer than until
         now.
         """

@@ -149,11 +149,11 @@ class RequestBudget(Budget):
         super().set_limit(limit)
         self._room = -1.0
 
-    def take_over(self, other: Budget) -> None:
-        """Begin with what `other` has used, as `Budget.take_over`."""
+    def inherit(self, other: Budget) -> None:
+        """Begin with what `other` has used, as `Budget.inherit`."""
         if isinstance(other, RequestBudget):
             other._record_pending()
-        super().take_over(other)
+        super().inherit(other)
         self._pending, self._room = 0.0, -1.0
 
     def rate(self, now_ms: int) -> float:

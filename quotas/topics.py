@@ -134,7 +134,7 @@ class TopicRates:
             if budget is None:
                 budget = self._new(topic, limit, now_ms, is_shadow=is_shadow)
                 if name in was:
-                    budget.take_over(was[name])
+                    budget.inherit(was[name])
             budget.set_limit(limit)
             made[name] = paced(budget, options.pacing or table.pacing)
         return made

@@ -52,7 +52,7 @@ class TokenBucket:
             self._refill(self.quota, now_ms)
             self._tokens = min(self._span_s * self.quota, self._tokens - cost)
 
-    def take_over(self, other: TokenBucket) -> None:
+    def inherit(self, other: TokenBucket) -> None:
         """Begin with the balance of `other`; with nothing if it was overdrawn. The time since it was last
         asked counts at the quota of this one, as after a change of its quota.
         """

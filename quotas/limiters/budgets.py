@@ -131,9 +131,9 @@ class Budget:
             self.throttle_ms_total += rest_ms
         return rest_ms
 
-    def take_over(self, other: Budget) -> None:
+    def inherit(self, other: Budget) -> None:
         """Begin with what `other`, of the same windows, has used. Its counts and its waits stay its own."""
-        self._rate.take_over(other._rate)
+        self._rate.inherit(other._rate)
 
     def becomes(self, kind: type[Budget]) -> Budget:
         """Return a limiter of this kind in place of this one: with what was used, counted and told."""
@@ -146,13 +146,13 @@ class Budget:
             throttle_ms_max=self._throttle_ms_max,
             is_shadow=self._is_shadow,
         )
-        successor.take_over(self)
+        successor.inherit(self)
         successor.charged, successor._reported = self.charged, self._reported
         successor.throttled, successor.throttle_ms_total = self.throttled, self.throttle_ms_total
         successor.throttled_until_ms = self.throttled_until_ms
         return successor
 
-    def at_rest(self, now_ms: int) -> bool:
+    def is_idle(self, now_ms: int) -> bool:
         """Whether nothing that was charged counts any more, and nobody was told to wait longer than until
         now.
         """

@@ -49,5 +49,5 @@ class Limiter(Protocol):
     def set_limit(self, limit: float) -> None:
         """Replace the limit; used units stay used."""
 
-    def at_rest(self, now_ms: int) -> bool:
+    def is_idle(self, now_ms: int) -> bool:
         """Return whether no charge counts any more, and no wait lasts beyond `now_ms`."""

@@ -82,7 +82,7 @@ class Samples:
         self._settle(now_ms)
         return reduce(add, self._values)
 
-    def take_over(self, other: Samples) -> None:
+    def inherit(self, other: Samples) -> None:
         """Begin with what `other`, of the same numbers, has recorded."""
         self._starts, self._lasts, self._values = other._starts[:], other._lasts[:], other._values[:]
         self._current, self._oldest_ms = other._current, other._oldest_ms

@@ -128,8 +128,8 @@ class SmoothBudget(Budget):
         self._debt, self._debt_ms = debt + units, now_ms
         super().absorb(units, now_ms)
 
-    def take_over(self, other: Budget) -> None:
+    def inherit(self, other: Budget) -> None:
         """Begin with what `other` has used. Beyond waits, nothing is owed to another kind of limiter."""
-        super().take_over(other)
+        super().inherit(other)
         if isinstance(other, SmoothBudget):
             self._debt, self._debt_ms = other._debt, other._debt_ms

@@ -349,7 +349,7 @@ class Seen:
         del now_ms
         return 0.0
 
-    def at_rest(self, now_ms: int) -> bool:
+    def is_idle(self, now_ms: int) -> bool:
         return self.charged_ms < now_ms
 
 

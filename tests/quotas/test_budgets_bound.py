@@ -195,14 +195,14 @@ def test_a_user_name_that_utf_8_cannot_encode_is_shortened() -> None:
 
 def test_peeking_finds_a_clients_budget_and_creates_none() -> None:
     quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 10.0))
-    assert quotas.drawn_on("u", "app") is None
+    assert quotas.peek("u", "app") is None
     assert len(quotas) == 0
-    assert quotas.drawn_on("u", "app") is not budget_of(quotas, "app")
-    assert quotas.drawn_on("u", "app") is budget_of(quotas, "app")
-    assert quotas.drawn_on("alice", "app") is None
+    assert quotas.peek("u", "app") is not budget_of(quotas, "app")
+    assert quotas.peek("u", "app") is budget_of(quotas, "app")
+    assert quotas.peek("alice", "app") is None
     long = "x" * (NAME_CHARS_MAX + 1)
-    assert budget_of(quotas, long) is quotas.drawn_on("u", long)
+    assert budget_of(quotas, long) is quotas.peek("u", long)
     fill(quotas)
-    assert budget_of(quotas, "newcomer") is quotas.drawn_on("u", "newcomer")
+    assert budget_of(quotas, "newcomer") is quotas.peek("u", "newcomer")
     quotas.update(QuotaTable())
-    assert quotas.drawn_on("u", "app") is None
+    assert quotas.peek("u", "app") is None

@@ -65,8 +65,8 @@ def test_next_charge_waits_for_absorbed_units_too(make: Make) -> None:
 def test_limiter_that_absorbed_is_not_at_rest(make: Make) -> None:
     limiter = make(10)
     limiter.absorb(50, 100_000)
-    assert not limiter.at_rest(100_001)
-    assert limiter.at_rest(200_000)
+    assert not limiter.is_idle(100_001)
+    assert limiter.is_idle(200_000)
 
 
 @each_limiter

@@ -260,7 +260,7 @@ def test_an_unlimited_mutation_budget_charges_nothing() -> None:
     charge = budget.begin(strict=True)
     assert admitted(charge, [10**12, 1]) == [True, True]
     assert not budget.would_refuse([10**12, 1], 0)
-    assert (charge.finish(0), budget.charged, budget.tokens(0), budget.at_rest(0)) == (0, 0, math.inf, True)
+    assert (charge.finish(0), budget.charged, budget.tokens(0), budget.is_idle(0)) == (0, 0, math.inf, True)
 
 
 def test_tokens_not_charged_before_a_new_limit_are_not_refunded() -> None:
@@ -279,10 +279,10 @@ def test_tokens_not_charged_before_a_new_limit_are_not_refunded() -> None:
 
 def test_a_mutation_budget_is_idle_when_its_bucket_is_full() -> None:
     budget = budget_of(limit=2.0)
-    assert budget.at_rest(0)
+    assert budget.is_idle(0)
     budget.begin(strict=True).admit(20, 0)
-    assert not budget.at_rest(9999)
-    assert budget.at_rest(10_000)
+    assert not budget.is_idle(9999)
+    assert budget.is_idle(10_000)
 
 
 def test_a_mutation_budget_is_not_idle_while_a_client_is_throttled() -> None:
@@ -291,8 +291,8 @@ def test_a_mutation_budget_is_not_idle_while_a_client_is_throttled() -> None:
     charge.admit(62, 0)
     assert charge.finish(0) == 20_000
     budget.set_limit(1e6)  # so it is full after 11 s
-    assert not budget.at_rest(19_999)
-    assert budget.at_rest(20_000)
+    assert not budget.is_idle(19_999)
+    assert budget.is_idle(20_000)
 
 
 # Whose they are

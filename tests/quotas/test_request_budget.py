@@ -42,7 +42,7 @@ def test_request_budgets_throttle_as_budgets_that_measure_at_every_charge(
                 assert budget.near
     assert budget.charged == pytest.approx(plain.charged)
     assert budget.charged_ms == plain.charged_ms
-    assert budget.at_rest(now_ms) == plain.at_rest(now_ms)
+    assert budget.is_idle(now_ms) == plain.is_idle(now_ms)
 
 
 @given(STEPS)
@@ -54,8 +54,8 @@ def test_an_inherited_request_budget_includes_the_last_charges(steps: list[tuple
         budget.charge_api(METADATA, percent, now_ms)
         plain.charge(percent, now_ms)
     heir, plain_heir = both(1000.0, now_ms)
-    heir.take_over(budget)
-    plain_heir.take_over(plain)
+    heir.inherit(budget)
+    plain_heir.inherit(plain)
     assert heir.rate(now_ms) == pytest.approx(plain_heir.rate(now_ms))
     assert abs(heir.charge_api(METADATA, 5.0, now_ms) - plain_heir.charge(5.0, now_ms)) <= 1
 

@@ -123,8 +123,8 @@ def test_wait_is_the_shortest_after_which_nothing_is_owed(steps: list[tuple[int,
         wait_ms = budget.charge(units, now_ms)
         if wait_ms:
             early, late = smooth(limit), smooth(limit)
-            early.take_over(budget)
-            late.take_over(budget)
+            early.inherit(budget)
+            late.inherit(budget)
             assert early.charge(0, now_ms + wait_ms - 1) == 1
             assert late.charge(0, now_ms + wait_ms) == 0
         now_ms += wait_ms + pause_ms
