@@ -136,7 +136,7 @@ def replay(
         from pipeline.replay.run import Rules
         from quotas.limiters.throttle import INT32_MAX
         from quotas.options import Pacing
-        from quotas.remembered import EMPTY
+        from quotas.bounded_names import EMPTY
 
         rules = Rules(
             quota_window_num,

@@ -25,7 +25,7 @@ from quotas.explain import Charge, Explanation, Step, Verdict
 from quotas.explain import explain as explained
 from quotas.limits import Limit
 from quotas.options import Pacing
-from quotas.remembered import EMPTY
+from quotas.bounded_names import EMPTY
 from quotas.table import QuotaKey
 
 EXAMPLES: Final = """\b

@@ -23,7 +23,7 @@ from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import QuotaTable
 from quotas.options import Pacing
-from quotas.remembered import EMPTY
+from quotas.bounded_names import EMPTY
 
 log = structlog.get_logger("weir")
 

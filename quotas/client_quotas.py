@@ -44,7 +44,7 @@ from quotas.limiters.smooth import paced
 from quotas.limits import NONE, Limit, Limits
 from quotas.mutations import MutationBudget, ShadowMutationBudget
 from quotas.options import Pacing, Scope
-from quotas.remembered import OTHERS, is_long, names_kept, names_of_crowd
+from quotas.bounded_names import OVERFLOW, is_long, bounded_tags, overflow_tags
 from quotas.request_time import RequestBudget
 from quotas.table import QuotaKey, QuotaTable
 
@@ -93,7 +93,7 @@ class ClientQuotas(Generic[A_co]):
 
     __slots__ = (
         "_budgets",
-        "_crowded",
+        "_has_overflowed",
         "_is_shadow",
         "_limits",
         "_make",
@@ -104,7 +104,7 @@ class ClientQuotas(Generic[A_co]):
         "forgotten",
         "generation",
         "key",
-        "on_made",
+        "on_created",
         "paced",
         "shadow",
     )
@@ -118,7 +118,7 @@ class ClientQuotas(Generic[A_co]):
         self.key = key
         self.shadow: ClientQuotas[A_co] | None = None
         """The budgets of shadow entries, if those are counted; they change and expire with these."""
-        self.on_made: Callable[[A_co], None] | None = None
+        self.on_created: Callable[[A_co], None] | None = None
         """Called with each new budget."""
         self.cluster: ClientQuotas[A_co] | None = None
         """The budgets of entries with cluster scope, shared with other brokers; see `share`."""
@@ -137,8 +137,8 @@ class ClientQuotas(Generic[A_co]):
         self._next_expiry_ms: float = -math.inf
         """No budget can be idle for long enough before this time."""
         self._next_room_ms: float = -math.inf
-        self._crowded = False
-        """Some clients were given the budget of `OTHERS` since there was room last."""
+        self._has_overflowed = False
+        """Some clients were given the budget of `OVERFLOW` since there was room last."""
         self.forgotten = Totals()
         """What the budgets that were forgotten had counted."""
 
@@ -161,8 +161,8 @@ class ClientQuotas(Generic[A_co]):
             return self.cluster.budget(user, client_id, now_ms)
         budget = self._budgets.get(limit.tags)
         if budget is None and self._is_full(now_ms):
-            crowd = names_of_crowd(limit.tags, self._limits.named(user, client_id))
-            return self._of_crowd(limit, crowd, now_ms)
+            crowd = overflow_tags(limit.tags, self._limits.named(user, client_id))
+            return self._overflow_budget(limit, crowd, now_ms)
         return budget or self._new(limit, now_ms)
 
     def peek(self, user: str, client_id: str) -> A_co | None:
@@ -173,8 +173,8 @@ class ClientQuotas(Generic[A_co]):
         if self.cluster is not None and limit.scope is Scope.CLUSTER:
             return self.cluster.peek(user, client_id)
         budget = self._budgets.get(limit.tags)
-        if budget is None and self._crowded:
-            return self._budgets.get(names_of_crowd(limit.tags, self._limits.named(user, client_id)))
+        if budget is None and self._has_overflowed:
+            return self._budgets.get(overflow_tags(limit.tags, self._limits.named(user, client_id)))
         return budget
 
     def _limit(self, user: str, client_id: str) -> Limit | None:
@@ -183,7 +183,7 @@ class ClientQuotas(Generic[A_co]):
         if limit is None or limit.is_shadow != self._is_shadow:
             return None
         if is_long(user, client_id):
-            return limit._replace(tags=names_kept(limit.tags, self._limits.named(user, client_id)))
+            return limit._replace(tags=bounded_tags(limit.tags, self._limits.named(user, client_id)))
         return limit
 
     def of_address(self, ip: str, now_ms: int) -> A_co | None:
@@ -194,16 +194,16 @@ class ClientQuotas(Generic[A_co]):
         tags = limit.tags
         budget = self._budgets.get(tags)
         if budget is None and self._is_full(now_ms):
-            crowd = tags if self._limits.names_ip(ip) else Tags("", "", ip=OTHERS)
-            return self._of_crowd(limit, crowd, now_ms)
+            crowd = tags if self._limits.names_ip(ip) else Tags("", "", ip=OVERFLOW)
+            return self._overflow_budget(limit, crowd, now_ms)
         return budget or self._new(limit, now_ms)
 
     def _is_full(self, now_ms: int) -> bool:
         return len(self._budgets) >= BUDGETS_MAX and not self._make_room(now_ms)
 
-    def _of_crowd(self, limit: Limit, crowd: Tags, now_ms: int) -> A_co:
+    def _overflow_budget(self, limit: Limit, crowd: Tags, now_ms: int) -> A_co:
         """The budget that those without one of their own share."""
-        self._crowded = self._crowded or crowd != limit.tags
+        self._has_overflowed = self._has_overflowed or crowd != limit.tags
         return self._budgets.get(crowd) or self._new(limit._replace(tags=crowd), now_ms)
 
     def _new(self, limit: Limit, now_ms: int) -> A_co:
@@ -211,8 +211,8 @@ class ClientQuotas(Generic[A_co]):
         if self.paced is not None:
             budget = self.paced(budget, limit.pacing)
         self._budgets[limit.tags] = budget
-        if self.on_made is not None:
-            self.on_made(budget)
+        if self.on_created is not None:
+            self.on_created(budget)
         return budget
 
     def known(self, tags: Tags) -> A_co | None:
@@ -233,8 +233,8 @@ class ClientQuotas(Generic[A_co]):
         """Whether there is room; if so, those who share a budget look for one of their own again."""
         if len(self._budgets) >= BUDGETS_MAX:
             return False
-        if self._crowded:
-            self._crowded = False
+        if self._has_overflowed:
+            self._has_overflowed = False
             self.generation += 1
         return True
 
@@ -280,7 +280,7 @@ class ClientQuotas(Generic[A_co]):
         """
         if self.shadow is not None:
             yield from self.shadow.expire(now_ms)
-        if self._crowded and now_ms >= self._next_room_ms:
+        if self._has_overflowed and now_ms >= self._next_room_ms:
             yield from self._relieve(now_ms)
         if now_ms >= self._next_expiry_ms:
             yield from self._forget_idle(now_ms)
@@ -394,5 +394,5 @@ def _joined(
         return begin
 
     enforced.shadow = shadow
-    enforced.on_made, shadow.on_made = beginning(shadow), beginning(enforced)
+    enforced.on_created, shadow.on_created = beginning(shadow), beginning(enforced)
     return enforced

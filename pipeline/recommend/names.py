@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as sql
 
 from quotas.quota_entry import DEFAULT_MARKER
-from quotas.remembered import OTHERS
+from quotas.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 SHORTENED: Final = r"(?s)\A.{191}~[0-9a-f]{64}\z"
-"""What `quotas.remembered.shortened` makes of a long name: nobody is called so."""
+"""What `quotas.bounded_names.shortened` makes of a long name: nobody is called so."""
 
 WITHOUT: Final = "without a name"
 LITERAL_DEFAULT: Final = f"called {DEFAULT_MARKER}"
-CROWD: Final = f"counted as {OTHERS}"
+CROWD: Final = f"counted as {OVERFLOW}"
 LONG: Final = "with a name that was shortened"
 NO_TEXT: Final = "with a name that is no text"
 
@@ -33,6 +33,6 @@ def _unsayable(name: Column) -> Column:
         sql.when(name.isNull() | (name == ""), WITHOUT)
         .when(~sql.is_valid_utf8(name) | name.contains("\ufffd"), NO_TEXT)
         .when(name == DEFAULT_MARKER, LITERAL_DEFAULT)
-        .when(name == OTHERS, CROWD)
+        .when(name == OVERFLOW, CROWD)
         .when(name.rlike(SHORTENED), LONG)
     )

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sql
 from pipeline import tables
 from pipeline.lake import Lake
 from pipeline.recommend.plan import ANONYMOUS, AUTO, PERCENTILES, Plan, moment
-from quotas.remembered import OTHERS
+from quotas.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -43,7 +43,7 @@ def looked_at(rows: DataFrame, plan: Plan) -> tuple[str, Span]:
     """The level of the plan, and its hours. Where nobody logs in, a client is told from another by its
     client-id alone.
     """
-    named = sql.when(sql.col("user") != OTHERS, sql.col("user"))  # these are of any user
+    named = sql.when(sql.col("user") != OVERFLOW, sql.col("user"))  # these are of any user
     each = rows.groupBy("level").agg(
         sql.count(sql.lit(1)),
         sql.min("start_ms"),

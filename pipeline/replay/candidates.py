@@ -14,7 +14,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 from pipeline.outcome import PipelineError
 from quotas import Entity, QuotaFileError, QuotaKey, QuotaTable, parse
 from quotas.options import Pacing
-from quotas.remembered import shortened
+from quotas.bounded_names import shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from proxy.connection.usage_counters import ClientUsage, PendingCounters, RequestTrace, UsageCounters
-from quotas.remembered import OTHERS, shortened
+from quotas.bounded_names import OVERFLOW, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ class UsageRegistry:
         self._trace_hash_max = int(trace_share * _HASHES)
         self.pending = PendingCounters(traces_max)
         self._clients: dict[tuple[str, str], ClientUsage] = {}
-        self._shared = ClientUsage(OTHERS, OTHERS, traced=False)
+        self._shared = ClientUsage(OVERFLOW, OVERFLOW, traced=False)
         """Of all for whom there is no room."""
 
     def __len__(self) -> int:

@@ -21,7 +21,7 @@ from pipeline.recommend.job import recommend
 from pipeline.recommend.need import by_quota, hours, needs, unresolved
 from pipeline.recommend.plan import ANONYMOUS, Plan
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
-from quotas.remembered import OTHERS
+from quotas.bounded_names import OVERFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -390,7 +390,7 @@ def test_recommend_without_authenticated_users_writes_client_id_entries(run: Run
         }
     )
     assert "; now 5.00 MB/s\n" in text
-    crowd = [hour(OTHERS, None, produce=MB), hour(OTHERS, OTHERS, produce=MB)]
+    crowd = [hour(OVERFLOW, None, produce=MB), hour(OVERFLOW, OVERFLOW, produce=MB)]
     assert any(note.startswith("entries are by client-id: ") for note in run([*rows, *crowd])[0].notes)
     rows.append(hour("bob", None, produce=MB))
     assert any(note.startswith("entries are by user-client-id: ") for note in run(rows)[0].notes)

@@ -14,7 +14,7 @@ from pipeline.outcome import PipelineError
 from pipeline.replay.candidates import Candidate, _draws, not_replayed, read_candidates
 from quotas import BrokerQuotas, parse
 from quotas.options import Pacing
-from quotas.remembered import NAME_CHARS_MAX, shortened
+from quotas.bounded_names import NAME_CHARS_MAX, shortened
 
 SOME = '[[quota]]\nuser = "alice"\nproducer_byte_rate = 1000\n'
 LEVELS = """

@@ -4,7 +4,7 @@ import pytest
 
 from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
 from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, byte_rates
-from quotas.remembered import NAME_CHARS_MAX, OTHERS, shortened
+from quotas.bounded_names import NAME_CHARS_MAX, OVERFLOW, shortened
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ANY_APP, APP = Entity(client_id=DEFAULT), Entity(client_id="app")
@@ -55,7 +55,7 @@ def test_new_clients_share_the_overflow_budget_while_all_budgets_are_in_use() ->
     fill(quotas)
     first, second = budget_of(quotas, "first"), budget_of(quotas, "second")
     assert first is second
-    assert (first.tags, first.limit) == (Tags("", OTHERS), 1000.0)
+    assert (first.tags, first.limit) == (Tags("", OVERFLOW), 1000.0)
     assert first.charge(10_001, 0) > 0, "limited like anybody, not let through"
 
 
@@ -103,19 +103,19 @@ def test_a_client_named_in_the_quota_table_always_has_a_separate_budget() -> Non
     quotas = quotas_of((ANY_APP, 1000.0), (APP, 7.0))
     fill(quotas)
     assert (budget_of(quotas, "app").tags, budget_of(quotas, "app").limit) == (Tags("", "app"), 7.0)
-    assert budget_of(quotas, "other").tags == Tags("", OTHERS)
+    assert budget_of(quotas, "other").tags == Tags("", OVERFLOW)
 
 
 def test_each_quota_entry_has_a_separate_overflow_budget() -> None:
     quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 5.0))
     fill(quotas)
     crowd, alices = budget_of(quotas, "x"), budget_of(quotas, "x", user="alice")
-    assert (crowd.tags, crowd.limit) == (Tags("", OTHERS), 1000.0)
-    assert (alices.tags, alices.limit) == (Tags("alice", OTHERS), 5.0)
+    assert (crowd.tags, crowd.limit) == (Tags("", OVERFLOW), 1000.0)
+    assert (alices.tags, alices.limit) == (Tags("alice", OVERFLOW), 5.0)
     by_user = quotas_of((ANY_USER, 3.0))
     for number in range(MOST):
         budget_of(by_user, "x", user=f"user-{number}")
-    assert budget_of(by_user, "x", user="one more").tags == Tags(OTHERS, "")
+    assert budget_of(by_user, "x", user="one more").tags == Tags(OVERFLOW, "")
 
 
 def test_a_new_limit_reaches_overflow_budgets_and_shortened_names() -> None:
@@ -133,7 +133,7 @@ def test_idle_budgets_are_not_searched_for_every_new_client() -> None:
     looked_ms = REST_MS - 10
     for now_ms in range(looked_ms, looked_ms + ROOM_PAUSE_MS, 10):
         tags = budget_of(quotas, f"newcomer-{now_ms}", now_ms).tags
-        assert tags == Tags("", OTHERS), "there is room from 11 s on, but nobody has looked"
+        assert tags == Tags("", OVERFLOW), "there is room from 11 s on, but nobody has looked"
     assert budget_of(quotas, "late", looked_ms + ROOM_PAUSE_MS).tags == Tags("", "late")
 
 

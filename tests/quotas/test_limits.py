@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, Limit, Limits, Prefix, QuotaKey, QuotaTable, Tags
 from quotas.entities import Name
-from quotas.remembered import OTHERS, names_kept, names_of_crowd
+from quotas.bounded_names import OVERFLOW, bounded_tags, overflow_tags
 from tests.quotas.calls import calls_made
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -162,8 +162,8 @@ def test_names_of_quota_entries_are_not_replaced_in_overflow_tags() -> None:
     assert limit is not None
     names = limits.named("alice", "x" * 400)
     assert names == Tags("", "", client_id_prefix="x" * 300)
-    assert names_kept(limit.tags, names) == limit.tags == Tags("alice", "", client_id_prefix="x" * 300)
-    assert names_of_crowd(limit.tags, names) == Tags(OTHERS, "", client_id_prefix="x" * 300)
+    assert bounded_tags(limit.tags, names) == limit.tags == Tags("alice", "", client_id_prefix="x" * 300)
+    assert overflow_tags(limit.tags, names) == Tags(OVERFLOW, "", client_id_prefix="x" * 300)
 
 
 def cost(entities: list[Entity], client_id: str) -> int:

@@ -18,7 +18,7 @@ from quotas import (
     Tags,
 )
 from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, mutation_rates
-from quotas.remembered import OTHERS
+from quotas.bounded_names import OVERFLOW
 from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
 
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
@@ -385,7 +385,7 @@ def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
     for number in range(5):
         looked_up(quotas, f"app-{number}").begin(strict=True).admit(22, 0)
     crowd = looked_up(quotas, "newcomer", 10_999)
-    assert crowd.tags == Tags("", OTHERS)
+    assert crowd.tags == Tags("", OVERFLOW)
     assert looked_up(quotas, "another", 10_999) is crowd
     own = looked_up(quotas, "newcomer", 10_999 + ROOM_PAUSE_MS)
     assert own.tags == Tags("", "newcomer"), "after 11 s the others' buckets are full again"

@@ -21,7 +21,7 @@ from quotas import (
 )
 from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates
 from quotas.mutations import MutationLedger, ShadowMutationBudget
-from quotas.remembered import EMPTY
+from quotas.bounded_names import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Names that the quota table gives are few, and kept as they are: prefixes and topics always. A default quota
 applies to whatever name a client gives: of a long one only its start and its digest are kept, and when there
-is no room for one budget more, all that come without one share the budget of `OTHERS`.
+is no room for one budget more, all that come without one share the budget of `OVERFLOW`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAME_CHARS_MAX: Final = 255
 """Longer names are shortened. Names that people give are shorter (Kafka allows a topic 249 characters); a
 client-id may have 32,767 bytes.
 """
-OTHERS: Final = "<others>"
+OVERFLOW: Final = "<others>"
 EMPTY: Final = "<empty>"
 """What a client without a client-id is taken to be called, where default quotas are to apply to it. Whoever
 calls himself so shares its budget, and nothing else.
@@ -31,7 +31,7 @@ def is_long(user: str, client_id: str) -> bool:
     return len(user) > NAME_CHARS_MAX or len(client_id) > NAME_CHARS_MAX
 
 
-def names_kept(tags: Tags, named: Tags) -> Tags:
+def bounded_tags(tags: Tags, named: Tags) -> Tags:
     """Whose budget it is, with long names shortened; never the same for two different clients.
 
     `named` are those of the names in `tags` that the quota table gives.
@@ -41,12 +41,12 @@ def names_kept(tags: Tags, named: Tags) -> Tags:
     )
 
 
-def names_of_crowd(tags: Tags, named: Tags) -> Tags:
+def overflow_tags(tags: Tags, named: Tags) -> Tags:
     """Whose budget it is if there is no room for one more: one for all that the same entry of the quota table
     applies to. The same as `tags` if that entry gives all names itself.
     """
     return tags._replace(
-        user=named.user or (tags.user and OTHERS), client_id=named.client_id or (tags.client_id and OTHERS)
+        user=named.user or (tags.user and OVERFLOW), client_id=named.client_id or (tags.client_id and OVERFLOW)
     )
 
 
