@@ -43,11 +43,11 @@ BYTES: Final = {
     (Entity(client_id=CLIENT_ID), QuotaKey.CONSUMER_BYTE_RATE): 1e15,
 }
 REQUEST: Final = (Entity(client_id=CLIENT_ID), QuotaKey.REQUEST_PERCENTAGE)
-OVERFLOW: Final = (Entity(client_id="another"), QuotaKey.REQUEST_PERCENTAGE)
+OTHERS: Final = (Entity(client_id="another"), QuotaKey.REQUEST_PERCENTAGE)
 TABLES: Final[Mapping[str, Mapping[Quota, float]]] = {
     "no quotas": {},
     "bytes": BYTES,
-    "bytes, another's request time": {**BYTES, OVERFLOW: 1e9},
+    "bytes, another's request time": {**BYTES, OTHERS: 1e9},
     "bytes and request time": {**BYTES, REQUEST: 1e9},
     "beyond half of it": {**BYTES, REQUEST: 100.0},
     "throttled": {**BYTES, REQUEST: 1e-2},

@@ -134,9 +134,9 @@ def replay(
         from pipeline.lake import Lake
         from pipeline.replay.job import Options, replay
         from pipeline.replay.run import Rules
+        from quotas.bounded_names import EMPTY
         from quotas.limiters.throttle import INT32_MAX
         from quotas.options import Pacing
-        from quotas.bounded_names import EMPTY
 
         rules = Rules(
             quota_window_num,

@@ -21,11 +21,11 @@ from cli.quotas_show import (
     told,
 )
 from cli.quotas_source import Source, json_option, source_options
+from quotas.bounded_names import EMPTY
 from quotas.explain import Charge, Explanation, Step, Verdict
 from quotas.explain import explain as explained
 from quotas.limits import Limit
 from quotas.options import Pacing
-from quotas.bounded_names import EMPTY
 from quotas.table import QuotaKey
 
 EXAMPLES: Final = """\b

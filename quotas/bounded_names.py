@@ -46,7 +46,8 @@ def overflow_tags(tags: Tags, named: Tags) -> Tags:
     applies to. The same as `tags` if that entry gives all names itself.
     """
     return tags._replace(
-        user=named.user or (tags.user and OVERFLOW), client_id=named.client_id or (tags.client_id and OVERFLOW)
+        user=named.user or (tags.user and OVERFLOW),
+        client_id=named.client_id or (tags.client_id and OVERFLOW),
     )
 
 

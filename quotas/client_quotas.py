@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from quotas.bounded_names import OVERFLOW, bounded_tags, is_long, overflow_tags
 from quotas.entities import Tags
 from quotas.limiters.budgets import UNLIMITED, Budget
 from quotas.limiters.limiter import Limiter
@@ -44,7 +45,6 @@ from quotas.limiters.smooth import paced
 from quotas.limits import NONE, Limit, Limits
 from quotas.mutations import MutationBudget, ShadowMutationBudget
 from quotas.options import Pacing, Scope
-from quotas.bounded_names import OVERFLOW, is_long, bounded_tags, overflow_tags
 from quotas.request_time import RequestBudget
 from quotas.table import QuotaKey, QuotaTable
 
@@ -161,8 +161,8 @@ class ClientQuotas(Generic[A_co]):
             return self.cluster.budget(user, client_id, now_ms)
         budget = self._budgets.get(limit.tags)
         if budget is None and self._is_full(now_ms):
-            crowd = overflow_tags(limit.tags, self._limits.named(user, client_id))
-            return self._overflow_budget(limit, crowd, now_ms)
+            overflow = overflow_tags(limit.tags, self._limits.named(user, client_id))
+            return self._overflow_budget(limit, overflow, now_ms)
         return budget or self._new(limit, now_ms)
 
     def peek(self, user: str, client_id: str) -> A_co | None:
@@ -194,17 +194,17 @@ class ClientQuotas(Generic[A_co]):
         tags = limit.tags
         budget = self._budgets.get(tags)
         if budget is None and self._is_full(now_ms):
-            crowd = tags if self._limits.names_ip(ip) else Tags("", "", ip=OVERFLOW)
-            return self._overflow_budget(limit, crowd, now_ms)
+            overflow = tags if self._limits.names_ip(ip) else Tags("", "", ip=OVERFLOW)
+            return self._overflow_budget(limit, overflow, now_ms)
         return budget or self._new(limit, now_ms)
 
     def _is_full(self, now_ms: int) -> bool:
         return len(self._budgets) >= BUDGETS_MAX and not self._make_room(now_ms)
 
-    def _overflow_budget(self, limit: Limit, crowd: Tags, now_ms: int) -> A_co:
+    def _overflow_budget(self, limit: Limit, overflow: Tags, now_ms: int) -> A_co:
         """The budget that those without one of their own share."""
-        self._has_overflowed = self._has_overflowed or crowd != limit.tags
-        return self._budgets.get(crowd) or self._new(limit._replace(tags=crowd), now_ms)
+        self._has_overflowed = self._has_overflowed or overflow != limit.tags
+        return self._budgets.get(overflow) or self._new(limit._replace(tags=overflow), now_ms)
 
     def _new(self, limit: Limit, now_ms: int) -> A_co:
         budget = self._make(limit.tags, limit.value, now_ms)

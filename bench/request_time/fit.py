@@ -31,7 +31,7 @@ TERMS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """Which coefficients an API's cost is made of, where it is not the request's alone."""
-OVERFLOW: Final = ("us", REQUEST)
+OTHERS: Final = ("us", REQUEST)
 BY_KB: Final = (REQUEST, RESPONSE)
 CHANGES: Final = frozenset(
     {
@@ -98,7 +98,7 @@ def fit_api(api: str, observations: Sequence[Observation], cold: ColdCost) -> Ap
     rows = [row for seen in observations if (row := _row(seen, cold)) is not None]
     if not rows:
         return None
-    terms = [term for term in TERMS.get(api, OVERFLOW) if _tells(rows, term)]
+    terms = [term for term in TERMS.get(api, OTHERS) if _tells(rows, term)]
     found = {term: _rounded(us) for term, us in non_negative(rows, terms).items() if us or term == "us"}
     unpacked = {codec: found.pop(UNPACKED[codec]) for codec in CODECS if UNPACKED[codec] in found}
     return ApiCost(**found, us_per_unpacked_kb=unpacked)  # type: ignore[arg-type]  # terms are its fields

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from quotas.quota_entry import DEFAULT_MARKER
 from quotas.bounded_names import OVERFLOW
+from quotas.quota_entry import DEFAULT_MARKER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -17,7 +17,7 @@ SHORTENED: Final = r"(?s)\A.{191}~[0-9a-f]{64}\z"
 
 WITHOUT: Final = "without a name"
 LITERAL_DEFAULT: Final = f"called {DEFAULT_MARKER}"
-CROWD: Final = f"counted as {OVERFLOW}"
+OVERFLOW_NAME: Final = f"counted as {OVERFLOW}"
 LONG: Final = "with a name that was shortened"
 NO_TEXT: Final = "with a name that is no text"
 
@@ -33,6 +33,6 @@ def _unsayable(name: Column) -> Column:
         sql.when(name.isNull() | (name == ""), WITHOUT)
         .when(~sql.is_valid_utf8(name) | name.contains("\ufffd"), NO_TEXT)
         .when(name == DEFAULT_MARKER, LITERAL_DEFAULT)
-        .when(name == OVERFLOW, CROWD)
+        .when(name == OVERFLOW, OVERFLOW_NAME)
         .when(name.rlike(SHORTENED), LONG)
     )

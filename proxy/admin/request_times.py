@@ -20,7 +20,7 @@ SLICE: Final = 100
 """Number of budgets read in one go: a millisecond or two."""
 PERCENT: Final = 100
 """Percent in a thread's second."""
-OVERFLOW: Final = "others"
+OTHERS: Final = "others"
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ def api_name(api_key: int) -> str:
     them.
     """
     if api_key == OTHER_APIS:
-        return OVERFLOW
+        return OTHERS
     found = schema.api(api_key)
     return f"api_{api_key}" if found is None else found.name
 

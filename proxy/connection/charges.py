@@ -100,7 +100,7 @@ def sent(connection: Charged, usage_counters: UsageCounters, length: int) -> Non
 class LocalResponse:
     """The accounting of a request that is not simply forwarded: Weir answers it, or makes a query for it."""
 
-    __slots__ = ("_connection", "_payers", "_plan", "_until_ms", "_us", "usage_counters")
+    __slots__ = ("_connection", "_ledger", "_plan", "_until_ms", "_us", "usage_counters")
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class LocalResponse:
         self._connection = connection
         self._plan = plan
         self._us = us
-        self._payers = ledger
+        self._ledger = ledger
         self.usage_counters = usage_counters
         """Where usage is counted, if it is."""
         self._until_ms = 0
@@ -132,9 +132,9 @@ class LocalResponse:
             self._charge(plan, plan.cost.begun_us(request_length), length)
 
     def _charge(self, plan: Plan, us: float, length: int) -> None:
-        if self._payers is not None:
+        if self._ledger is not None:
             until_ms = charge_request_time(
-                self._connection, plan, us, self._payers, self.usage_counters, length
+                self._connection, plan, us, self._ledger, self.usage_counters, length
             )
             self._until_ms = max(self._until_ms, until_ms)
 

@@ -34,10 +34,10 @@ class Client:
     """The client of one connection."""
 
     __slots__ = (
+        "_cached_client_id",
         "_generation",
         "_identities",
         "_in_flight_max",
-        "_named",
         "_node_id",
         "_quotas",
         "authenticated",
@@ -47,13 +47,13 @@ class Client:
         "first_hold_end_ms",
         "first_produce_seen",
         "first_request_seen",
-        "following",
         "in_flight_max",
         "is_broker",
         "ledger",
         "parse_cache",
         "peer",
-        "raw",
+        "sasl_in_progress",
+        "sends_sasl_tokens",
         "time_ledger",
         "usage",
         "user",
@@ -85,11 +85,11 @@ class Client:
         """True if the broker has accepted the client by SASL."""
         self.exchange: Exchange | None = None
         """The SASL exchange under way; see `follow`."""
-        self.following = False
+        self.sasl_in_progress = False
         """True if `tokens` looks first at the client's next bytes."""
-        self.raw = False
+        self.sends_sasl_tokens = False
         """True if both sides send bare SASL tokens now."""
-        self._named = b""
+        self._cached_client_id = b""
         """Bytes of the client-id that `ledger` were looked up for, its length included."""
         self._generation = -1
         """Generation of the quotas that they were looked up in."""
@@ -124,7 +124,7 @@ class Client:
         Raises ProtocolError.
         """
         start = frame + REQUEST_HEAD_BYTES
-        known = self._named
+        known = self._cached_client_id
         if (
             self._generation == self._quotas.generation
             and data.startswith(known, start)
@@ -137,13 +137,13 @@ class Client:
         named = bytes(data[start:stop])
         self._look_up(named[2:].decode("utf-8", "replace"), now_ms)  # as Java does
         short = len(named) <= NAME_BYTES_MAX
-        self._named, self._generation = (named, self._quotas.generation) if short else (b"", -1)
+        self._cached_client_id, self._generation = (named, self._quotas.generation) if short else (b"", -1)
         return self.ledger
 
     def identify_nameless(self, now_ms: int) -> None:
         """Look up the budgets of the client of a request whose head has no client-id."""
         self._look_up("", now_ms)
-        self._named, self._generation = b"", -1
+        self._cached_client_id, self._generation = b"", -1
 
     def _look_up(self, client_id: str, now_ms: int) -> None:
         self.parse_cache.clear()
@@ -180,14 +180,14 @@ class Client:
         self.authenticated = True
         self.is_broker = user in self.brokers
         self.parse_cache.clear()
-        self._named, self._generation = b"", -1
+        self._cached_client_id, self._generation = b"", -1
 
     def follow(self, exchange: Exchange | None) -> None:
         """From now on this SASL exchange is under way, or none."""
         self.exchange = exchange
         begun = exchange is not None and exchange.accepted
-        self.raw = begun and exchange is not None and exchange.raw
-        self.following = begun and exchange is not None and (exchange.raw or exchange.hidden)
+        self.sends_sasl_tokens = begun and exchange is not None and exchange.raw
+        self.sasl_in_progress = begun and exchange is not None and (exchange.raw or exchange.hidden)
 
     def cache_parse(
         self,

@@ -96,9 +96,9 @@ class Inbound:
         may_go = (connection.state == OPEN and len(in_flight) < client.in_flight_max) or connection.may_take(
             now_ms
         )
-        if client.following:
+        if client.sasl_in_progress:
             position = from_client(connection, data, position, end)
-            may_go = not client.raw and connection.may_take(now_ms)
+            may_go = not client.sends_sasl_tokens and connection.may_take(now_ms)
         while may_go and end - position >= REQUEST_HEAD_BYTES:
             length, api_key, version, correlation_id = _unpack(data, position)
             if not REQUEST_LENGTH_MIN <= length <= longest:

@@ -62,7 +62,7 @@ class Outbound:
         """
         connection = self._connection
         connection.now_ms = now_ms
-        if connection.client.raw:
+        if connection.client.sends_sasl_tokens:
             return self._judge_tokens(view, data, end)
         in_flight, spare = connection.in_flight, connection.spare
         longest = connection.limits.response_bytes_max
@@ -121,7 +121,7 @@ class Outbound:
         if position:
             connection.effects.to_client.append(view[:position])
             connection.answered()
-        if position < end and not connection.client.raw:
+        if position < end and not connection.client.sends_sasl_tokens:
             connection.effects.change()
         return position
 

@@ -34,18 +34,18 @@ _HEAD_BYTES: Final = 4
 
 
 def from_client(connection: Connection, data: bytearray, position: int, end: int) -> int:
-    """Follow `data[position:end]` from the client; return where the first byte is that is no token's.
+    """Follow SASL tokens in `data[position:end]` from the client; return the position after the last one.
 
-    From there on requests are to be judged, unless the session is `raw` still: then more bytes are needed.
+    The bytes from there on are requests, unless the client still sends bare tokens: then more bytes are needed.
     """
-    exchange = connection.client.exchange
+    client, exchange = connection.client, connection.client.exchange
     assert exchange is not None
-    while connection.client.raw and connection.may_take(connection.now_ms):
+    while client.sends_sasl_tokens and connection.may_take(connection.now_ms):
         stop = _token(connection, exchange, data, position, end)
         if stop == position:
             break
         position = stop
-    if connection.client.following and not connection.client.raw and connection.may_take(connection.now_ms):
+    if client.sasl_in_progress and not client.sends_sasl_tokens and connection.may_take(connection.now_ms):
         _look_for_end(connection, exchange, data, position, end)
     return position
 
@@ -54,7 +54,7 @@ def from_broker(connection: Connection, data: bytearray, end: int) -> int:
     """Follow bare tokens in `data[:end]` from the broker; return where they end, or one does that is cut."""
     exchange, position = connection.client.exchange, 0
     assert exchange is not None
-    while connection.client.raw and end - position >= LENGTH_BYTES:
+    while connection.client.sends_sasl_tokens and end - position >= LENGTH_BYTES:
         (length,) = LENGTH.unpack_from(data, position)
         if not connection.in_flight:
             connection.violate(CloseReason.RESPONSE_UNEXPECTED, f"{length} bytes that answer no SASL token")

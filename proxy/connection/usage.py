@@ -20,19 +20,19 @@ class ConnectionUsage:
 
     __slots__ = (
         "_again",
-        "_book",
         "_client",
         "_former",
         "_names",
+        "_registry",
         "_seen",
         "at_hand",
         "connection",
         "queried",
     )
 
-    def __init__(self, book: UsageRegistry, connection: int) -> None:
+    def __init__(self, registry: UsageRegistry, connection: int) -> None:
         """`connection` tells it from others in traces."""
-        self._book = book
+        self._registry = registry
         self.connection = connection
         self._client: ClientUsage | None = None
         self._seen: list[int] = []
@@ -51,7 +51,7 @@ class ConnectionUsage:
         """From now on requests are this client's."""
         if self._client is None or self._names != (user, client_id):
             self._leave()
-            client = self._client = self._book.client(user, client_id)
+            client = self._client = self._registry.client(user, client_id)
             self._names = (user, client_id)
             self._seen = self._former.pop(client, []) or [_NEVER] * len(GROUPS)
 
@@ -68,7 +68,7 @@ class ConnectionUsage:
             if len(self._former) == FORMER_MAX:
                 self._former.clear()
             self._former[self._client] = self._seen
-            self._book.leave(self._client)
+            self._registry.leave(self._client)
             self._client = None
 
     def answering(self, usage_counters: UsageCounters | None) -> None:
@@ -113,13 +113,13 @@ class ConnectionUsage:
         if self._client is None or self._names[0] != user:
             self.become(user, self._names[1])
         assert self._client is not None
-        return self._book.usage_counters(self._client, group)
+        return self._registry.usage_counters(self._client, group)
 
     def usage_counters(self, group: int, api_key: int, api_version: int) -> UsageCounters:
         """Where a request is counted."""
         client = self._client
         assert client is not None  # requests are judged when their client is known
-        usage_counters = client.usage_counters[group] or self._book.usage_counters(client, group)
+        usage_counters = client.usage_counters[group] or self._registry.usage_counters(client, group)
         if self._seen[group] != usage_counters.drained:
             self._seen[group] = usage_counters.drained
             usage_counters.seen()

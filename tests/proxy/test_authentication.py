@@ -374,7 +374,7 @@ def test_a_gssapi_client_has_the_configured_name_from_its_first_request_on() -> 
         play.to_client(response(ApiVersionsResponse(), 0, 5))
         relay(play, PING, PONG)
         assert play.session.client.user == "kerberos"
-        assert not play.session.client.following
+        assert not play.session.client.sasl_in_progress
     assert play.session.counters.authentications_succeeded == {"GSSAPI": 1}
     assert play.session.counters.names_hidden == 1
 

@@ -469,7 +469,7 @@ def test_a_long_client_id_is_charged_and_not_cached() -> None:
             play.client(asked)
             play.to_broker(asked)
         assert the_budget(play.session, "produce").charged == 2 * length_of(asked)
-        assert len(play.session.client._named) < 1000
+        assert len(play.session.client._cached_client_id) < 1000
 
 
 def test_a_long_client_id_is_not_kept_in_memory() -> None:

@@ -18,8 +18,8 @@ from proxy.handlers.mutations import decoded_requests
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import mutation_rates
 from quotas.bounded_names import EMPTY
+from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
 from tests.proxy.controller import NODE, Controller, ControllerClient

@@ -23,7 +23,7 @@ PROPERTY: Final = examples(150)
 
 
 def registry_of(registries: UsageRegistries) -> UsageRegistry:
-    return registries.of(None)._book
+    return registries.of(None)._registry
 
 
 def wire_of(registries: UsageRegistries) -> Wire:

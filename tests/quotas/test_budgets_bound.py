@@ -3,8 +3,8 @@
 import pytest
 
 from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
-from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, byte_rates
 from quotas.bounded_names import NAME_CHARS_MAX, OVERFLOW, shortened
+from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, byte_rates
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ANY_APP, APP = Entity(client_id=DEFAULT), Entity(client_id="app")
@@ -47,7 +47,7 @@ def test_invented_client_ids_take_no_more_memory_than_the_bound() -> None:
         now_ms = number * 10
         budget_of(quotas, f"invented-{number}", now_ms).charge(1, now_ms)
         most = max(most, len(quotas))
-    assert most == MOST + 1, "one for the crowd"
+    assert most == MOST + 1, "one for the overflow"
 
 
 def test_new_clients_share_the_overflow_budget_while_all_budgets_are_in_use() -> None:
@@ -62,11 +62,11 @@ def test_new_clients_share_the_overflow_budget_while_all_budgets_are_in_use() ->
 def test_new_clients_get_separate_budgets_once_existing_ones_are_idle() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
-    crowd, generation = budget_of(quotas, "newcomer"), quotas.generation
-    assert budget_of(quotas, "newcomer", REST_MS - 1) is crowd
+    overflow, generation = budget_of(quotas, "newcomer"), quotas.generation
+    assert budget_of(quotas, "newcomer", REST_MS - 1) is overflow
     assert quotas.generation == generation
     sum(quotas.expire(REST_MS - 1 + ROOM_PAUSE_MS))
-    assert quotas.generation > generation, "sessions that keep the crowd's budget look again"
+    assert quotas.generation > generation, "sessions that keep the overflow's budget look again"
     own = budget_of(quotas, "newcomer", REST_MS + ROOM_PAUSE_MS)
     assert own.tags == Tags("", "newcomer")
 
@@ -109,8 +109,8 @@ def test_a_client_named_in_the_quota_table_always_has_a_separate_budget() -> Non
 def test_each_quota_entry_has_a_separate_overflow_budget() -> None:
     quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 5.0))
     fill(quotas)
-    crowd, alices = budget_of(quotas, "x"), budget_of(quotas, "x", user="alice")
-    assert (crowd.tags, crowd.limit) == (Tags("", OVERFLOW), 1000.0)
+    overflow, alices = budget_of(quotas, "x"), budget_of(quotas, "x", user="alice")
+    assert (overflow.tags, overflow.limit) == (Tags("", OVERFLOW), 1000.0)
     assert (alices.tags, alices.limit) == (Tags("alice", OVERFLOW), 5.0)
     by_user = quotas_of((ANY_USER, 3.0))
     for number in range(MOST):
@@ -122,9 +122,9 @@ def test_a_new_limit_reaches_overflow_budgets_and_shortened_names() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     long = budget_of(quotas, "x" * 5000)
     fill(quotas)
-    crowd = budget_of(quotas, "newcomer")
+    overflow = budget_of(quotas, "newcomer")
     quotas.update(QuotaTable({(ANY_APP, PRODUCE): 9.0}))
-    assert (crowd.limit, long.limit) == (9.0, 9.0)
+    assert (overflow.limit, long.limit) == (9.0, 9.0)
 
 
 def test_idle_budgets_are_not_searched_for_every_new_client() -> None:

@@ -17,8 +17,8 @@ from quotas import (
     QuotaTable,
     Tags,
 )
-from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, mutation_rates
 from quotas.bounded_names import OVERFLOW
+from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, mutation_rates
 from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
 
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
@@ -384,9 +384,9 @@ def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
     quotas.update(table(2.0))
     for number in range(5):
         looked_up(quotas, f"app-{number}").begin(strict=True).admit(22, 0)
-    crowd = looked_up(quotas, "newcomer", 10_999)
-    assert crowd.tags == Tags("", OVERFLOW)
-    assert looked_up(quotas, "another", 10_999) is crowd
+    overflow = looked_up(quotas, "newcomer", 10_999)
+    assert overflow.tags == Tags("", OVERFLOW)
+    assert looked_up(quotas, "another", 10_999) is overflow
     own = looked_up(quotas, "newcomer", 10_999 + ROOM_PAUSE_MS)
     assert own.tags == Tags("", "newcomer"), "after 11 s the others' buckets are full again"
 

@@ -19,9 +19,9 @@ from quotas import (
     QuotaTable,
     Tags,
 )
+from quotas.bounded_names import EMPTY
 from quotas.client_quotas import IDLE_MS_MAX, byte_rates, mutation_rates
 from quotas.mutations import MutationLedger, ShadowMutationBudget
-from quotas.bounded_names import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -133,7 +133,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
     """
     throttle = field_offset(codec_.message, codec_.version, "throttle_time_ms")
     skip = _THROTTLE_BYTES if throttle is not None and throttle.fixed_offset == 0 else 0
-    remembered: dict[str, tuple[int, bytes, bytes]] = {}
+    cached: dict[str, tuple[int, bytes, bytes]] = {}
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
@@ -142,7 +142,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
             return WAIT
         start = body + skip
         addresses = context.addresses
-        version, seen, answer = remembered.get(addresses.host, _NOTHING)
+        version, seen, answer = cached.get(addresses.host, _NOTHING)
         if version != addresses.address_book.version or not (
             data.startswith(seen, start) and start + len(seen) <= end
         ):
@@ -155,7 +155,7 @@ def _head(codec_: Codec[M], through: str, edit: Edit[M], *, whole: bool = False)
             edit(message, addresses)
             seen, answer = bytes(data[start:stop]), codec_.encode_prefix(message, through)[skip:]
             if len(seen) <= REMEMBERED_BYTES_MAX:
-                remembered[addresses.host] = (addresses.address_book.version, seen, answer)
+                cached[addresses.host] = (addresses.address_book.version, seen, answer)
         return _replace(data, start, start + len(seen), answer)
 
     return rewrite

@@ -34,28 +34,28 @@ for example, take an API that Weir adds as the sign of a newer broker: Weir does
 def plan_api_versions(plan: Plan) -> None:
     """Offer the versions that the broker and Weir both speak. The last result is kept."""
     codec_ = codec(ApiVersionsResponse, plan.version)
-    remembered: tuple[bytes, bytes, dict[int, VersionRange], tuple[bool, bool]] | None = None
+    cached: tuple[bytes, bytes, dict[int, VersionRange], tuple[bool, bool]] | None = None
 
     def rewrite(
         context: Context, data: bytearray, body: int, end: int, complete: bool
     ) -> ResponseEdit | Wait | None:
-        nonlocal remembered
+        nonlocal cached
         if not complete:
             return WAIT
         context.speaks_api_versions_3 = context.speaks_api_versions_3 or plan.version >= _SAYS_WHO
         if refused(data, body, end):
             return None
         named, added = kind = context.quotas.topics is not None, context.speaks_api_versions_3
-        if remembered is None or data[body:end] != remembered[0] or kind != remembered[3]:
+        if cached is None or data[body:end] != cached[0] or kind != cached[3]:
             message = codec_.decode(data, body, end)
             broker = ranges(message)
             context.meet_broker(broker)
             offered = context.broker_versions.offered(added=added)
             _tell(message, capped(offered) if named else offered)
-            remembered = (bytes(data[body:end]), codec_.encode(message), broker, kind)
+            cached = (bytes(data[body:end]), codec_.encode(message), broker, kind)
         else:
-            context.meet_broker(remembered[2])
-        return ResponseEdit(body, end, remembered[1])
+            context.meet_broker(cached[2])
+        return ResponseEdit(body, end, cached[1])
 
     plan.rewrite = rewrite
 
