@@ -4,4 +4,7 @@ The arithmetic is in `quotas.calibration` and `quotas.cost_fitting`. Here: what 
 `frames`, `batches`), how often and until when (`repeat`), what tells the cost (`instrument`: the broker's own
 request quota; `jmx`: an exporter's metrics), what of ours is at the broker meanwhile (`lab`), and all in
 order (`run`).
+
+What cannot be measured is scaled by the median of what could be: a broker that is slower in all of that is
+hardly as fast in the rest.
 """
