@@ -2,11 +2,12 @@
 
 `state` has the states, their transitions, and why each takes no request (`WHY`). `connection` is the machine,
 `inbound` and `outbound` its halves that judge bytes, `effects` the orders to the transport, `in_flight` the
-requests under way, `client` the principal and its ledger, `parse_cache` what is known of repeated requests,
-`replies` Weir's own responses and queries, `ending` when all is over, `emptied` the responses that lose their
-records, `tokens` bare SASL tokens. `charges` charges request time; `usage*` counts usage.
+requests under way, `client` the principal and its ledger, `parse_cache` the parsed beginnings of repeated
+requests, `replies` Weir's own responses and queries, `ending` the ends of connections, `emptied` the
+responses that lose their records, `tokens` bare SASL tokens. `charges` charges request time; `usage*` counts
+usage.
 
-- What was parsed of a request may be cached; what was decided never is. Deadlines are compared each time.
+- Parsed fields of a request may be cached, a decision never. Deadlines are compared each time.
 - The throttle time in a response is the time left when the response is sent: the client waits no longer
   than Weir does. A response without records counts as throttled: where a hundred connections wait, a count
   of charges alone would show one wait. A broker's throttle-time metric counts such responses too.
@@ -16,7 +17,7 @@ records, `tokens` bare SASL tokens. `charges` charges request time; `usage*` cou
 - The fetch response that exceeds the quota is delivered: the broker has read it already, and would again.
 - A client that has closed with requests unanswered is kept for 30 s: it may have closed only its half. Its
   requests are forwarded when their wait is over, because acks=0 has no other acknowledgement than the
-  socket's; and they are charged with what is known, because the broker does the work.
+  socket's; and they are charged by the part of the cost that is known, because the broker does the work.
 - Produce and fetch requests of clients that pay for time, or whose usage is recorded, wait for 64 KB or
   their end before they are looked into: small packets must not make a request cheaper.
 - 32 requests of a client with a request quota are under way on a connection at most, near its limit one:

@@ -14,6 +14,6 @@ a field with a default in `usage.records`, counted by `UsageCounters` and set in
   again. So nothing is lost or counted twice, and a drain may be cut in slices that leave the loop free.
 - A sampled client (`usage_trace_share`) is chosen by a hash of its names: the same at every broker.
 - Throttles are counted where they are computed. A mutation quota in shadow counts without a ledger.
-- What has no room (`usage_entities_max`, `usage_queue_records`, 100,000 traced requests per broker) is
-  counted as dropped, or under the overflow entity.
+- Records beyond `usage_queue_records`, and traced requests beyond 100,000 per broker, are counted as
+  dropped; clients beyond `usage_entities_max` share the overflow entity.
 """

@@ -6,8 +6,8 @@
     response begins:    + us_per_response_byte * length         -> BrokerQuotas, RequestBudget, throttle
 
 `request_time` classifies every API (`CLASSES`: a new one needs a line, or a test fails) and gives plans their
-costs, `request_features` reads produce and fetch requests. `proxy.connection.charges` charges, also what Weir
-answers itself and the questions of queries; it is in the loops, because every API is charged.
+costs, `request_features` reads produce and fetch requests. `proxy.connection.charges` charges, also requests
+that Weir answers itself, and the questions of queries; it is in the loops, because every API is charged.
 
 - Charged in one charge, when the response begins: its size is half of the cost of a Metadata or a Fetch,
   and a broker charges then.
@@ -17,7 +17,7 @@ answers itself and the questions of queries; it is in the loops, because every A
   window), or a connection per request would be an escape; once, because others may be throttled again and
   again.
 - Unpacked sizes are read off the framing, which tells them within a few percent: brokers unpack to check,
-  and that is most of what a packed batch costs.
+  and that is most of a packed batch's cost.
 - Clients that never ask for versions are charged by the costs of the broker met last: they use the same
   brokers.
 """
