@@ -15,13 +15,18 @@ usage.
   connections. That deadline is kept; recomputing the rate would let obedient clients wait up to 11 s after
   a burst, because the padded window reads too high.
 - The fetch response that exceeds the quota is delivered: the broker has read it already, and would again.
-- A client that has closed with requests unanswered is kept for 30 s: it may have closed only its half. Its
-  requests are forwarded when their wait is over, because acks=0 has no other acknowledgement than the
-  socket's; and they are charged by the part of the cost that is known, because the broker does the work.
+- A client that has closed with requests unanswered is kept for 30 s: it may have closed only its half, but
+  a broker that hangs would keep its descriptors for ever. Its requests are forwarded when their wait is
+  over, because acks=0 has no other acknowledgement than the socket's; and they are charged by the part of
+  the cost that is known, because the broker does the work.
 - Produce and fetch requests of clients that pay for time, or whose usage is recorded, wait for 64 KB or
-  their end before they are looked into: small packets must not make a request cheaper.
+  their end before they are looked into: small packets must not make a request cheaper, and a broker cannot
+  begin with less either.
 - 32 requests of a client with a request quota are under way on a connection at most, near its limit one:
   all are forwarded before the first is charged (1,010 passed in 11 s where a broker lets 40 pass).
 - Gaps are measured in µs (`clock`): a broker that was idle for 0.3 to 1.5 ms has cold caches and parked
-  threads, and costs more. The clock is set once per turn of the reactor.
+  threads, and costs more. The clock is set once per turn of the reactor, and gaps are noted for all
+  clients, because they are the broker's.
+- Kept bytes are bounded per direction: one buffer, a response that must be whole to be rewritten, or a
+  request that must be whole. Of unsent bytes there is one batch.
 """

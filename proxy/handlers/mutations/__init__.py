@@ -16,4 +16,6 @@ broker, `charged_mutation` and `shadow_mutations` the charges; `auto_creation`, 
 - Hold mode does not hold mutations: brokers that held responses had no mutation quotas.
 - Automatic creations are charged when the client asks for topics again: the broker does not tell of them,
   and waiting for the topic would hold the client's metadata.
+- Bounds: 1 MB of a request that must be whole, 16 rounds of one request, 1,000 pending topics per client
+  and 100,000 in all, 10,000 recent topics, 1,000 harmless requests of 10 KB.
 """

@@ -9,4 +9,6 @@ there; `NAMED` and `_is_last` in `exchange` say that it can be read, and when it
   have no answer, and what begins with an API key is no GSS token.
 - That a broker demands SASL is learnt from the first accepted handshake. Requests before a login are then
   not charged: ANONYMOUS must not be everybody's budget.
+- Bounds: 512 KB of a bare token, 1 MB of SaslAuthenticate, 32,767 bytes of a name, 10,000 owners of
+  delegation tokens.
 """
