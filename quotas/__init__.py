@@ -10,9 +10,10 @@ their limits; a connection asks these for its client's `ClientLedger`, and charg
 - Formats: `quota_file` and `quota_entry` (the file), `quota_edit` (changes), `imported`,
   `zookeeper_layout`.
 - Table: `table`, `entities` (who is meant, which level wins), `limits` (look-up), `options`, `explain`.
-- Charges: `broker_quotas` has all quotas of one broker, `client_quotas` the budgets of one key, `ledger`
-  those of one client; `limiters` compute the waits. Other kinds: `mutations`, `topics`, `connections`,
-  `cluster_quotas`. A new key gets a `ClientQuotas` in `BrokerQuotas` and a field in `ClientLedger`.
+- Charges: `broker_quotas` has all quotas of one broker, `client_quotas` the limits of one key, `registry`
+  its limiters, `ledger` those of one client; `limiters` compute the waits. Other kinds: `mutations`,
+  `topics`, `connections`, `cluster_quotas`. A new key gets a `ClientQuotas` in `BrokerQuotas` and a field
+  in `ClientLedger`.
 - Request time: `request_costs` and `costs/` (coefficients), `request_time` (the arithmetic); `calibration`,
   `cost_fitting`, `cost_findings` and `cost_file` measure and write them. `replay` computes what-if.
 
@@ -29,10 +30,10 @@ Decisions that hold here:
 - A cluster's budgets are one more `ClientQuotas`, which each broker's asks: connections keep the budget
   that they looked up, and metrics show it once. Mutations are rare, so connections look theirs up with each
   request.
-- Budgets under a default quota are about 1 KB each and forgotten an hour after the last charge, as Kafka
-  forgets sensors. There are 100,000 at most per key and broker. Then those at rest go first (all samples
-  dead, no wait announced); if none is at rest, newcomers share `OVERFLOW`. Refusing them would let one
-  client lock out others, and evicting would be an escape.
+- Limiters under a default quota are about 1 KB each and forgotten an hour after the last charge, as Kafka
+  forgets sensors. `registry` bounds their number: idle ones go first, and if all are in use, a newcomer is
+  charged to the overflow limiter of its user, which makes nobody wait. Refusing newcomers would let one
+  client lock out others, and forgetting limiters in use would be an escape.
 - A request budget below half of its limit adds up charges and looks at the rate only when that could
   matter: 0.6 µs less per request. A property test compares it with the plain budget.
 """
