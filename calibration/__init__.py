@@ -2,6 +2,6 @@
 
 The arithmetic is in `quotas.calibration` and `quotas.cost_fitting`. Here: what is asked (`cases`, `bodies`,
 `frames`, `batches`), how often and until when (`repeat`), what tells the cost (`instrument`: the broker's own
-request quota; `jmx`: an exporter's metrics), what of ours is at the broker meanwhile (`lab`), and all in
+request quota; `jmx`: an exporter's metrics), what of ours is at the broker meanwhile (`fixture`), and all in
 order (`run`).
 """

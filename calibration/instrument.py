@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from calibration.lab import CLIENT_ID_START
+from calibration.fixture import CLIENT_ID_START
 from calibration.line import CalibrationError, exchange
 from protocol.error_codes import ErrorCode
 from protocol.messages import (

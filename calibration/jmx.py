@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import trio
 
-from calibration.lab import CLIENT_ID_START
+from calibration.fixture import CLIENT_ID_START
 from calibration.line import CalibrationError
 from quotas.calibration import Windows, measured_us
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import trio
 
 from calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
+from calibration.fixture import CLIENT_ID_START, Fixture
 from calibration.frames import BrokerVersions, Request, error_codes, kafka_name
-from calibration.lab import CLIENT_ID_START, Lab
 from calibration.line import CalibrationError, Line, exchange
 from calibration.repeat import NeverThrottledError, Seen, depth, repeat
 from protocol.api import ApiKey
@@ -181,9 +181,9 @@ class Calibration:
             spoken = await self._versions()
             self._broker_versions = BrokerVersions(spoken)
             self._instrument = self._make_instrument(self._line, self._broker_versions)
-            self._lab = Lab(self._line, self._broker_versions, self._run, self._now_ms)
+            self._fixture = Fixture(self._line, self._broker_versions, self._run, self._now_ms)
             left_quotas = await self._instrument.look()
-            left_topics = await self._lab.look()
+            left_topics = await self._fixture.look()
         finally:
             await self._line.aclose()
         release = generation(spoken)
@@ -205,7 +205,7 @@ class Calibration:
         left_quotas: list[Quota],
         left_topics: list[str],
     ) -> Outlook:
-        own, wanted = self._lab.own, frozenset(self._options.apis)
+        own, wanted = self._fixture.own, frozenset(self._options.apis)
         planned = self._cases()
         costs = [self._wanted_us(case, self._expected_us(case)) for case in planned]
         requests = [total / self._expected_us(case) for case, total in zip(planned, costs, strict=True)]
@@ -219,8 +219,8 @@ class Calibration:
             spoken=spoken,
             generation=release,
             table=self._table,
-            node_id=self._lab.node_id,
-            windows=self._lab.windows,
+            node_id=self._fixture.node_id,
+            windows=self._fixture.windows,
             client_ids=f"{CLIENT_ID_START}{self._run}-*",
             topic=own.topic if wanted & TOPICS else None,
             group=f"{own.group}-*" if wanted & GROUPS else None,
@@ -233,7 +233,7 @@ class Calibration:
         )
 
     def _cases(self) -> list[Case]:
-        return cases(self._broker_versions, self._lab.own, self._options.apis, self._now_ms)
+        return cases(self._broker_versions, self._fixture.own, self._options.apis, self._now_ms)
 
     def _expected_us(self, case: Case) -> float:
         """By the table that is assumed now; of responses only that they are as large as requests."""
@@ -255,7 +255,7 @@ class Calibration:
         self._began_s = trio.current_time()
         try:
             await self._instrument.remove(outlook.left_quotas)
-            await self._lab.delete_topics(outlook.left_topics)
+            await self._fixture.delete_topics(outlook.left_topics)
             await self._set_up()
             await self._read_all()
         finally:
@@ -275,9 +275,9 @@ class Calibration:
         self.say(0, 0, "creating a topic and a group to measure with")
         wanted = frozenset(self._options.apis)
         if wanted & TOPICS:
-            await self._lab.make_topic()
+            await self._fixture.make_topic()
         if wanted & GROUPS:
-            reason = await self._lab.make_group()
+            reason = await self._fixture.make_group()
             if reason is not None:
                 self._findings.left_out.update({kafka_name(api): reason for api in wanted & GROUPS})
         for api in wanted:
@@ -289,12 +289,12 @@ class Calibration:
         self.say(self._total, self._total, "putting everything back")
         left: list[str] = []
         with trio.move_on_after(PUT_BACK_S) as scope:
-            for step in (self._disarm, self._lab.clear):
+            for step in (self._disarm, self._fixture.clear):
                 left += await self._twice(step)
             await self._line.aclose()
         if scope.cancelled_caught:
             left.append(
-                f"whatever begins with {CLIENT_ID_START}{self._run} or is called {self._lab.own.topic}"
+                f"whatever begins with {CLIENT_ID_START}{self._run} or is called {self._fixture.own.topic}"
             )
         self._findings.left_behind = left
 
@@ -402,7 +402,7 @@ class Calibration:
         """Read each once; those that fail are left out."""
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
         totals = {client_id: total for client_id, (_one, total) in wanted.items()}
-        await self._instrument.arm(totals, self._client_id(), self._lab.windows)
+        await self._instrument.arm(totals, self._client_id(), self._fixture.windows)
         told: list[tuple[Found, float, Seen]] = []
         gathered: list[tuple[Found, Taken]] = []
         failed = 0
@@ -435,7 +435,7 @@ class Calibration:
     ) -> list[tuple[Found, float, Seen]]:
         if not gathered:
             return []
-        totals = await self._instrument.tell([taken for _one, taken in gathered], self._lab.windows)
+        totals = await self._instrument.tell([taken for _one, taken in gathered], self._fixture.windows)
         told = []
         for (one, taken), total in zip(gathered, totals, strict=True):
             if isinstance(total, float) and total > 0:
@@ -469,7 +469,7 @@ class Calibration:
                     client_id,
                     under_way=depth(case.request.frame(client_id), round_trip_s),
                     timeout_s=self._line.timeout_s,
-                    at_most_s=self._lab.windows.span_s,
+                    at_most_s=self._fixture.windows.span_s,
                     enough=None if until else max(round(count), 2),
                 )
 

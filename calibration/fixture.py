@@ -64,7 +64,7 @@ _AS_ONE_WHO_IS_NONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_
 _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-class Lab:
+class Fixture:
     """Ends with `clear`, also when setting it up has failed halfway."""
 
     def __init__(self, line: Line, broker_versions: BrokerVersions, run: str, now_ms: int) -> None:
