@@ -1,4 +1,4 @@
-"""The other instrument: what a JMX exporter says of the broker's metric `request-time`, in percent.
+"""The other probe: what a JMX exporter says of the broker's metric `request-time`, in percent.
 
 It is `kafka.server:type=Request,client-id=...` (with or without `user=`), which a broker has for a client-id
 as long as some request quota applies to it. How an exporter writes that depends on its rules; whatever they
@@ -22,7 +22,7 @@ from calibration.line import CalibrationError
 from quotas.calibration import Windows, measured_us
 
 if TYPE_CHECKING:
-    from calibration.instrument import QuotaInstrument
+    from calibration.probe import QuotaProbe
     from calibration.run import Taken
     from quotas.table import Quota
 
@@ -49,13 +49,13 @@ _KEPT_WHILE: Final = (
 )
 
 
-class JmxInstrument:
-    """As `instrument.QuotaInstrument`, but the quotas only make the broker keep the metric."""
+class JmxProbe:
+    """As `probe.QuotaProbe`, but the quotas only make the broker keep the metric."""
 
     until_throttled = False
     gather_s = GATHER_S
 
-    def __init__(self, scrape: Scrape, quotas: QuotaInstrument) -> None:
+    def __init__(self, scrape: Scrape, quotas: QuotaProbe) -> None:
         self._scrape = scrape
         self._quotas = quotas
         self._has_quotas = False

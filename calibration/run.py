@@ -84,7 +84,7 @@ class Taken(NamedTuple):
     seen: Seen
 
 
-class Instrument(Protocol):
+class Probe(Protocol):
     """What tells how much time of the broker's a client-id has taken."""
 
     until_throttled: bool
@@ -154,7 +154,7 @@ class Calibration:
         timeout_s: float,
         options: Options,
         costs: Overrides,
-        instrument: Callable[[Line, BrokerVersions], Instrument],
+        probe: Callable[[Line, BrokerVersions], Probe],
         *,
         run: str,
         now_ms: int,
@@ -166,7 +166,7 @@ class Calibration:
         self._line = Line(way, address, timeout_s)
         self._options = options
         self._costs = costs
-        self._make_instrument = instrument
+        self._make_probe = probe
         self._run = run
         self._now_ms = now_ms
         self.say = say
@@ -180,9 +180,9 @@ class Calibration:
         try:
             spoken = await self._versions()
             self._broker_versions = BrokerVersions(spoken)
-            self._instrument = self._make_instrument(self._line, self._broker_versions)
+            self._probe = self._make_probe(self._line, self._broker_versions)
             self._fixture = Fixture(self._line, self._broker_versions, self._run, self._now_ms)
-            left_quotas = await self._instrument.look()
+            left_quotas = await self._probe.look()
             left_topics = await self._fixture.look()
         finally:
             await self._line.aclose()
@@ -254,7 +254,7 @@ class Calibration:
         """
         self._began_s = trio.current_time()
         try:
-            await self._instrument.remove(outlook.left_quotas)
+            await self._probe.remove(outlook.left_quotas)
             await self._fixture.delete_topics(outlook.left_topics)
             await self._set_up()
             await self._read_all()
@@ -299,7 +299,7 @@ class Calibration:
         self._findings.left_behind = left
 
     async def _disarm(self) -> list[str]:
-        await self._instrument.disarm()
+        await self._probe.disarm()
         return []
 
     async def _twice(self, step: Callable[[], Awaitable[list[str]]]) -> list[str]:
@@ -402,7 +402,7 @@ class Calibration:
         """Read each once; those that fail are left out."""
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
         totals = {client_id: total for client_id, (_one, total) in wanted.items()}
-        await self._instrument.arm(totals, self._client_id(), self._fixture.windows)
+        await self._probe.arm(totals, self._client_id(), self._fixture.windows)
         told: list[tuple[Found, float, Seen]] = []
         gathered: list[tuple[Found, Taken]] = []
         failed = 0
@@ -424,7 +424,7 @@ class Calibration:
                 continue
             failed = 0
             gathered.append((one, Taken(one.case, client_id, total, seen)))
-            if trio.current_time() - since_s >= self._instrument.gather_s:
+            if trio.current_time() - since_s >= self._probe.gather_s:
                 told += await self._tell(gathered, is_rough=is_rough)
                 gathered, since_s = [], trio.current_time()
             await trio.sleep(max(total / 1e6 / self._options.share - (trio.current_time() - began_s), 0.0))
@@ -435,7 +435,7 @@ class Calibration:
     ) -> list[tuple[Found, float, Seen]]:
         if not gathered:
             return []
-        totals = await self._instrument.tell([taken for _one, taken in gathered], self._fixture.windows)
+        totals = await self._probe.tell([taken for _one, taken in gathered], self._fixture.windows)
         told = []
         for (one, taken), total in zip(gathered, totals, strict=True):
             if isinstance(total, float) and total > 0:
@@ -462,7 +462,7 @@ class Calibration:
                     self._line.timeout_s,
                 )
                 round_trip_s = trio.current_time() - asked_s
-                until = self._instrument.until_throttled
+                until = self._probe.until_throttled
                 return await repeat(
                     connection.stream,
                     case,

@@ -13,10 +13,10 @@ from trio.testing import MockClock
 from calibration.batches import batch, crc32c, text
 from calibration.cases import COEFFICIENTS
 from calibration.frames import kafka_name
-from calibration.instrument import QuotaInstrument
-from calibration.jmx import JmxInstrument, rates_of
+from calibration.jmx import JmxProbe, rates_of
 from calibration.line import CalibrationError
-from calibration.run import Calibration, Findings, Instrument, Options, Taken
+from calibration.probe import QuotaProbe
+from calibration.run import Calibration, Findings, Options, Probe, Taken
 from protocol.api import ApiKey
 from proxy.control.cluster.connection import QuestionError
 from quotas.calibration import Windows
@@ -46,8 +46,8 @@ SOME = (ApiKey.METADATA, ApiKey.HEARTBEAT)
 RUN = "0123abcd"
 
 
-def by_quota(line: Line, broker_versions: BrokerVersions) -> Instrument:
-    return QuotaInstrument(line, broker_versions, "ANONYMOUS")
+def by_quota(line: Line, broker_versions: BrokerVersions) -> Probe:
+    return QuotaProbe(line, broker_versions, "ANONYMOUS")
 
 
 def calibrate(
@@ -55,7 +55,7 @@ def calibrate(
     options: Options,
     *,
     stop_after: int | None = None,
-    instrument: Callable[[Line, BrokerVersions], Instrument] = by_quota,
+    probe: Callable[[Line, BrokerVersions], Probe] = by_quota,
     dry_run: bool = False,
 ) -> Findings:
     """`stop_after`: cancelled when so many readings were begun."""
@@ -77,7 +77,7 @@ def calibrate(
                 10.0,
                 options,
                 Overrides(),
-                instrument,
+                probe,
                 run=RUN,
                 now_ms=1_800_000_000_000,
                 say=say,
@@ -184,7 +184,7 @@ def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
     assert "ListGroups" in found.left_out
 
 
-class Silent(QuotaInstrument):
+class Silent(QuotaProbe):
     """Can make nothing of what it has read."""
 
     async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
@@ -199,7 +199,7 @@ def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
         calibrate(
             broker,
             options,
-            instrument=lambda line, broker_versions: Silent(line, broker_versions, "ANONYMOUS"),
+            probe=lambda line, broker_versions: Silent(line, broker_versions, "ANONYMOUS"),
         )
     left_nothing(broker)
 
@@ -236,10 +236,10 @@ def test_calibration_can_read_a_jmx_exporter(form: str) -> None:
         lines += [form.format(client_id, budget.rate(now_ms)) for client_id, budget in broker.budgets.items()]
         return "\n".join([*lines, ""])
 
-    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Instrument:
-        return JmxInstrument(scrape, QuotaInstrument(line, broker_versions, "ANONYMOUS"))
+    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Probe:
+        return JmxProbe(scrape, QuotaProbe(line, broker_versions, "ANONYMOUS"))
 
-    found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0), instrument=by_jmx)
+    found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0), probe=by_jmx)
     left_nothing(broker)
     (one,) = found.found
     assert one.us == pytest.approx([33.0, 33.0], rel=0.03)
@@ -251,11 +251,11 @@ def test_calibration_names_the_metric_that_an_exporter_lacks() -> None:
     async def scrape() -> str:
         return "up 1\n"
 
-    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Instrument:
-        return JmxInstrument(scrape, QuotaInstrument(line, broker_versions, "ANONYMOUS"))
+    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Probe:
+        return JmxProbe(scrape, QuotaProbe(line, broker_versions, "ANONYMOUS"))
 
     with pytest.raises(CalibrationError, match="looked for a metric whose name ends with request_time"):
-        calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=1, share=1.0), instrument=by_jmx)
+        calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=1, share=1.0), probe=by_jmx)
     left_nothing(broker)
 
 

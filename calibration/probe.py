@@ -47,7 +47,7 @@ _BYTE_RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _DENIED: Final = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
-class QuotaInstrument:
+class QuotaProbe:
     """Ends with `disarm`, whatever has happened."""
 
     until_throttled = True
