@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from calibration.broker_connection import CalibrationError
 from calibration.cases import PARTITIONS, Own, filling
 from calibration.frames import Request, error_codes
-from calibration.line import CalibrationError
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages import (
@@ -40,8 +40,8 @@ from quotas.calibration import Windows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from calibration.broker_connection import BrokerConnection
     from calibration.frames import BrokerVersions
-    from calibration.line import Line
     from protocol.values import Message
 
 CLIENT_ID_START: Final = "weir-calibrate-"
@@ -67,9 +67,11 @@ _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 class Fixture:
     """Ends with `clear`, also when setting it up has failed halfway."""
 
-    def __init__(self, line: Line, broker_versions: BrokerVersions, run: str, now_ms: int) -> None:
+    def __init__(
+        self, connection: BrokerConnection, broker_versions: BrokerVersions, run: str, now_ms: int
+    ) -> None:
         """`run` is eight hexadecimal digits that no other run has."""
-        self._line = line
+        self._connection = connection
         self._broker_versions = broker_versions
         self._now_ms = now_ms
         self.own = Own(f"__weir_calibrate_{run}", f"{CLIENT_ID_START}{run}")
@@ -83,7 +85,7 @@ class Fixture:
         request = self._broker_versions.request(message)
         if request is None:
             raise CalibrationError(
-                f"{self._line.address}: it has no version of {type(message).__name__} that Weir has"
+                f"{self._connection.address}: it has no version of {type(message).__name__} that Weir has"
             )
         return request
 
@@ -93,7 +95,7 @@ class Fixture:
         """Find out which broker this is, and its windows; return topics that an earlier run has left. Raises
         QuestionError, CalibrationError.
         """
-        answer = await self._line.ask(self._request(MetadataRequest(topics=None)), MetadataResponse)
+        answer = await self._connection.ask(self._request(MetadataRequest(topics=None)), MetadataResponse)
         brokers = answer.brokers
         self.node_id = -1
         for broker in brokers:
@@ -105,7 +107,7 @@ class Fixture:
                     self.windows = Windows(int(num), int(size_s))
                 break
         if self.node_id < 0:  # no right to see settings
-            here = [b.node_id for b in brokers if (b.host, b.port) == self._line.address]
+            here = [b.node_id for b in brokers if (b.host, b.port) == self._connection.address]
             self.node_id = (here or [brokers[0].node_id])[0] if here or len(brokers) == 1 else -1
         return [topic.name for topic in answer.topics if topic.name and TOPIC.fullmatch(topic.name)]
 
@@ -117,7 +119,7 @@ class Fixture:
         request = self._broker_versions.request(DescribeConfigsRequest(resources=[resource]))
         if request is None:
             return None
-        answer = await self._line.ask(request, DescribeConfigsResponse)
+        answer = await self._connection.ask(request, DescribeConfigsResponse)
         found = [result for result in answer.results if result.error_code == ErrorCode.NONE]
         return {entry.name: entry.value for entry in found[0].configs} if found else None
 
@@ -127,7 +129,7 @@ class Fixture:
         """Create the topic at this very broker, and fill it. Raises CalibrationError, QuestionError."""
         if self.node_id < 0:
             raise CalibrationError(
-                f"{self._line.address}: cannot tell which of the cluster's brokers this is: name it as the "
+                f"{self._connection.address}: cannot tell which of the cluster's brokers this is: name it as the "
                 "brokers' metadata does, or allow Weir's user DESCRIBE_CONFIGS on the cluster"
             )
         assignment = CreateTopicsRequest.CreatableReplicaAssignment
@@ -143,22 +145,22 @@ class Fixture:
         )
         request = self._request(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
         self._topics.append(self.own.topic)
-        answer = await self._line.ask(request, CreateTopicsResponse)
+        answer = await self._connection.ask(request, CreateTopicsResponse)
         for topic in answer.topics:
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):  # asked again
                 said = topic.error_message or ErrorCode(topic.error_code).name
                 raise CalibrationError(
-                    f"{self._line.address}: it does not create a topic to measure with: {said}"
+                    f"{self._connection.address}: it does not create a topic to measure with: {said}"
                 )
         await self._fill()
 
     async def _fill(self) -> None:
         deadline_s = trio.current_time() + _SETTLE_S
         for request in filling(self._broker_versions, self.own, self._now_ms):
-            while errors := error_codes(await self._line.ask(request, ProduceResponse)):
+            while errors := error_codes(await self._connection.ask(request, ProduceResponse)):
                 if trio.current_time() > deadline_s:
                     raise CalibrationError(
-                        f"{self._line.address}: {_named(errors)} for the topic to measure with"
+                        f"{self._connection.address}: {_named(errors)} for the topic to measure with"
                     )
                 await trio.sleep(_STEP_S)
 
@@ -178,12 +180,12 @@ class Fixture:
         for number in range(_GROUP_NAMES):
             name = f"{self.own.group}-{number}"
             request = self._request(FindCoordinatorRequest(key=name))
-            answer = await self._line.ask(request, FindCoordinatorResponse)
+            answer = await self._connection.ask(request, FindCoordinatorResponse)
             while (
                 answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE and trio.current_time() < deadline_s
             ):
                 await trio.sleep(_STEP_S)
-                answer = await self._line.ask(request, FindCoordinatorResponse)
+                answer = await self._connection.ask(request, FindCoordinatorResponse)
             if answer.error_code != ErrorCode.NONE:
                 return None
             if answer.node_id == self.node_id:
@@ -200,10 +202,10 @@ class Fixture:
             protocols=[protocol],
         )
         deadline_s = trio.current_time() + _SETTLE_S
-        joined = await self._line.ask(self._request(body), JoinGroupResponse)
+        joined = await self._connection.ask(self._request(body), JoinGroupResponse)
         while joined.error_code in _LOADING and trio.current_time() < deadline_s:
             await trio.sleep(_STEP_S)
-            joined = await self._line.ask(self._request(body), JoinGroupResponse)
+            joined = await self._connection.ask(self._request(body), JoinGroupResponse)
         if joined.error_code != ErrorCode.NONE:
             return f"joining a group: {_named([joined.error_code])}"
         member, generation = joined.member_id, joined.generation_id
@@ -216,7 +218,7 @@ class Fixture:
             protocol_name="range",
             assignments=[assignment],
         )
-        synced = await self._line.ask(self._request(sync), SyncGroupResponse)
+        synced = await self._connection.ask(self._request(sync), SyncGroupResponse)
         if synced.error_code != ErrorCode.NONE:
             return f"joining a group: {_named([synced.error_code])}"
         self.own = Own(self.own.topic, self.own.group, member, generation)
@@ -238,7 +240,7 @@ class Fixture:
         if not names:
             return []
         request = self._request(DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000))
-        answer = await self._line.ask(request, DeleteTopicsResponse)
+        answer = await self._connection.ask(request, DeleteTopicsResponse)
         gone = {topic.name for topic in answer.responses if topic.error_code in _AS_ONE_WHO_IS_NONE}
         return [f"topic {name}" for name in names if name not in gone]
 
@@ -256,11 +258,11 @@ class Fixture:
                 if many
                 else LeaveGroupRequest(group_id=name, member_id=member)
             )
-            await self._line.ask(self._request(body), LeaveGroupResponse)
+            await self._connection.ask(self._request(body), LeaveGroupResponse)
         request = self._broker_versions.request(DeleteGroupsRequest(groups_names=[name]))
         if request is None:
             return []  # it expires by itself
-        answer = await self._line.ask(request, DeleteGroupsResponse)
+        answer = await self._connection.ask(request, DeleteGroupsResponse)
         failed = [result for result in answer.results if result.error_code not in _NO_GROUP]
         return [f"group {result.group_id}" for result in failed]
 

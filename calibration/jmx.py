@@ -17,8 +17,8 @@ from urllib.request import urlopen
 
 import trio
 
+from calibration.broker_connection import CalibrationError
 from calibration.fixture import CLIENT_ID_START
-from calibration.line import CalibrationError
 from quotas.calibration import Windows, measured_us
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from calibration.broker_connection import CalibrationError, exchange
 from calibration.fixture import CLIENT_ID_START
-from calibration.line import CalibrationError, exchange
 from protocol.error_codes import ErrorCode
 from protocol.messages import (
     AlterClientQuotasRequest,
@@ -28,8 +28,8 @@ from quotas.calibration import fault, percent_for, spent_us
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from calibration.broker_connection import BrokerConnection
     from calibration.frames import BrokerVersions
-    from calibration.line import Line
     from calibration.run import Taken
     from quotas import QuotaTable
     from quotas.calibration import Windows
@@ -53,9 +53,9 @@ class QuotaProbe:
     until_throttled = True
     gather_s = 0.0
 
-    def __init__(self, line: Line, broker_versions: BrokerVersions, user: str) -> None:
+    def __init__(self, connection: BrokerConnection, broker_versions: BrokerVersions, user: str) -> None:
         """`user` is who we are to the broker."""
-        self._line = line
+        self._connection = connection
         self._broker_versions = broker_versions
         self._user = user
         self._of_user = False
@@ -69,15 +69,15 @@ class QuotaProbe:
         request = self._broker_versions.request(EVERYTHING)
         if request is None or self._broker_versions.request(AlterClientQuotasRequest()) is None:
             raise CalibrationError(
-                f"{self._line.address}: brokers before 2.6 take no quotas over the wire (AlterClientQuotas): "
+                f"{self._connection.address}: brokers before 2.6 take no quotas over the wire (AlterClientQuotas): "
                 "use --jmx-prometheus URL, or the shipped figures with request_time_scale"
             )
-        answer = await self._line.ask(request, DescribeClientQuotasResponse)
+        answer = await self._connection.ask(request, DescribeClientQuotasResponse)
         if answer.error_code in _DENIED:
-            raise CalibrationError(_no_right(self._line, "DESCRIBE_CONFIGS"))
+            raise CalibrationError(_no_right(self._connection, "DESCRIBE_CONFIGS"))
         if answer.error_code != ErrorCode.NONE:
             raise CalibrationError(
-                f"{self._line.address}: it answers DescribeClientQuotas with error {answer.error_code}"
+                f"{self._connection.address}: it answers DescribeClientQuotas with error {answer.error_code}"
             )
         return self._adapt(imported(answer).table)
 
@@ -129,33 +129,33 @@ class QuotaProbe:
     async def _alter(self, changes: Mapping[Quota, float | None]) -> None:
         request = self._broker_versions.request(as_request(changes))
         if request is None:
-            raise CalibrationError(f"{self._line.address}: it has no AlterClientQuotas")
-        answer = await self._line.ask(request, AlterClientQuotasResponse)
+            raise CalibrationError(f"{self._connection.address}: it has no AlterClientQuotas")
+        answer = await self._connection.ask(request, AlterClientQuotasResponse)
         for entry in answer.entries:
             if entry.error_code in _DENIED:
-                raise CalibrationError(_no_right(self._line, "ALTER_CONFIGS"))
+                raise CalibrationError(_no_right(self._connection, "ALTER_CONFIGS"))
             if entry.error_code != ErrorCode.NONE:
                 said = " ".join((entry.error_message or f"error {entry.error_code}").split())[:200]
                 raise CalibrationError(
-                    f"{self._line.address}: it refuses a quota of the calibrator's: {said}"
+                    f"{self._connection.address}: it refuses a quota of the calibrator's: {said}"
                 )
 
     async def _in_force(self, canary: str) -> None:
         request = self._broker_versions.request(MetadataRequest(topics=[]))
         assert request is not None, "every broker has Metadata"
         deadline_s = trio.current_time() + IN_FORCE_S
-        async with await self._line.connect() as connection:
+        async with await self._connection.connect() as connection:
             while trio.current_time() < deadline_s:
-                with failures(self._line.address, self._line.timeout_s):
+                with failures(self._connection.address, self._connection.timeout_s):
                     answer = await exchange(
-                        connection.stream, request, MetadataResponse, self._line.timeout_s, canary
+                        connection.stream, request, MetadataResponse, self._connection.timeout_s, canary
                     )
                 if answer.throttle_time_ms > 0:
                     await trio.sleep(_SETTLE_S)
                     return
                 await trio.sleep(_STEP_S)
         raise CalibrationError(
-            f"{self._line.address}: a request quota of {self.entity(canary)} is not enforced: is another "
+            f"{self._connection.address}: a request quota of {self.entity(canary)} is not enforced: is another "
             "quota in its way (upstream_sasl_username says who Weir is), or is this no broker but a proxy?"
         )
 
@@ -173,8 +173,8 @@ def _is_ours(entity: Entity) -> bool:
     return isinstance(entity.client_id, str) and entity.client_id.startswith(CLIENT_ID_START)
 
 
-def _no_right(line: Line, operation: str) -> str:
+def _no_right(connection: BrokerConnection, operation: str) -> str:
     return (
-        f"{line.address}: Weir's user has no right to {operation} on the cluster, which setting a request "
+        f"{connection.address}: Weir's user has no right to {operation} on the cluster, which setting a request "
         "quota for the calibrator needs: allow it, or use --jmx-prometheus URL"
     )

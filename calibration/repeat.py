@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEPTH_MAX: Final = 32
 DEPTH_BYTES: Final = 32_000
-"""Of smaller requests at most so many bytes are under way: what lies in a broker's receive buffer must leave
+"""Of smaller requests at most so many bytes are under access: what lies in a broker's receive buffer must leave
 room for a whole segment, which on loopback has 64 kB, or TCP waits for a timer.
 """
 REQUESTS_MAX: Final = 200_000

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import trio
 
+from calibration.broker_connection import BrokerConnection, CalibrationError, exchange
 from calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
 from calibration.fixture import CLIENT_ID_START, Fixture
 from calibration.frames import BrokerVersions, Request, error_codes, kafka_name
-from calibration.line import CalibrationError, Line, exchange
 from calibration.repeat import NeverThrottledError, Seen, depth, repeat
 from protocol.api import ApiKey
 from protocol.codec import response_type
@@ -30,7 +30,7 @@ from quotas.request_costs import shipped
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from calibration.line import Way
+    from calibration.broker_connection import BrokerAccess
     from protocol.versions import VersionRange
     from proxy.addresses import Address
     from quotas.request_costs import CostTable, Overrides
@@ -149,12 +149,12 @@ class Calibration:
 
     def __init__(
         self,
-        way: Way,
+        access: BrokerAccess,
         address: Address,
         timeout_s: float,
         options: Options,
         costs: Overrides,
-        probe: Callable[[Line, BrokerVersions], Probe],
+        probe: Callable[[BrokerConnection, BrokerVersions], Probe],
         *,
         run: str,
         now_ms: int,
@@ -163,7 +163,7 @@ class Calibration:
         """`run` is eight hexadecimal digits that no other run has; `costs` what is configured now; `say` is
         told how far it is.
         """
-        self._line = Line(way, address, timeout_s)
+        self._connection = BrokerConnection(access, address, timeout_s)
         self._options = options
         self._costs = costs
         self._make_probe = probe
@@ -180,21 +180,21 @@ class Calibration:
         try:
             spoken = await self._versions()
             self._broker_versions = BrokerVersions(spoken)
-            self._probe = self._make_probe(self._line, self._broker_versions)
-            self._fixture = Fixture(self._line, self._broker_versions, self._run, self._now_ms)
+            self._probe = self._make_probe(self._connection, self._broker_versions)
+            self._fixture = Fixture(self._connection, self._broker_versions, self._run, self._now_ms)
             left_quotas = await self._probe.look()
             left_topics = await self._fixture.look()
         finally:
-            await self._line.aclose()
+            await self._connection.aclose()
         release = generation(spoken)
         self._table = self._costs.over(shipped(release))
         return self._outlook(spoken, release, left_quotas, left_topics)
 
     async def _versions(self) -> Mapping[int, VersionRange]:
-        answer = await self._line.ask(HELLO, ApiVersionsResponse)
+        answer = await self._connection.ask(HELLO, ApiVersionsResponse)
         if answer.error_code != ErrorCode.NONE:
             raise CalibrationError(
-                f"{self._line.address}: it answers ApiVersions with error {answer.error_code}"
+                f"{self._connection.address}: it answers ApiVersions with error {answer.error_code}"
             )
         return ranges(answer)
 
@@ -215,7 +215,7 @@ class Calibration:
             for case, cost, count in zip(planned, costs, requests, strict=True)
         )
         return Outlook(
-            address=self._line.address,
+            address=self._connection.address,
             spoken=spoken,
             generation=release,
             table=self._table,
@@ -291,7 +291,7 @@ class Calibration:
         with trio.move_on_after(PUT_BACK_S) as scope:
             for step in (self._disarm, self._fixture.clear):
                 left += await self._twice(step)
-            await self._line.aclose()
+            await self._connection.aclose()
         if scope.cancelled_caught:
             left.append(
                 f"whatever begins with {CLIENT_ID_START}{self._run} or is called {self._fixture.own.topic}"
@@ -307,7 +307,7 @@ class Calibration:
             try:
                 return await step()
             except (QuestionError, CalibrationError) as error:
-                await self._line.aclose()
+                await self._connection.aclose()
                 if last:
                     return [str(error)]
                 await trio.sleep(_AGAIN_S)
@@ -319,7 +319,7 @@ class Calibration:
         found = [Found(case) for case in await self._those_that_work()]
         self._findings.found = found
         if not found:
-            raise CalibrationError(f"{self._line.address}: none of what was asked for can be measured")
+            raise CalibrationError(f"{self._connection.address}: none of what was asked for can be measured")
         self._total = len(found) * (1 + self._options.rounds)
         expected = await self._warm_up(found)
         for turn in range(self._options.rounds + TRIES):
@@ -343,7 +343,7 @@ class Calibration:
         found[:] = [one for one in found if one.us]
         if all(one.case.pause_s for one in found):
             raise CalibrationError(
-                f"{self._line.address}: no reading was good: is it too busy? try again when it is not"
+                f"{self._connection.address}: no reading was good: is it too busy? try again when it is not"
             )
         self._compare(found)
 
@@ -364,7 +364,7 @@ class Calibration:
                 codes = await self._errors(case)
             except QuestionError as error:
                 self._findings.left_out[_label(case)] = str(error)
-                await self._line.aclose()
+                await self._connection.aclose()
                 continue
             if codes:
                 reason = ", ".join(names.get(code, f"error {code}") for code in sorted(codes))
@@ -377,7 +377,7 @@ class Calibration:
         """Those that the broker answers, but for such as soon pass."""
         deadline_s = trio.current_time() + PASSING_S
         while True:
-            codes = error_codes(await self._line.ask(case.request, response_type(case.request.api)))
+            codes = error_codes(await self._connection.ask(case.request, response_type(case.request.api)))
             if not codes & PASSING or trio.current_time() > deadline_s:
                 return codes
             await trio.sleep(_AGAIN_S)
@@ -451,15 +451,15 @@ class Calibration:
 
     async def _read(self, case: Case, client_id: str, count: float) -> Seen:
         """Raises QuestionError, NeverThrottledError."""
-        async with await self._line.connect() as connection:
-            with failures(self._line.address, self._line.timeout_s):
+        async with await self._connection.connect() as connection:
+            with failures(self._connection.address, self._connection.timeout_s):
                 asked_s = trio.current_time()
                 # What connecting has cost the broker's network threads is charged to the first who asks.
                 await exchange(
                     connection.stream,
                     HELLO,
                     ApiVersionsResponse,
-                    self._line.timeout_s,
+                    self._connection.timeout_s,
                 )
                 round_trip_s = trio.current_time() - asked_s
                 until = self._probe.until_throttled
@@ -468,7 +468,7 @@ class Calibration:
                     case,
                     client_id,
                     under_way=depth(case.request.frame(client_id), round_trip_s),
-                    timeout_s=self._line.timeout_s,
+                    timeout_s=self._connection.timeout_s,
                     at_most_s=self._fixture.windows.span_s,
                     enough=None if until else max(round(count), 2),
                 )

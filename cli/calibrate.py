@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import click
 import trio
 
+from calibration.broker_connection import BrokerConnection, CalibrationError
 from calibration.cases import COEFFICIENTS, NAMES
 from calibration.frames import BrokerVersions, kafka_name
 from calibration.jmx import JmxProbe, scraper
-from calibration.line import CalibrationError, Line
 from calibration.probe import QuotaProbe
 from calibration.run import (
     AT_MOST_S,
@@ -202,8 +202,8 @@ def _run(loaded: Config, wish: Wish) -> None:
     scrape = scraper(wish.jmx_url) if wish.jmx_url else None
     user = loaded.credentials.username if loaded.credentials is not None else ANONYMOUS
 
-    def probe(line: Line, broker_versions: BrokerVersions) -> Probe:
-        quotas = QuotaProbe(line, broker_versions, user)
+    def probe(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+        quotas = QuotaProbe(connection, broker_versions, user)
         return quotas if scrape is None else JmxProbe(scrape, quotas)
 
     with Bar() as bar:

@@ -11,10 +11,10 @@ import trio
 from trio.testing import MockClock
 
 from calibration.batches import batch, crc32c, text
+from calibration.broker_connection import CalibrationError
 from calibration.cases import COEFFICIENTS
 from calibration.frames import kafka_name
 from calibration.jmx import JmxProbe, rates_of
-from calibration.line import CalibrationError
 from calibration.probe import QuotaProbe
 from calibration.run import Calibration, Findings, Options, Probe, Taken
 from protocol.api import ApiKey
@@ -26,8 +26,8 @@ from tests.calibration.calibrated_broker import ADDRESS, VERSIONS, CalibratedBro
 from tests.wire.frames import head_of
 
 if TYPE_CHECKING:
+    from calibration.broker_connection import BrokerConnection
     from calibration.frames import BrokerVersions
-    from calibration.line import Line
 
 COSTS = {
     ApiKey.API_VERSIONS: {"us": 20.0},
@@ -46,8 +46,8 @@ SOME = (ApiKey.METADATA, ApiKey.HEARTBEAT)
 RUN = "0123abcd"
 
 
-def by_quota(line: Line, broker_versions: BrokerVersions) -> Probe:
-    return QuotaProbe(line, broker_versions, "ANONYMOUS")
+def by_quota(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+    return QuotaProbe(connection, broker_versions, "ANONYMOUS")
 
 
 def calibrate(
@@ -55,7 +55,7 @@ def calibrate(
     options: Options,
     *,
     stop_after: int | None = None,
-    probe: Callable[[Line, BrokerVersions], Probe] = by_quota,
+    probe: Callable[[BrokerConnection, BrokerVersions], Probe] = by_quota,
     dry_run: bool = False,
 ) -> Findings:
     """`stop_after`: cancelled when so many readings were begun."""
@@ -199,7 +199,7 @@ def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
         calibrate(
             broker,
             options,
-            probe=lambda line, broker_versions: Silent(line, broker_versions, "ANONYMOUS"),
+            probe=lambda connection, broker_versions: Silent(connection, broker_versions, "ANONYMOUS"),
         )
     left_nothing(broker)
 
@@ -236,8 +236,8 @@ def test_calibration_can_read_a_jmx_exporter(form: str) -> None:
         lines += [form.format(client_id, budget.rate(now_ms)) for client_id, budget in broker.budgets.items()]
         return "\n".join([*lines, ""])
 
-    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Probe:
-        return JmxProbe(scrape, QuotaProbe(line, broker_versions, "ANONYMOUS"))
+    def by_jmx(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+        return JmxProbe(scrape, QuotaProbe(connection, broker_versions, "ANONYMOUS"))
 
     found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0), probe=by_jmx)
     left_nothing(broker)
@@ -251,8 +251,8 @@ def test_calibration_names_the_metric_that_an_exporter_lacks() -> None:
     async def scrape() -> str:
         return "up 1\n"
 
-    def by_jmx(line: Line, broker_versions: BrokerVersions) -> Probe:
-        return JmxProbe(scrape, QuotaProbe(line, broker_versions, "ANONYMOUS"))
+    def by_jmx(connection: BrokerConnection, broker_versions: BrokerVersions) -> Probe:
+        return JmxProbe(scrape, QuotaProbe(connection, broker_versions, "ANONYMOUS"))
 
     with pytest.raises(CalibrationError, match="looked for a metric whose name ends with request_time"):
         calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=1, share=1.0), probe=by_jmx)

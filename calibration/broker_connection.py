@@ -22,7 +22,7 @@ ASIDE: Final = "weir"
 """The client-id of what is not measured."""
 
 
-class Way(Protocol):
+class BrokerAccess(Protocol):
     """How brokers are reached: `proxy.control.cluster.access.Access`."""
 
     async def connect(self, address: Address, timeout_s: float) -> Connection: ...
@@ -32,18 +32,18 @@ class CalibrationError(Exception):
     """Calibrating is not possible, and why: one line."""
 
 
-class Line:
+class BrokerConnection:
     """One broker; ends with `aclose`."""
 
-    def __init__(self, way: Way, address: Address, timeout_s: float) -> None:
+    def __init__(self, access: BrokerAccess, address: Address, timeout_s: float) -> None:
         self.address = address
         self.timeout_s = timeout_s
-        self._way = way
+        self._access = access
         self._connection: Connection | None = None
 
     async def connect(self) -> Connection:
         """A connection of one's own, logged in. Raises QuestionError."""
-        return await self._way.connect(self.address, self.timeout_s)
+        return await self._access.connect(self.address, self.timeout_s)
 
     async def ask(self, request: Request, answer: type[M], client_id: str = ASIDE) -> M:
         """Ask; once more, on another connection, if that fails on one that stood for a while. Raises
