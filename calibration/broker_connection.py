@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 
-from calibration.repeat import Frames
+from calibration.load import Frames
 from protocol.errors import ProtocolError
 from protocol.values import Message
 from proxy.control.cluster.connection import QuestionError, failures

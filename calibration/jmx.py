@@ -88,7 +88,7 @@ class JmxProbe:
         if not any(one.client_id in rates for one in taken):
             raise CalibrationError(_nothing(self._has_quotas))
         return [
-            measured_us(rates[one.client_id], at_s - one.seen.began_s, windows)
+            measured_us(rates[one.client_id], at_s - one.result.began_s, windows)
             if one.client_id in rates
             else "the exporter does not know it"
             for one in taken

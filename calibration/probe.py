@@ -161,7 +161,7 @@ class QuotaProbe:
 
 
 def _told(taken: Taken, windows: Windows) -> float | str:
-    reading = taken.seen.reading
+    reading = taken.result.reading
     reason = fault(reading, windows)
     if reason is not None:
         return reason

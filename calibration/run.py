@@ -15,7 +15,7 @@ from calibration.broker_connection import BrokerConnection, CalibrationError, ex
 from calibration.cases import COEFFICIENTS, GROUPS, TOPICS, Case, cases
 from calibration.fixture import CLIENT_ID_START, Fixture
 from calibration.frames import BrokerVersions, Request, error_codes, kafka_name
-from calibration.repeat import NeverThrottledError, Seen, depth, repeat
+from calibration.load import LoadResult, NeverThrottledError, depth, generate_load
 from protocol.api import ApiKey
 from protocol.codec import response_type
 from protocol.error_codes import ErrorCode
@@ -81,7 +81,7 @@ class Taken(NamedTuple):
     case: Case
     client_id: str
     wanted_us: float
-    seen: Seen
+    result: LoadResult
 
 
 class Probe(Protocol):
@@ -331,10 +331,10 @@ class Calibration:
             lacking = [one for one in found if len(one.us) < min(turn + 1, self._options.rounds)]
             if not lacking:
                 break
-            for one, us, seen in await self._round(lacking, expected):
+            for one, us, result in await self._round(lacking, expected):
                 one.us.append(us)
-                one.requests += seen.reading.requests
-                one.features = one.case.features(seen.request_bytes, seen.response_bytes)
+                one.requests += result.reading.requests
+                one.features = one.case.features(result.request_bytes, result.response_bytes)
                 expected[id(one)] = min(one.us)
                 self._done += 1
         for one in found:
@@ -387,7 +387,7 @@ class Calibration:
         expected = {id(one): self._expected_us(one.case) for one in found}
         for turn in range(WARM_UPS_MAX):
             before = dict(expected)
-            for one, us, _seen in await self._round(found, expected, is_rough=True):
+            for one, us, _result in await self._round(found, expected, is_rough=True):
                 expected[id(one)] = us
             if self._is_late(WARM_UP_SHARE):
                 break
@@ -398,12 +398,12 @@ class Calibration:
 
     async def _round(
         self, found: Sequence[Found], expected: Mapping[int, float], *, is_rough: bool = False
-    ) -> list[tuple[Found, float, Seen]]:
+    ) -> list[tuple[Found, float, LoadResult]]:
         """Read each once; those that fail are left out."""
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
         totals = {client_id: total for client_id, (_one, total) in wanted.items()}
         await self._probe.arm(totals, self._client_id(), self._fixture.windows)
-        told: list[tuple[Found, float, Seen]] = []
+        told: list[tuple[Found, float, LoadResult]] = []
         gathered: list[tuple[Found, Taken]] = []
         failed = 0
         since_s = trio.current_time()
@@ -413,7 +413,7 @@ class Calibration:
             self.say(self._done + len(told), self._total, "warming up" if is_rough else _label(one.case))
             began_s = trio.current_time()
             try:
-                seen = await self._read(one.case, client_id, total / expected[id(one)])
+                result = await self._read(one.case, client_id, total / expected[id(one)])
             except NeverThrottledError:
                 continue
             except QuestionError:
@@ -423,7 +423,7 @@ class Calibration:
                 await trio.sleep(_AGAIN_S * failed)
                 continue
             failed = 0
-            gathered.append((one, Taken(one.case, client_id, total, seen)))
+            gathered.append((one, Taken(one.case, client_id, total, result)))
             if trio.current_time() - since_s >= self._probe.gather_s:
                 told += await self._tell(gathered, is_rough=is_rough)
                 gathered, since_s = [], trio.current_time()
@@ -432,16 +432,16 @@ class Calibration:
 
     async def _tell(
         self, gathered: Sequence[tuple[Found, Taken]], *, is_rough: bool
-    ) -> list[tuple[Found, float, Seen]]:
+    ) -> list[tuple[Found, float, LoadResult]]:
         if not gathered:
             return []
         totals = await self._probe.tell([taken for _one, taken in gathered], self._fixture.windows)
         told = []
         for (one, taken), total in zip(gathered, totals, strict=True):
             if isinstance(total, float) and total > 0:
-                told.append((one, total / taken.seen.reading.requests, taken.seen))
+                told.append((one, total / taken.result.reading.requests, taken.result))
             elif is_rough:  # at least so much it was
-                told.append((one, taken.wanted_us / taken.seen.reading.requests, taken.seen))
+                told.append((one, taken.wanted_us / taken.result.reading.requests, taken.result))
         return told
 
     def _client_id(self) -> str:
@@ -449,7 +449,7 @@ class Calibration:
         self._number += 1
         return f"{CLIENT_ID_START}{self._run}-{self._number:06d}"
 
-    async def _read(self, case: Case, client_id: str, count: float) -> Seen:
+    async def _read(self, case: Case, client_id: str, count: float) -> LoadResult:
         """Raises QuestionError, NeverThrottledError."""
         async with await self._connection.connect() as connection:
             with failures(self._connection.address, self._connection.timeout_s):
@@ -463,7 +463,7 @@ class Calibration:
                 )
                 round_trip_s = trio.current_time() - asked_s
                 until = self._probe.until_throttled
-                return await repeat(
+                return await generate_load(
                     connection.stream,
                     case,
                     client_id,

@@ -30,7 +30,7 @@ SERVED_S: Final = 0.0001
 _RECEIVE_BYTES: Final = 256 * 1024
 
 
-class Seen(NamedTuple):
+class LoadResult(NamedTuple):
     """A reading, and what it was made with."""
 
     reading: Reading
@@ -75,7 +75,7 @@ class Frames:
         return frame
 
 
-async def repeat(
+async def generate_load(
     stream: trio.abc.Stream,
     case: Case,
     client_id: str,
@@ -84,7 +84,7 @@ async def repeat(
     timeout_s: float,
     at_most_s: float,
     enough: int | None = None,
-) -> Seen:
+) -> LoadResult:
     """Send it until a response has a throttle time, or this is `enough`.
 
     Raises NeverThrottledError when neither has come within `at_most_s`, TooSlowError for a response that does
@@ -106,7 +106,7 @@ async def repeat(
             before = received_bytes - (len(answer) - LENGTH_BYTES)
             average = before / (count - 1) if count > 1 else float(received_bytes)
             reading = Reading(count, throttle_ms, now_s - began_s)
-            return Seen(reading, len(frame) - LENGTH_BYTES, average, began_s)
+            return LoadResult(reading, len(frame) - LENGTH_BYTES, average, began_s)
         if now_s - began_s > at_most_s:
             break
         if case.pause_s:
