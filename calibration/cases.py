@@ -121,7 +121,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnResources:
     """What the calibrator has at the broker."""
 
     topic: str
@@ -130,14 +130,16 @@ class Own:
     generation: int = -1
 
 
-def cases(broker_versions: BrokerVersions, own: Own, apis: Iterable[ApiKey], now_ms: int) -> list[Case]:
+def cases(
+    broker_versions: BrokerVersions, own: OwnResources, apis: Iterable[ApiKey], now_ms: int
+) -> list[Case]:
     """Those of these APIs that the broker has, in an order in which they can be sent."""
     make = _Cases(broker_versions, own, now_ms)
     wanted = frozenset(apis)
     return [case for case in make.all() if case.request.api in wanted]
 
 
-def filling(broker_versions: BrokerVersions, own: Own, now_ms: int) -> list[Request]:
+def filling(broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> list[Request]:
     """What has to be written before anything is read, once each."""
     make = _Cases(broker_versions, own, now_ms)
     small, medium = batch([bytes(100)], now_ms), batch(text(MEDIUM_RECORDS), now_ms)
@@ -147,7 +149,7 @@ def filling(broker_versions: BrokerVersions, own: Own, now_ms: int) -> list[Requ
 
 
 class _Cases:
-    def __init__(self, broker_versions: BrokerVersions, own: Own, now_ms: int) -> None:
+    def __init__(self, broker_versions: BrokerVersions, own: OwnResources, now_ms: int) -> None:
         self._broker_versions = broker_versions
         self._own = own
         self._now_ms = now_ms

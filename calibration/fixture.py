@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from calibration.broker_connection import CalibrationError
-from calibration.cases import PARTITIONS, Own, filling
+from calibration.cases import PARTITIONS, OwnResources, filling
 from calibration.frames import Request, error_codes
 from protocol.api import ApiKey
 from protocol.error_codes import ErrorCode
@@ -74,7 +74,7 @@ class Fixture:
         self._connection = connection
         self._broker_versions = broker_versions
         self._now_ms = now_ms
-        self.own = Own(f"__weir_calibrate_{run}", f"{CLIENT_ID_START}{run}")
+        self.own = OwnResources(f"__weir_calibrate_{run}", f"{CLIENT_ID_START}{run}")
         self.node_id = -1
         self.windows = Windows()
         self._topics: list[str] = []
@@ -172,7 +172,7 @@ class Fixture:
         if name is None:
             return "no name of a group was found that this broker coordinates"
         self._group = name
-        self.own = Own(self.own.topic, name)
+        self.own = OwnResources(self.own.topic, name)
         return await self._join()
 
     async def _group_here(self) -> str | None:
@@ -221,7 +221,7 @@ class Fixture:
         synced = await self._connection.ask(self._request(sync), SyncGroupResponse)
         if synced.error_code != ErrorCode.NONE:
             return f"joining a group: {_named([synced.error_code])}"
-        self.own = Own(self.own.topic, self.own.group, member, generation)
+        self.own = OwnResources(self.own.topic, self.own.group, member, generation)
         return None
 
     # Putting back

@@ -23,7 +23,7 @@ from quotas.calibration import Windows, measured_us
 
 if TYPE_CHECKING:
     from calibration.probe import QuotaProbe
-    from calibration.run import Taken
+    from calibration.run import PendingReading
     from quotas.table import Quota
 
 Scrape = Callable[[], Awaitable[str]]
@@ -79,19 +79,19 @@ class JmxProbe:
                 await self._quotas.disarm()
                 self._has_quotas = False
 
-    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
-        """What time each has taken, in µs. Raises CalibrationError if the exporter knows none of them."""
+    async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
+        """What time each has pending, in µs. Raises CalibrationError if the exporter knows none of them."""
         before_s = trio.current_time()
         text = await self._scrape()
         at_s = (before_s + trio.current_time()) / 2
         rates = rates_of(text)
-        if not any(one.client_id in rates for one in taken):
+        if not any(one.client_id in rates for one in pending):
             raise CalibrationError(_nothing(self._has_quotas))
         return [
             measured_us(rates[one.client_id], at_s - one.result.began_s, windows)
             if one.client_id in rates
             else "the exporter does not know it"
-            for one in taken
+            for one in pending
         ]
 
     async def disarm(self) -> None:

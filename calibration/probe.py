@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from calibration.broker_connection import BrokerConnection
     from calibration.frames import BrokerVersions
-    from calibration.run import Taken
+    from calibration.run import PendingReading
     from quotas import QuotaTable
     from quotas.calibration import Windows
     from quotas.table import Quota
@@ -96,7 +96,7 @@ class QuotaProbe:
         return Entity(self._user if self._of_user else None, client_id)
 
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None:
-        """Have the broker throttle each client-id when it has taken the wanted time, in µs, instead of all
+        """Have the broker throttle each client-id when it has pending the wanted time, in µs, instead of all
         earlier ones. Raises CalibrationError, QuestionError.
         """
         changes: dict[Quota, float | None] = dict.fromkeys(self._mine)
@@ -111,9 +111,9 @@ class QuotaProbe:
         self._mine -= before
         await self._in_force(canary)
 
-    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
-        """What time each has taken, in µs, or why that is not known."""
-        return [_told(one, windows) for one in taken]
+    async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
+        """What time each has pending, in µs, or why that is not known."""
+        return [_cost_us(one, windows) for one in pending]
 
     async def disarm(self) -> None:
         """Remove all that was set. Raises CalibrationError, QuestionError."""
@@ -160,12 +160,12 @@ class QuotaProbe:
         )
 
 
-def _told(taken: Taken, windows: Windows) -> float | str:
-    reading = taken.result.reading
+def _cost_us(pending: PendingReading, windows: Windows) -> float | str:
+    reading = pending.result.reading
     reason = fault(reading, windows)
     if reason is not None:
         return reason
-    percent = percent_for(taken.wanted_us, windows)
+    percent = percent_for(pending.wanted_us, windows)
     return spent_us(percent, reading.throttle_ms, reading.elapsed_s, windows)
 
 

@@ -75,8 +75,8 @@ class Options:
     at_most_s: float = AT_MOST_S
 
 
-class Taken(NamedTuple):
-    """A reading that was made, not yet told."""
+class PendingReading(NamedTuple):
+    """A reading that was made, not yet measured."""
 
     case: Case
     client_id: str
@@ -85,22 +85,22 @@ class Taken(NamedTuple):
 
 
 class Probe(Protocol):
-    """What tells how much time of the broker's a client-id has taken."""
+    """What tells how much time of the broker's a client-id has pending."""
 
     until_throttled: bool
     """A reading ends with a throttle time; otherwise after as many requests as are wanted."""
     gather_s: float
-    """For so long readings are gathered before they are told."""
+    """For so long readings are gathered before they are measured."""
 
     async def look(self) -> list[Quota]: ...
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None: ...
-    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]: ...
+    async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]: ...
     async def disarm(self) -> None: ...
     async def remove(self, quotas: Sequence[Quota]) -> None: ...
 
 
 @dataclass(slots=True)
-class Found:
+class CaseReadings:
     """What is known of a case: by round, what a request cost, and what went over the wire."""
 
     case: Case
@@ -136,7 +136,7 @@ class Outlook:
 class Findings:
     """What was measured."""
 
-    found: list[Found]
+    found: list[CaseReadings]
     left_out: dict[str, str]
     """APIs, or cases of them, and why."""
     notes: list[str]
@@ -161,7 +161,7 @@ class Calibration:
         say: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
     ) -> None:
         """`run` is eight hexadecimal digits that no other run has; `costs` what is configured now; `say` is
-        told how far it is.
+        measured how far it is.
         """
         self._connection = BrokerConnection(access, address, timeout_s)
         self._options = options
@@ -316,7 +316,7 @@ class Calibration:
     # Readings
 
     async def _read_all(self) -> None:
-        found = [Found(case) for case in await self._those_that_work()]
+        found = [CaseReadings(case) for case in await self._those_that_work()]
         self._findings.found = found
         if not found:
             raise CalibrationError(f"{self._connection.address}: none of what was asked for can be measured")
@@ -347,7 +347,7 @@ class Calibration:
             )
         self._compare(found)
 
-    def _compare(self, found: Sequence[Found]) -> None:
+    def _compare(self, found: Sequence[CaseReadings]) -> None:
         ratios = [one.us[-1] / one.us[0] for one in found if len(one.us) > 1]
         if ratios and median(ratios) < STEADY:
             self._findings.notes.append(
@@ -382,8 +382,8 @@ class Calibration:
                 return codes
             await trio.sleep(_AGAIN_S)
 
-    async def _warm_up(self, found: Sequence[Found]) -> dict[int, float]:
-        """Read until readings do not fall any more; return what each costs, by the identity of `Found`."""
+    async def _warm_up(self, found: Sequence[CaseReadings]) -> dict[int, float]:
+        """Read until readings do not fall any more; return what each costs, by the identity of `CaseReadings`."""
         expected = {id(one): self._expected_us(one.case) for one in found}
         for turn in range(WARM_UPS_MAX):
             before = dict(expected)
@@ -397,20 +397,20 @@ class Calibration:
         return expected
 
     async def _round(
-        self, found: Sequence[Found], expected: Mapping[int, float], *, is_rough: bool = False
-    ) -> list[tuple[Found, float, LoadResult]]:
+        self, found: Sequence[CaseReadings], expected: Mapping[int, float], *, is_rough: bool = False
+    ) -> list[tuple[CaseReadings, float, LoadResult]]:
         """Read each once; those that fail are left out."""
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
         totals = {client_id: total for client_id, (_one, total) in wanted.items()}
         await self._probe.arm(totals, self._client_id(), self._fixture.windows)
-        told: list[tuple[Found, float, LoadResult]] = []
-        gathered: list[tuple[Found, Taken]] = []
+        measured: list[tuple[CaseReadings, float, LoadResult]] = []
+        gathered: list[tuple[CaseReadings, PendingReading]] = []
         failed = 0
         since_s = trio.current_time()
         for client_id, (one, total) in wanted.items():
             if self._is_late(WARM_UP_SHARE if is_rough else 1.0) and (is_rough or one.us):
                 continue
-            self.say(self._done + len(told), self._total, "warming up" if is_rough else _label(one.case))
+            self.say(self._done + len(measured), self._total, "warming up" if is_rough else _label(one.case))
             began_s = trio.current_time()
             try:
                 result = await self._read(one.case, client_id, total / expected[id(one)])
@@ -423,26 +423,26 @@ class Calibration:
                 await trio.sleep(_AGAIN_S * failed)
                 continue
             failed = 0
-            gathered.append((one, Taken(one.case, client_id, total, result)))
+            gathered.append((one, PendingReading(one.case, client_id, total, result)))
             if trio.current_time() - since_s >= self._probe.gather_s:
-                told += await self._tell(gathered, is_rough=is_rough)
+                measured += await self._costs_us(gathered, is_rough=is_rough)
                 gathered, since_s = [], trio.current_time()
             await trio.sleep(max(total / 1e6 / self._options.share - (trio.current_time() - began_s), 0.0))
-        return told + await self._tell(gathered, is_rough=is_rough)
+        return measured + await self._costs_us(gathered, is_rough=is_rough)
 
-    async def _tell(
-        self, gathered: Sequence[tuple[Found, Taken]], *, is_rough: bool
-    ) -> list[tuple[Found, float, LoadResult]]:
+    async def _costs_us(
+        self, gathered: Sequence[tuple[CaseReadings, PendingReading]], *, is_rough: bool
+    ) -> list[tuple[CaseReadings, float, LoadResult]]:
         if not gathered:
             return []
-        totals = await self._probe.tell([taken for _one, taken in gathered], self._fixture.windows)
-        told = []
-        for (one, taken), total in zip(gathered, totals, strict=True):
+        totals = await self._probe.costs_us([pending for _one, pending in gathered], self._fixture.windows)
+        measured = []
+        for (one, pending), total in zip(gathered, totals, strict=True):
             if isinstance(total, float) and total > 0:
-                told.append((one, total / taken.result.reading.requests, taken.result))
+                measured.append((one, total / pending.result.reading.requests, pending.result))
             elif is_rough:  # at least so much it was
-                told.append((one, taken.wanted_us / taken.result.reading.requests, taken.result))
-        return told
+                measured.append((one, pending.wanted_us / pending.result.reading.requests, pending.result))
+        return measured
 
     def _client_id(self) -> str:
         """Of a fixed length: it counts to the size of requests."""

@@ -16,7 +16,7 @@ from calibration.cases import COEFFICIENTS
 from calibration.frames import kafka_name
 from calibration.jmx import JmxProbe, rates_of
 from calibration.probe import QuotaProbe
-from calibration.run import Calibration, Findings, Options, Probe, Taken
+from calibration.run import Calibration, Findings, Options, PendingReading, Probe
 from protocol.api import ApiKey
 from proxy.control.cluster.connection import QuestionError
 from quotas.calibration import Windows
@@ -187,9 +187,9 @@ def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
 class Silent(QuotaProbe):
     """Can make nothing of what it has read."""
 
-    async def tell(self, taken: Sequence[Taken], windows: Windows) -> list[float | str]:
+    async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
         assert windows == Windows()
-        return ["nothing"] * len(taken)
+        return ["nothing"] * len(pending)
 
 
 def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
