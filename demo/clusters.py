@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from demo.children import child
 from demo.errors import DemoError
+from demo.subprocesses import running_module
 from proxy.config.config import ConfigError, parse_address
 
 ANSWER_S: Final = 10.0
@@ -150,7 +150,7 @@ def _check_reachable(upstream: str) -> None:
 def mock(folder: Path) -> Iterator[Cluster]:
     """Run a mock cluster of three brokers until the block ends. Raises DemoError."""
     log = folder / "mock.log"
-    with child("demo.mock_cluster", [], log) as process:
+    with running_module("demo.mock_cluster", [], log) as process:
         assert process.stdout is not None
         upstream = process.stdout.readline().strip()
         if not upstream:

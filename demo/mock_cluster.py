@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from demo.children import end_with_parent
+from demo.subprocesses import end_with_parent
 
 BROKERS: Final = 3
 

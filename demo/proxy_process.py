@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from demo.children import child, end_with_parent
 from demo.errors import DemoError
+from demo.subprocesses import end_with_parent, running_module
 from proxy import logs
 from proxy.config import config
 from proxy.run import run
@@ -53,7 +53,7 @@ def weir(
             **(further or {}),
         }
         log = quotas.with_name("weir.log")
-        with child("demo.proxy_process", [msgspec.json.encode(settings).decode()], log) as process:
+        with running_module("demo.proxy_process", [msgspec.json.encode(settings).decode()], log) as process:
             if _accepts(process, listen):
                 yield f"{HOST}:{listen}"
                 return

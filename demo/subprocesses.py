@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-END_S: Final = 5.0
+EXIT_TIMEOUT_S: Final = 5.0
 """How long a child may take to end by itself."""
 
 
 @contextmanager
-def child(module: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
+def running_module(module: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
     """Run a module of ours in a process of its own until the block ends; its standard error goes to `log`.
 
     It has a session of its own: Ctrl-C is for us, and we end it.
@@ -43,7 +43,7 @@ def child(module: str, arguments: Sequence[str], log: Path) -> Iterator[subproce
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(END_S)
+        process.wait(EXIT_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
