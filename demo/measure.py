@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from demo.cast import Actor
+from demo.client_specs import ClientSpec
 
 TOLERANCE: Final = 0.20
 """Kafka's own algorithm swings that much over half a minute, measured on a broker too (docs/quotas.md)."""
@@ -33,7 +33,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An actor's meters, at one time, together."""
+    """An spec's meters, at one time, together."""
 
     at_s: float
     payload_bytes: int = 0
@@ -43,7 +43,7 @@ class Reading:
 
 
 def read(meters: Sequence[Meter], at_s: float) -> Reading:
-    """Add up the bytes and counts of an actor's clients; of throttle times, take the longest."""
+    """Add up the bytes and counts of an spec's clients; of throttle times, take the longest."""
     return Reading(
         at_s,
         sum(meter.payload_bytes for meter in meters),
@@ -55,9 +55,9 @@ def read(meters: Sequence[Meter], at_s: float) -> Reading:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an actor did from `began` to `now`; rates in bytes/s, over all brokers that it uses."""
+    """What an spec did from `began` to `now`; rates in bytes/s, over all brokers that it uses."""
 
-    actor: Actor
+    spec: ClientSpec
     brokers: int
     began: Reading
     now: Reading
@@ -65,12 +65,12 @@ class Result:
     @property
     def quota(self) -> int | None:
         """Its quota at all its brokers together."""
-        return None if self.actor.quota is None else self.actor.quota * self.brokers
+        return None if self.spec.quota is None else self.spec.quota * self.brokers
 
     @property
     def target(self) -> int:
         """What it should reach: its quota, or what it sends by itself."""
-        return self.quota or self.actor.pace or 0
+        return self.quota or self.spec.pace or 0
 
     @property
     def rate(self) -> float:
@@ -98,6 +98,6 @@ class Result:
         return "slowed down" if self.deviation < 0 else "faster than meant"
 
 
-def used_up(actor: Actor, reading: Reading) -> bool:
-    """Whether the actor's burst allowance is gone: it has been throttled, or has no quota at all."""
-    return actor.quota is None or reading.throttled > 0
+def used_up(spec: ClientSpec, reading: Reading) -> bool:
+    """Whether the spec's burst allowance is gone: it has been throttled, or has no quota at all."""
+    return spec.quota is None or reading.throttled > 0

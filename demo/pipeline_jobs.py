@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from demo.cast import CAST, quota_table
+from demo.client_specs import CLIENTS, quota_table
 from pipeline.ingest.job import Pace, ingest
 from pipeline.ingest.sources import Directory
 from pipeline.lake import Lake
@@ -47,7 +47,7 @@ def jobs(files: Files, version: str) -> dict[str, Job]:
         return rollup(spark, lake)
 
     def recommended(spark: SparkSession) -> Outcome:
-        quotas, name = quota_table(CAST), files.quotas.name
+        quotas, name = quota_table(CLIENTS), files.quotas.name
         plan = Plan(now=now, output=str(files.recommended), current=quotas, current_name=name)
         return recommend(spark, lake, plan, lambda lines: _write(files.recommended, "".join(lines)))
 

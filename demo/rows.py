@@ -54,19 +54,19 @@ def final_row(result: Result) -> Row:
 
 
 def _row(result: Result, throttle: str, verdict: str) -> Row:
-    actor = result.actor
-    who = actor.role if actor.clients == 1 else f"{actor.clients} {actor.role}s"
+    spec = result.spec
+    who = spec.role if spec.clients == 1 else f"{spec.clients} {spec.role}s"
     deviation = f"{result.deviation:+.0%}" if result.rate else "-"
     throttle = throttle if result.now.throttled else "none"
-    return Row(actor.client_id, who, _quota(result), _mb(result.rate), deviation, throttle, verdict)
+    return Row(spec.client_id, who, _quota(result), _mb(result.rate), deviation, throttle, verdict)
 
 
 def _quota(result: Result) -> str:
-    actor = result.actor
-    if actor.quota is None:
+    spec = result.spec
+    if spec.quota is None:
         return "none"
-    before = "default " if actor.by_default else f"{result.brokers} x " if actor.every_broker else ""
-    return f"{before}{_mb(actor.quota)}"
+    before = "default " if spec.by_default else f"{result.brokers} x " if spec.every_broker else ""
+    return f"{before}{_mb(spec.quota)}"
 
 
 def _mb(rate: float) -> str:
@@ -88,7 +88,7 @@ def _padded(row: Row, widths: Sequence[int]) -> list[str]:
 
 def progress_line(done: float, results: Sequence[Result]) -> str:
     """Sum up on one line how far a phase has come, and the rates in it."""
-    rates = ", ".join(f"{result.actor.client_id} {_mb(result.rate)}" for result in results)
+    rates = ", ".join(f"{result.spec.client_id} {_mb(result.rate)}" for result in results)
     return f"{done:4.0%}  {rates}"
 
 
@@ -107,7 +107,7 @@ def opening(scene: Scene) -> str:
 
 def closing(results: Sequence[Result]) -> tuple[str, str]:
     """Sum up; and say what the tolerance is for."""
-    failures = [f"{result.actor.client_id} ({result.failure})" for result in results if result.failure]
+    failures = [f"{result.spec.client_id} ({result.failure})" for result in results if result.failure]
     if failures:
         verdict = f"Failed: {', '.join(failures)}. On a busy machine, try --seconds 60."
     else:
@@ -126,13 +126,13 @@ def as_json(scene: Scene, results: Sequence[Result]) -> str:
     """Render one JSON object; rates and quotas in bytes/s, of all brokers used; times in ms."""
     entities = [
         {
-            "client_id": result.actor.client_id,
-            "role": result.actor.role,
-            "quota_entity": None if result.quota is None else str(result.actor.entity),
-            "clients": result.actor.clients,
+            "client_id": result.spec.client_id,
+            "role": result.spec.role,
+            "quota_entity": None if result.quota is None else str(result.spec.entity),
+            "clients": result.spec.clients,
             "brokers": result.brokers,
             "quota_bytes_per_s": result.quota,
-            "paced_bytes_per_s": result.actor.pace,
+            "paced_bytes_per_s": result.spec.pace,
             "rate_bytes_per_s": round(result.rate),
             "deviation": round(result.deviation, 4),
             "throttled_responses": result.now.throttled,

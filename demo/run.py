@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from demo.cast import CAST
+from demo.client_specs import CLIENTS
 from demo.measure import Reading, Result, used_up
 from demo.rows import Scene
 from demo.screens import MEASURE, WARM_UP, Screen
@@ -27,7 +27,7 @@ def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-demo-")))
         set_up = stack.enter_context(stage(upstream, folder))
         stack.enter_context(screen)
-        clients = sum(actor.clients for actor in CAST)
+        clients = sum(spec.clients for spec in CLIENTS)
         scene = Scene(set_up.cluster, set_up.upstream, clients, seconds)
         screen.open(scene)
         for part in set_up.parts:
@@ -46,7 +46,7 @@ def _measure(parts: Sequence[Part], seconds: float, screen: Screen) -> list[Resu
     for part in parts:
         part.speed_up()
     for _ in ticks(SETTLE_S):
-        if all(used_up(part.actor, part.read()) for part in parts):
+        if all(used_up(part.spec, part.read()) for part in parts):
             break
     began = [part.read() for part in parts]
     results = _results(parts, began)
@@ -58,6 +58,6 @@ def _measure(parts: Sequence[Part], seconds: float, screen: Screen) -> list[Resu
 
 def _results(parts: Sequence[Part], began: Sequence[Reading]) -> list[Result]:
     return [
-        Result(part.actor, part.brokers, reading, part.read())
+        Result(part.spec, part.brokers, reading, part.read())
         for part, reading in zip(parts, began, strict=True)
     ]

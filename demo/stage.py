@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from demo.cast import CAST, Actor, quota_file
+from demo.client_specs import CLIENTS, ClientSpec, quota_file
 from demo.clients import ClientThread, ConsumerLoop, Pace, Places, ProducerLoop, fill
 from demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
 from demo.errors import DemoError
@@ -26,33 +26,33 @@ CLOSE_S: Final = 5.0
 
 
 class Part:
-    """An actor on stage: its clients, where they send to or read from, and their meters."""
+    """An spec on stage: its clients, where they send to or read from, and their meters."""
 
-    def __init__(self, actor: Actor, bootstrap: str, cluster: Cluster) -> None:
+    def __init__(self, spec: ClientSpec, bootstrap: str, cluster: Cluster) -> None:
         """Make its topic, and write what it is to read. Raises DemoError."""
-        topic, leaders = cluster.topic(actor.client_id, BROKERS_USED_MAX if actor.every_broker else 1)
+        topic, leaders = cluster.topic(spec.client_id, BROKERS_USED_MAX if spec.every_broker else 1)
         places: Places = (topic, tuple(leaders.values()))
-        self.actor = actor
+        self.spec = spec
         self.brokers = len(leaders)
-        self.meters = [Meter() for _ in range(actor.clients)]
-        self.paces = [Pace(actor.pace) for _ in self.meters]
+        self.meters = [Meter() for _ in range(spec.clients)]
+        self.paces = [Pace(spec.pace) for _ in self.meters]
         self.threads = [
-            ClientThread(partial(_client, actor, bootstrap, places, meter, pace))
+            ClientThread(partial(_client, spec, bootstrap, places, meter, pace))
             for meter, pace in zip(self.meters, self.paces, strict=True)
         ]
-        if actor.role == "consumer":
+        if spec.role == "consumer":
             fill(cluster.upstream, places)
 
     def warm_up(self) -> None:
         """Have its clients ask for just their quota, together."""
-        if self.actor.quota is not None:
+        if self.spec.quota is not None:
             for pace in self.paces:
-                pace.rate = self.actor.quota * self.brokers // len(self.paces)
+                pace.rate = self.spec.quota * self.brokers // len(self.paces)
 
     def speed_up(self) -> None:
         """Have its clients ask for all that they can get, unless they have a pace of their own."""
         for pace in self.paces:
-            pace.rate = self.actor.pace
+            pace.rate = self.spec.pace
 
     def read(self) -> Reading:
         """Read its meters. Raises DemoError if a client has failed."""
@@ -63,11 +63,11 @@ class Part:
 
 
 def _client(
-    actor: Actor, bootstrap: str, places: Places, meter: Meter, pace: Pace
+    spec: ClientSpec, bootstrap: str, places: Places, meter: Meter, pace: Pace
 ) -> ProducerLoop | ConsumerLoop:
-    if actor.role == "consumer":
-        return ConsumerLoop(bootstrap, actor.client_id, places, meter, pace)
-    return ProducerLoop(bootstrap, actor.client_id, places, meter, pace)
+    if spec.role == "consumer":
+        return ConsumerLoop(bootstrap, spec.client_id, places, meter, pace)
+    return ProducerLoop(bootstrap, spec.client_id, places, meter, pace)
 
 
 class Stage(NamedTuple):
@@ -86,9 +86,9 @@ def stage(upstream: str | None, folder: Path, further: Mapping[str, object] | No
     """
     with mock(folder) if upstream is None else real(upstream) as cluster:
         quotas = folder / QUOTAS
-        quotas.write_text(quota_file(CAST), "utf-8")
+        quotas.write_text(quota_file(CLIENTS), "utf-8")
         with weir(cluster.upstream, cluster.node_ids, quotas, further) as bootstrap:
-            parts = [Part(actor, bootstrap, cluster) for actor in CAST]
+            parts = [Part(spec, bootstrap, cluster) for spec in CLIENTS]
             yield Stage(_described(cluster, upstream), cluster.upstream, parts)
 
 

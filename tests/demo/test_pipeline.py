@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import cli.pipeline_demo
 from cli.main import weir
-from demo.cast import CAST, quota_table
+from demo.client_specs import CLIENTS, quota_table
 from demo.pipeline_verdict import Verdict
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def test_pipeline_demo_passes_or_fails_by_replayed_throttle_time(
 
 def test_pipeline_demo_gives_some_clients_a_quota() -> None:
     """Else there were no throttle times to compare."""
-    assert quota_table(CAST).values
+    assert quota_table(CLIENTS).values
 
 
 def test_pipeline_demo_refuses_a_directory_that_is_not_empty(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ KEYS: Final = {"producer": QuotaKey.PRODUCER_BYTE_RATE, "consumer": QuotaKey.CON
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class ClientSpec:
     """Clients that share a client-id, and so a budget at each broker. Rates are in bytes/s."""
 
     client_id: str
@@ -35,24 +35,24 @@ class Actor:
         return Entity(client_id=DEFAULT if self.by_default else self.client_id)
 
 
-CAST: Final = (
-    Actor("orders", "producer", 1_000_000),
-    Actor("shared", "producer", 1_000_000, clients=2),
-    Actor("everywhere", "producer", 500_000, every_broker=True),
-    Actor("reports", "consumer", 1_000_000),
-    Actor("newcomer", "producer", 500_000, by_default=True),
-    Actor("audit", "consumer", None, pace=3_000_000),
+CLIENTS: Final = (
+    ClientSpec("orders", "producer", 1_000_000),
+    ClientSpec("shared", "producer", 1_000_000, clients=2),
+    ClientSpec("everywhere", "producer", 500_000, every_broker=True),
+    ClientSpec("reports", "consumer", 1_000_000),
+    ClientSpec("newcomer", "producer", 500_000, by_default=True),
+    ClientSpec("audit", "consumer", None, pace=3_000_000),
 )
 """One client per idea; together they use little of a small machine, so that quotas, not CPU, decide."""
 
 
-def quota_table(cast: Iterable[Actor]) -> QuotaTable:
+def quota_table(specs: Iterable[ClientSpec]) -> QuotaTable:
     """Return the quotas of those who have one."""
     return QuotaTable(
-        {(actor.entity, KEYS[actor.role]): actor.quota for actor in cast if actor.quota is not None}
+        {(spec.entity, KEYS[spec.role]): spec.quota for spec in specs if spec.quota is not None}
     )
 
 
-def quota_file(cast: Iterable[Actor]) -> str:
+def quota_file(specs: Iterable[ClientSpec]) -> str:
     """Return the text of a quota file for them."""
-    return render(quota_table(cast))
+    return render(quota_table(specs))
