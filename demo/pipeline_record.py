@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from demo.environment import QUOTAS, WARM_UP_S, environment, running, ticks
 from demo.errors import DemoError
-from demo.stage import QUOTAS, WARM_UP_S, playing, stage, ticks
 
 
 class Files(NamedTuple):
@@ -47,17 +47,17 @@ def record(upstream: str | None, seconds: float, files: Files, show: Callable[[s
     `show` hears of the cluster in words, and how many seconds have passed, again and again.
     """
     usage = {"usage_dir": str(files.records), "usage_trace_share": 1.0}
-    with stage(upstream, files.directory, usage) as set_up:
-        for part in set_up.parts:
-            part.warm_up()
-        with playing(set_up.parts):
+    with environment(upstream, files.directory, usage) as env:
+        for client_set in env.client_sets:
+            client_set.warm_up()
+        with running(env.client_sets):
             for elapsed_s in ticks(seconds):
                 if elapsed_s >= WARM_UP_S:
-                    for part in set_up.parts:
-                        part.speed_up()
-                for part in set_up.parts:
-                    part.read()
-                show(set_up.cluster, elapsed_s)
+                    for client_set in env.client_sets:
+                        client_set.speed_up()
+                for client_set in env.client_sets:
+                    client_set.read()
+                show(env.cluster, elapsed_s)
     for kind in ("usage", "trace"):
         if not any(files.records.glob(f"{kind}-*.jsonl")):
             raise DemoError(f"Weir has left no {kind} records in {files.records}: see weir.log beside it")

@@ -25,7 +25,7 @@ fill it evenly. Flat out from cold, they would use ten seconds' worth at once, t
 CLOSE_S: Final = 5.0
 
 
-class Part:
+class ClientSet:
     """An spec on stage: its clients, where they send to or read from, and their meters."""
 
     def __init__(self, spec: ClientSpec, bootstrap: str, cluster: Cluster) -> None:
@@ -70,17 +70,19 @@ def _client(
     return ProducerLoop(bootstrap, spec.client_id, places, meter, pace)
 
 
-class Stage(NamedTuple):
+class Environment(NamedTuple):
     """Set, but nobody plays yet."""
 
     cluster: str
     """In words."""
     upstream: str
-    parts: list[Part]
+    client_sets: list[ClientSet]
 
 
 @contextmanager
-def stage(upstream: str | None, folder: Path, further: Mapping[str, object] | None = None) -> Iterator[Stage]:
+def environment(
+    upstream: str | None, folder: Path, further: Mapping[str, object] | None = None
+) -> Iterator[Environment]:
     """Run Weir with the cast's quotas, and `further` settings, until the block ends; before a mock cluster if
     `upstream` is None. `folder` gets the quota file, and logs. Raises DemoError.
     """
@@ -88,8 +90,8 @@ def stage(upstream: str | None, folder: Path, further: Mapping[str, object] | No
         quotas = folder / QUOTAS
         quotas.write_text(quota_file(CLIENTS), "utf-8")
         with weir(cluster.upstream, cluster.node_ids, quotas, further) as bootstrap:
-            parts = [Part(spec, bootstrap, cluster) for spec in CLIENTS]
-            yield Stage(_described(cluster, upstream), cluster.upstream, parts)
+            client_sets = [ClientSet(spec, bootstrap, cluster) for spec in CLIENTS]
+            yield Environment(_described(cluster, upstream), cluster.upstream, client_sets)
 
 
 def _described(cluster: Cluster, upstream: str | None) -> str:
@@ -99,9 +101,9 @@ def _described(cluster: Cluster, upstream: str | None) -> str:
 
 
 @contextmanager
-def playing(parts: Sequence[Part]) -> Iterator[None]:
+def running(client_sets: Sequence[ClientSet]) -> Iterator[None]:
     """Run every client until the block ends."""
-    threads = [thread for part in parts for thread in part.threads]
+    threads = [thread for client_set in client_sets for thread in client_set.threads]
     for thread in threads:
         thread.start()
     try:
