@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from demo.clusters import reason
 from demo.errors import DemoError
-from demo.measure import Meter
+from demo.measure import ClientCounters
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, ThrottleEvent
@@ -31,13 +31,13 @@ FILL_BYTES: Final = 4_000_000
 POLL_S: Final = 0.02
 
 Options: TypeAlias = dict[str, str | int | float | bool | Callable[..., None] | None]
-Places: TypeAlias = tuple[str, tuple[int, ...]]
+TopicPartitions: TypeAlias = tuple[str, tuple[int, ...]]
 """A topic, and the partitions of it to use."""
 
 
-def _options(bootstrap: str, client_id: str, meter: Meter) -> Options:
+def _options(bootstrap: str, client_id: str, counters: ClientCounters) -> Options:
     def throttled(event: ThrottleEvent) -> None:
-        meter.throttle(round(event.throttle_time * 1000))
+        counters.throttle(round(event.throttle_time * 1000))
 
     return {
         "bootstrap.servers": bootstrap,
@@ -73,14 +73,21 @@ class Pace:
 class ProducerLoop:
     """A producer with a bounded number of bytes under way to each partition."""
 
-    def __init__(self, bootstrap: str, client_id: str, places: Places, meter: Meter, pace: Pace) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        topic_partitions: TopicPartitions,
+        counters: ClientCounters,
+        pace: Pace,
+    ) -> None:
         """Connect in the background."""
-        self._topic, partitions = places
+        self._topic, partitions = topic_partitions
         self._under_way = dict.fromkeys(partitions, 0)
         self._sent = dict.fromkeys(partitions, 0)
-        self._meter = meter
+        self._counters = counters
         self._pace = pace
-        options = _options(bootstrap, client_id, meter)
+        options = _options(bootstrap, client_id, counters)
         self._producer = Producer(options | {"acks": 1, "linger.ms": 5, "batch.size": REQUEST_BYTES})
         self._acknowledged = {number: partial(self._delivered, number) for number in partitions}
 
@@ -102,7 +109,7 @@ class ProducerLoop:
     def _delivered(self, number: int, error: KafkaError | None, _message: Message) -> None:
         self._under_way[number] -= len(MESSAGE)
         if error is None:
-            self._meter.payload_bytes += len(MESSAGE)
+            self._counters.payload_bytes += len(MESSAGE)
         elif error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             raise DemoError(f"a message to {self._topic} was not delivered: {error.str()}")
 
@@ -115,11 +122,18 @@ class ProducerLoop:
 class ConsumerLoop:
     """A consumer that reads one partition from its start to its end, and again."""
 
-    def __init__(self, bootstrap: str, client_id: str, places: Places, meter: Meter, pace: Pace) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        topic_partitions: TopicPartitions,
+        counters: ClientCounters,
+        pace: Pace,
+    ) -> None:
         """Connect in the background."""
-        topic, (number, *_) = places
+        topic, (number, *_) = topic_partitions
         self._start = TopicPartition(topic, number, OFFSET_BEGINNING)
-        self._meter = meter
+        self._counters = counters
         self._pace = pace
         options: Options = {
             "group.id": topic,
@@ -130,7 +144,7 @@ class ConsumerLoop:
             "queued.max.messages.kbytes": 2 * REQUEST_BYTES // 1024,  # fetch little more than is taken
             "fetch.queue.backoff.ms": 5,
         }
-        self._consumer = Consumer(_options(bootstrap, client_id, meter) | options)
+        self._consumer = Consumer(_options(bootstrap, client_id, counters) | options)
         self._consumer.assign([self._start])
 
     def turn(self) -> None:
@@ -143,7 +157,7 @@ class ConsumerLoop:
             error = message.error()
             if error is None:
                 self._pace.use(1)
-                self._meter.payload_bytes += len(message.value() or b"")
+                self._counters.payload_bytes += len(message.value() or b"")
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._consumer.seek(self._start)
             else:
@@ -182,9 +196,9 @@ class ClientThread(threading.Thread):
         self._stop_soon.set()
 
 
-def fill(upstream: str, places: Places) -> None:
+def fill(upstream: str, topic_partitions: TopicPartitions) -> None:
     """Write what a consumer is to read, past Weir. Raises DemoError."""
-    topic, (number, *_) = places
+    topic, (number, *_) = topic_partitions
     failures: list[str] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from demo.client_specs import CLIENTS, ClientSpec, quota_file
-from demo.clients import ClientThread, ConsumerLoop, Pace, Places, ProducerLoop, fill
+from demo.clients import ClientThread, ConsumerLoop, Pace, ProducerLoop, TopicPartitions, fill
 from demo.clusters import BROKERS_USED_MAX, Cluster, mock, real
 from demo.errors import DemoError
-from demo.measure import Meter, Reading, read
+from demo.measure import ClientCounters, Reading, read
 from demo.proxy_process import weir
 
 QUOTAS: Final = "quotas.toml"
@@ -26,22 +26,22 @@ CLOSE_S: Final = 5.0
 
 
 class ClientSet:
-    """An spec on stage: its clients, where they send to or read from, and their meters."""
+    """An spec on stage: its clients, where they send to or read from, and their counters."""
 
     def __init__(self, spec: ClientSpec, bootstrap: str, cluster: Cluster) -> None:
         """Make its topic, and write what it is to read. Raises DemoError."""
         topic, leaders = cluster.topic(spec.client_id, BROKERS_USED_MAX if spec.every_broker else 1)
-        places: Places = (topic, tuple(leaders.values()))
+        topic_partitions: TopicPartitions = (topic, tuple(leaders.values()))
         self.spec = spec
         self.brokers = len(leaders)
-        self.meters = [Meter() for _ in range(spec.clients)]
-        self.paces = [Pace(spec.pace) for _ in self.meters]
+        self.counters = [ClientCounters() for _ in range(spec.clients)]
+        self.paces = [Pace(spec.pace) for _ in self.counters]
         self.threads = [
-            ClientThread(partial(_client, spec, bootstrap, places, meter, pace))
-            for meter, pace in zip(self.meters, self.paces, strict=True)
+            ClientThread(partial(_client, spec, bootstrap, topic_partitions, own, pace))
+            for own, pace in zip(self.counters, self.paces, strict=True)
         ]
         if spec.role == "consumer":
-            fill(cluster.upstream, places)
+            fill(cluster.upstream, topic_partitions)
 
     def warm_up(self) -> None:
         """Have its clients ask for just their quota, together."""
@@ -55,19 +55,19 @@ class ClientSet:
             pace.rate = self.spec.pace
 
     def read(self) -> Reading:
-        """Read its meters. Raises DemoError if a client has failed."""
+        """Read its counters. Raises DemoError if a client has failed."""
         for thread in self.threads:
             if thread.failure:
                 raise DemoError(thread.failure)
-        return read(self.meters, time.monotonic())
+        return read(self.counters, time.monotonic())
 
 
 def _client(
-    spec: ClientSpec, bootstrap: str, places: Places, meter: Meter, pace: Pace
+    spec: ClientSpec, bootstrap: str, topic_partitions: TopicPartitions, counters: ClientCounters, pace: Pace
 ) -> ProducerLoop | ConsumerLoop:
     if spec.role == "consumer":
-        return ConsumerLoop(bootstrap, spec.client_id, places, meter, pace)
-    return ProducerLoop(bootstrap, spec.client_id, places, meter, pace)
+        return ConsumerLoop(bootstrap, spec.client_id, topic_partitions, counters, pace)
+    return ProducerLoop(bootstrap, spec.client_id, topic_partitions, counters, pace)
 
 
 class Environment(NamedTuple):

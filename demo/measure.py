@@ -13,7 +13,7 @@ TOLERANCE: Final = 0.20
 
 
 @dataclass(slots=True)
-class Meter:
+class ClientCounters:
     """What one client has seen. Written by that client's thread only, read by any."""
 
     payload_bytes: int = 0
@@ -33,7 +33,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An spec's meters, at one time, together."""
+    """An spec's counters, at one time, together."""
 
     at_s: float
     payload_bytes: int = 0
@@ -42,14 +42,14 @@ class Reading:
     throttle_max_ms: int = 0
 
 
-def read(meters: Sequence[Meter], at_s: float) -> Reading:
+def read(counters: Sequence[ClientCounters], at_s: float) -> Reading:
     """Add up the bytes and counts of an spec's clients; of throttle times, take the longest."""
     return Reading(
         at_s,
-        sum(meter.payload_bytes for meter in meters),
-        sum(meter.throttled for meter in meters),
-        max(meter.throttle_last_ms for meter in meters),
-        max(meter.throttle_max_ms for meter in meters),
+        sum(each.payload_bytes for each in counters),
+        sum(each.throttled for each in counters),
+        max(each.throttle_last_ms for each in counters),
+        max(each.throttle_max_ms for each in counters),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from demo.client_specs import CLIENTS, ClientSpec, quota_file, quota_table
 from demo.clients import MESSAGE, MESSAGES_MAX, Pace
 from demo.errors import DemoError
-from demo.measure import Meter, Reading, Result, read, used_up
+from demo.measure import ClientCounters, Reading, Result, read, used_up
 from demo.proxy_process import PORTS, free_ports
 from quotas import parse
 
@@ -54,8 +54,8 @@ def test_a_demo_client_passes_or_fails_by_its_rate_and_throttling(
     assert result(spec, payload_bytes, throttled=throttled).failure == failure
 
 
-def test_meters_of_one_demo_client_are_summed() -> None:
-    first, second = Meter(payload_bytes=10), Meter(payload_bytes=5)
+def test_counters_of_one_demo_client_spec_are_summed() -> None:
+    first, second = ClientCounters(payload_bytes=10), ClientCounters(payload_bytes=5)
     first.throttle(120)
     first.throttle(300)
     first.throttle(0)  # librdkafka's word for the end of throttling
