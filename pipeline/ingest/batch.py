@@ -75,7 +75,7 @@ class Batches:
             clear(Files(spark), self._lake, self._kind, batch)
             self._is_first = False
         before = newest_before(spark, self._lake, self._kind.name, batch)
-        rows = judged(parsed, before, self._late_after_ms).persist(StorageLevel.MEMORY_AND_DISK)
+        rows = with_lateness(parsed, before, self._late_after_ms).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             row = self._write(rows, before, batch)
         finally:
@@ -118,7 +118,7 @@ class Batches:
         tables.replace(row.coalesce(1), self._lake.ledger(self._kind.name), "batch")
 
 
-def judged(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
+def with_lateness(parsed: DataFrame, before: DataFrame, late_after_ms: int) -> DataFrame:
     """Parsed lines (`pipeline.ingest.parse`) with `stream`, and whether they are `late`."""
     joined = parsed.withColumn("stream", stream()).join(fn.broadcast(before), "stream", "left")
     late = fn.col("time_ms") < fn.col("newest_ms") - late_after_ms

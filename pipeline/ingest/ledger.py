@@ -53,9 +53,9 @@ def stream() -> Column:
     return fn.concat_ws("/", "channel", "instance")
 
 
-def newest_after(before: DataFrame, judged: DataFrame) -> DataFrame:
+def newest_after(before: DataFrame, rows: DataFrame) -> DataFrame:
     """With the good records of a batch: one row, `newest`."""
-    seen = judged.where("reason is null").select("stream", fn.least("time_ms", "taken_ms").alias("newest_ms"))
+    seen = rows.where("reason is null").select("stream", fn.least("time_ms", "taken_ms").alias("newest_ms"))
     each = before.unionByName(seen).groupBy("stream").agg(fn.max("newest_ms").alias("newest_ms"))
     kept = each.orderBy(fn.desc("newest_ms"), "stream").limit(STREAMS_MAX)
     return kept.agg(fn.collect_list(fn.struct("stream", "newest_ms")).alias("newest"))

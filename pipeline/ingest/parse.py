@@ -74,9 +74,9 @@ def parsed(lines: DataFrame, kind: Kind) -> DataFrame:
     raw = lines.withColumn("json", fn.from_json(as_json, _shape(kind), _OPTIONS))
     fields = [_plain(field).alias(field.name) for field in kind.columns.fields]
     taken_apart = raw.select(*fields, "channel", "taken_ms", "value", "source", fn.col("json").alias("json"))
-    judged = taken_apart.withColumn("reason", _reason(kind))
+    checked = taken_apart.withColumn("reason", _reason(kind))
     is_good = fn.col("reason").isNull()
-    return judged.select(
+    return checked.select(
         *_filled(kind),
         fn.when(is_good, fn.to_date(fn.timestamp_millis("time_ms"))).alias("day"),  # other times may overflow
         "channel",

@@ -198,51 +198,51 @@ class Use:
         return max(everybody - sum(row[name] for row in shown), 0) if self._sums[_count(name)] else 0
 
     def _heat(self, name: str, title: str, quantity: Quantity, leaders: Sequence[Row]) -> Heat:
-        places = {self._places[_entity(row)]: _entity(row) for row in leaders}
-        rows: dict[int, dict[int, float]] = {place: {} for place in places}
+        numbers = {self._numbers[_entity(row)]: _entity(row) for row in leaders}
+        rows: dict[int, dict[int, float]] = {number: {} for number in numbers}
         rest: dict[int, float] = {}
         for cell in self._cells:
-            row = rows.get(cell["place"], rest)
+            row = rows.get(cell["number"], rest)
             if cell[name] > 0:
                 row[cell["bucket"]] = row.get(cell["bucket"], 0) + cell[name]
         return Heat(
             title,
             quantity,
             self.span.columns,
-            rows=tuple((entity, rows[place]) for place, entity in places.items() if rows[place]),
+            rows=tuple((entity, rows[number]) for number, entity in numbers.items() if rows[number]),
             rest=rest,
             rest_count=self._sums[_count(name)] - sum(bool(row) for row in rows.values()),
         )
 
     @cached_property
-    def _places(self) -> dict[Entity, int]:
+    def _numbers(self) -> dict[Entity, int]:
         """Numbers for all entities that any chart shows."""
         entities = dict.fromkeys(_entity(row) for name in _RANKED for row in self._leaders[name])
-        return {entity: place for place, entity in enumerate(entities)}
+        return {entity: number for number, entity in enumerate(entities)}
 
     @cached_property
     def _cells(self) -> list[Row]:
-        """Sums by column and place, of all others together: so many rows at most."""
-        places = self.spark.createDataFrame(_named(self._places))
+        """Sums by column and number, of all others together: so many rows at most."""
+        numbers = self.spark.createDataFrame(_named(self._numbers))
         same = reduce(
-            lambda left, right: left & right, (self.rows[name].eqNullSafe(places[name]) for name in _NAMES)
+            lambda left, right: left & right, (self.rows[name].eqNullSafe(numbers[name]) for name in _NAMES)
         )
         columns = self.span.columns
         since = self.rows["start_ms"] - columns.from_ms
         bucket = self.rows["start_ms"] - sql.pmod(since, sql.lit(columns.step_ms))
-        placed = self.rows.join(sql.broadcast(places), same, "left")
+        placed = self.rows.join(sql.broadcast(numbers), same, "left")
         return (
-            placed.groupBy(bucket.alias("bucket"), sql.coalesce("place", sql.lit(_OTHERS)).alias("place"))
+            placed.groupBy(bucket.alias("bucket"), sql.coalesce("number", sql.lit(_OTHERS)).alias("number"))
             .agg(*(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in _BY_TIME))
             .collect()
         )
 
 
-def _named(places: Mapping[Entity, int]) -> pa.Table:
+def _named(numbers: Mapping[Entity, int]) -> pa.Table:
     """As Arrow, which Spark takes without a Python process."""
     columns = {
-        "user": pa.array([entity.user for entity in places], pa.string()),
-        "client_id": pa.array([entity.client_id for entity in places], pa.string()),
-        "place": pa.array(places.values(), pa.int32()),
+        "user": pa.array([entity.user for entity in numbers], pa.string()),
+        "client_id": pa.array([entity.client_id for entity in numbers], pa.string()),
+        "number": pa.array(numbers.values(), pa.int32()),
     }
     return pa.table(columns)
