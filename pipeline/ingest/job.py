@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from pipeline.files import Files
 from pipeline.ingest.batch import Batches
 from pipeline.ingest.checkpoint import check
-from pipeline.ingest.errors import explained
 from pipeline.ingest.parse import KINDS, parsed
-from pipeline.outcome import Outcome
+from pipeline.outcome import Outcome, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,3 +161,39 @@ def _notes(takers: Mapping[str, Batches]) -> Iterator[str]:
             yield f"late {kind}: left out of the tables; a greater --late-after takes more of them"
     if not any(taker.counts.read for taker in takers.values()):
         yield "nothing new"
+
+
+_KNOWN: Final = (
+    ("UnknownTopicOrPartition", "the topic does not exist: is Weir writing to it?"),
+    (
+        "FILE_NOT_EXIST|FileNotFoundException.*jsonl|does not exist.*jsonl",
+        "a file was deleted before it was read; --skip-lost goes on without it",
+    ),
+    (
+        "KAFKA_DATA_LOSS|data may have been lost|DATA_LOSS",
+        "Kafka has deleted records before they were read; --skip-lost goes on without them",
+    ),
+    ("TimeoutException|No resolvable bootstrap", "no broker answers"),
+    ("SaslAuthenticationException", "the brokers refuse the login"),
+    ("SslAuthenticationException|SSLHandshakeException", "TLS failed"),
+    ("AuthorizationException", "the brokers allow it not"),
+    ("Concurrent update to the log|CONCURRENT_STREAM_LOG_UPDATE", "another ingest is at work on this lake"),
+)
+
+
+def explained(error: Exception, source: Source) -> Exception:
+    """Name the cause, if it is a known one. What is no error of Spark's is a bug, or explained already."""
+    if not isinstance(error, PySparkException | Py4JError):
+        return error
+    text = str(error)
+    for pattern, meaning in _KNOWN:
+        if re.search(pattern, text, re.DOTALL):
+            return PipelineError(f"{source.name('usage')}: {meaning} ({_cause(text)})")
+    return PipelineError(f"{source.name('usage')}: Spark has given up: {_cause(text)}")
+
+
+def _cause(text: str) -> str:
+    """The innermost exception of a Java stack trace, or else the first line."""
+    causes = re.findall(r"^Caused by: (.*)$", text, re.MULTILINE)
+    line: str = causes[-1] if causes else text.strip().partition("\n")[0]
+    return line[:300]
