@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pipeline.lake import Lake
 
 LATE_AFTER_S: Final = 600.0
-EVERY_S: Final = 60.0
 LOOK_S: Final = 0.2
 """How often the streams are asked whether they have ended."""
 
