@@ -1,7 +1,7 @@
-"""Measuring what requests cost a broker, for `weir calibrate`: the conversation with it.
+"""`weir calibrate`: measure the request costs of a broker by sending requests to it.
 
-The arithmetic is in `quotas.calibration` and `quotas.cost_fitting`. Here: what is asked (`cases`, `bodies`,
-`frames`, `batches`), how often and until when (`load`), what tells the cost (`probe`: the broker's own
-request quota; `jmx`: an exporter's metrics), what of ours is at the broker meanwhile (`fixture`), and all in
-order (`run`).
+`cases`, `bodies`, `frames` and `batches` make the requests; `load` repeats one request on a connection;
+`probe` (the broker's own request quota) and `jmx` (an exporter's metrics) read the time that the requests
+took; `fixture` creates and deletes the topic and the group that the requests need; `run` puts all in order.
+The arithmetic is in `quotas.calibration` and `quotas.cost_fitting`.
 """

@@ -1,7 +1,7 @@
-"""What is the calibrator's own at a broker while it measures: a topic, a group; and what it must know.
+"""The calibrator's topic and group at the broker: created before the measurement, deleted after it.
 
-All names begin with `weir-calibrate-` or `__weir_calibrate_`. What an earlier run has left behind, killed
-before it could put things back, is known by them.
+All names begin with `weir-calibrate-` or `__weir_calibrate_`, so a run recognizes the topics and quotas that
+a killed run left behind.
 """
 
 from __future__ import annotations
@@ -60,17 +60,19 @@ _STEP_S: Final = 0.1
 _GROUP_NAMES: Final = 400
 _SESSION_MS: Final = 60_000
 _METADATA_BYTES: Final = bytes(60)
-_AS_ONE_WHO_IS_NONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_GONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class Fixture:
-    """Ends with `clear`, also when setting it up has failed halfway."""
+    """A topic and a group at one broker. Call `clear` at the end, also after a failure of the other
+    methods.
+    """
 
     def __init__(
         self, connection: BrokerConnection, broker_versions: BrokerVersions, run: str, now_ms: int
     ) -> None:
-        """`run` is eight hexadecimal digits that no other run has."""
+        """Take the id of this run, eight hexadecimal digits, and the timestamp of all records."""
         self._connection = connection
         self._broker_versions = broker_versions
         self._now_ms = now_ms
@@ -81,19 +83,19 @@ class Fixture:
         self._group = ""
 
     def _request(self, message: Message) -> Request:
-        """Raises CalibrationError if the broker does not have it."""
+        """Encode a request. Raises CalibrationError if the broker and Weir share no version of it."""
         request = self._broker_versions.request(message)
         if request is None:
             raise CalibrationError(
-                f"{self._connection.address}: it has no version of {type(message).__name__} that Weir has"
+                f"{self._connection.address}: broker and Weir share no version of {type(message).__name__}"
             )
         return request
 
-    # What is only asked
+    # Queries that change nothing
 
     async def look(self) -> list[str]:
-        """Find out which broker this is, and its windows; return topics that an earlier run has left. Raises
-        QuestionError, CalibrationError.
+        """Find the broker's node id and its quota windows; return the topics that an earlier run left behind.
+        Raises QuestionError, CalibrationError.
         """
         answer = await self._connection.ask(self._request(MetadataRequest(topics=None)), MetadataResponse)
         brokers = answer.brokers
@@ -112,7 +114,9 @@ class Fixture:
         return [topic.name for topic in answer.topics if topic.name and TOPIC.fullmatch(topic.name)]
 
     async def _broker_settings(self, node_id: int) -> dict[str, str | None] | None:
-        """None if this is not the broker of that id: it tells its own settings only."""
+        """Return the broker's quota windows; None if `node_id` is another broker's, since a broker describes
+        only itself.
+        """
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=list(_WINDOW_KEYS)
         )
@@ -123,14 +127,16 @@ class Fixture:
         found = [result for result in answer.results if result.error_code == ErrorCode.NONE]
         return {entry.name: entry.value for entry in found[0].configs} if found else None
 
-    # What is made
+    # Creating
 
     async def make_topic(self) -> None:
-        """Create the topic at this very broker, and fill it. Raises CalibrationError, QuestionError."""
+        """Create the topic with all replicas at this broker, and write its records. Raises CalibrationError,
+        QuestionError.
+        """
         if self.node_id < 0:
             raise CalibrationError(
-                f"{self._connection.address}: cannot tell which of the cluster's brokers this is: name it as the "
-                "brokers' metadata does, or allow Weir's user DESCRIBE_CONFIGS on the cluster"
+                f"{self._connection.address}: its node id is unknown: give the host and port that "
+                "the brokers' metadata has, or allow Weir's user DESCRIBE_CONFIGS on the cluster"
             )
         assignment = CreateTopicsRequest.CreatableReplicaAssignment
         settings = TOPIC_SETTINGS.items()
@@ -147,10 +153,13 @@ class Fixture:
         self._topics.append(self.own.topic)
         answer = await self._connection.ask(request, CreateTopicsResponse)
         for topic in answer.topics:
-            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):  # asked again
+            if topic.error_code not in (
+                ErrorCode.NONE,
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+            ):  # the request was repeated
                 said = topic.error_message or ErrorCode(topic.error_code).name
                 raise CalibrationError(
-                    f"{self._connection.address}: it does not create a topic to measure with: {said}"
+                    f"{self._connection.address}: it refuses to create the topic for measuring: {said}"
                 )
         await self._fill()
 
@@ -160,17 +169,17 @@ class Fixture:
             while errors := error_codes(await self._connection.ask(request, ProduceResponse)):
                 if trio.current_time() > deadline_s:
                     raise CalibrationError(
-                        f"{self._connection.address}: {_named(errors)} for the topic to measure with"
+                        f"{self._connection.address}: {_named(errors)} when writing to the measured topic"
                     )
                 await trio.sleep(_STEP_S)
 
     async def make_group(self) -> str | None:
-        """Become the only member of a group of this broker; return why not, None if so. Raises
-        QuestionError.
+        """Join a group that this broker coordinates, as its only member; return the reason if this fails,
+        else None. Raises QuestionError.
         """
         name = await self._group_here()
         if name is None:
-            return "no name of a group was found that this broker coordinates"
+            return f"none of {_GROUP_NAMES} group ids belongs to this coordinator"
         self._group = name
         self.own = OwnResources(self.own.topic, name)
         return await self._join()
@@ -224,10 +233,10 @@ class Fixture:
         self.own = OwnResources(self.own.topic, self.own.group, member, generation)
         return None
 
-    # Putting back
+    # Deleting
 
     async def clear(self) -> list[str]:
-        """Delete the topic and the group; return what could not be. Raises QuestionError."""
+        """Delete the topic and the group; return those that could not be deleted. Raises QuestionError."""
         left = await self.delete_topics(self._topics)
         self._topics = []
         if self._group:
@@ -236,16 +245,16 @@ class Fixture:
         return left
 
     async def delete_topics(self, names: Sequence[str]) -> list[str]:
-        """Return those that are still there. Raises QuestionError."""
+        """Delete topics; return those that still exist. Raises QuestionError."""
         if not names:
             return []
         request = self._request(DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000))
         answer = await self._connection.ask(request, DeleteTopicsResponse)
-        gone = {topic.name for topic in answer.responses if topic.error_code in _AS_ONE_WHO_IS_NONE}
+        gone = {topic.name for topic in answer.responses if topic.error_code in _GONE}
         return [f"topic {name}" for name in names if name not in gone]
 
     async def _delete_group(self) -> list[str]:
-        """As a member that leaves, then as whoever deletes what is empty."""
+        """Leave the group, then delete it, which a broker allows only if it is empty."""
         from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 
         name, member = self._group, self.own.member
@@ -261,14 +270,14 @@ class Fixture:
             await self._connection.ask(self._request(body), LeaveGroupResponse)
         request = self._broker_versions.request(DeleteGroupsRequest(groups_names=[name]))
         if request is None:
-            return []  # it expires by itself
+            return []  # an empty group expires by itself
         answer = await self._connection.ask(request, DeleteGroupsResponse)
         failed = [result for result in answer.results if result.error_code not in _NO_GROUP]
         return [f"group {result.group_id}" for result in failed]
 
 
 _MANY_LEAVE: Final = 3
-"""Since this version several members may leave at once."""
+"""First version of LeaveGroup with several members."""
 _LOADING: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )

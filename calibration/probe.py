@@ -1,7 +1,7 @@
-"""What tells the cost of requests: the broker's own request quota, set for client-ids of the calibrator's.
+"""The first probe: request quotas of the calibrator's client-ids. The throttle time tells the request time.
 
-Quotas reach a broker some time after they were stored. So one client-id more, the canary, gets a quota that
-any request exceeds: when its requests are throttled, the others' quotas are in force, too.
+A broker applies quotas some time after they were stored. Therefore one more client-id, the canary, gets a
+quota that any request exceeds: once the broker throttles the canary, all the quotas are in force.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ if TYPE_CHECKING:
     from quotas.table import Quota
 
 CANARY_PERCENT: Final = 1e-6
-"""Exceeded by any request: of a thread's second, 0.1 µs in 10 s."""
+"""Request quota (percent of a thread) that any request exceeds: 0.1 µs in 10 s."""
 IN_FORCE_S: Final = 15.0
 _STEP_S: Final = 0.05
 _SETTLE_S: Final = 0.1
-"""After the canary's, the others' are in force: brokers apply them one by one."""
+"""Time (s) to wait after the first throttled canary: a broker applies the quotas one by one."""
 BYTE_RATE: Final = float(1 << 50)
-"""No limit that anybody reaches: bandwidth quotas that are for everybody must not throttle, too."""
+"""Byte rate that no client reaches. It outranks default bandwidth quotas, which would also throttle."""
 _BYTE_RATES: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 _DENIED: Final = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
 class QuotaProbe:
-    """Ends with `disarm`, whatever has happened."""
+    """Sets request quotas, and computes costs from throttle times. Call `disarm` at the end, also after a
+    failure.
+    """
 
     until_throttled = True
     gather_s = 0.0
 
     def __init__(self, connection: BrokerConnection, broker_versions: BrokerVersions, user: str) -> None:
-        """`user` is who we are to the broker."""
+        """Take the principal under which the broker knows Weir."""
         self._connection = connection
         self._broker_versions = broker_versions
         self._user = user
@@ -63,14 +65,14 @@ class QuotaProbe:
         self._mine: set[Quota] = set()
 
     async def look(self) -> list[Quota]:
-        """See which quotas there are, and return what an earlier run has left. Raises CalibrationError if
-        there cannot be any here, QuestionError.
+        """Read all quotas; return those that an earlier run left behind. Raises CalibrationError if the
+        broker does not let Weir read or set quotas, QuestionError.
         """
         request = self._broker_versions.request(EVERYTHING)
         if request is None or self._broker_versions.request(AlterClientQuotasRequest()) is None:
             raise CalibrationError(
-                f"{self._connection.address}: brokers before 2.6 take no quotas over the wire (AlterClientQuotas): "
-                "use --jmx-prometheus URL, or the shipped figures with request_time_scale"
+                f"{self._connection.address}: brokers before 2.6 accept no quotas over the wire "
+                "(AlterClientQuotas): use --jmx-prometheus URL, or the shipped costs with request_time_scale"
             )
         answer = await self._connection.ask(request, DescribeClientQuotasResponse)
         if answer.error_code in _DENIED:
@@ -82,7 +84,9 @@ class QuotaProbe:
         return self._adapt(imported(answer).table)
 
     def _adapt(self, table: QuotaTable) -> list[Quota]:
-        """A user's quota goes before a client-id's; a bandwidth quota throttles as well."""
+        """Choose entity and keys of the calibrator's quotas: quotas of users outrank those of client-ids, and
+        bandwidth quotas would also throttle.
+        """
         left = [quota for quota in table.values if _is_ours(quota[0])]
         others = [quota for quota in table.values if not _is_ours(quota[0])]
         relevant = {QuotaKey.REQUEST_PERCENTAGE, *_BYTE_RATES}
@@ -92,12 +96,12 @@ class QuotaProbe:
         return left
 
     def entity(self, client_id: str) -> Entity:
-        """Whom quotas are set for."""
+        """Return the entity of the quota of a client-id."""
         return Entity(self._user if self._of_user else None, client_id)
 
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None:
-        """Have the broker throttle each client-id when it has pending the wanted time, in µs, instead of all
-        earlier ones. Raises CalibrationError, QuestionError.
+        """Replace all earlier quotas: the broker shall throttle each client-id after the wanted time (µs).
+        Wait until it does. Raises CalibrationError, QuestionError.
         """
         changes: dict[Quota, float | None] = dict.fromkeys(self._mine)
         percents = {client_id: percent_for(us, windows) for client_id, us in wanted.items()}
@@ -106,22 +110,22 @@ class QuotaProbe:
                 rate = percent if key is QuotaKey.REQUEST_PERCENTAGE else BYTE_RATE
                 changes[self.entity(client_id), key] = rate
         before, self._mine = self._mine, {quota for quota, rate in changes.items() if rate is not None}
-        self._mine |= before  # until the broker has said so, both may be there
+        self._mine |= before  # until the broker has confirmed, both may exist
         await self._alter(changes)
         self._mine -= before
         await self._in_force(canary)
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
-        """What time each has pending, in µs, or why that is not known."""
+        """Return the time (µs) that each reading took, or the reason why it is unknown."""
         return [_cost_us(one, windows) for one in pending]
 
     async def disarm(self) -> None:
-        """Remove all that was set. Raises CalibrationError, QuestionError."""
+        """Remove all quotas that were set. Raises CalibrationError, QuestionError."""
         await self.remove(self._mine)
         self._mine = set()
 
     async def remove(self, quotas: Iterable[Quota]) -> None:
-        """Raises CalibrationError, QuestionError."""
+        """Remove these quotas from the broker. Raises CalibrationError, QuestionError."""
         changes: dict[Quota, float | None] = dict.fromkeys(quotas)
         if changes:
             await self._alter(changes)
@@ -129,7 +133,7 @@ class QuotaProbe:
     async def _alter(self, changes: Mapping[Quota, float | None]) -> None:
         request = self._broker_versions.request(as_request(changes))
         if request is None:
-            raise CalibrationError(f"{self._connection.address}: it has no AlterClientQuotas")
+            raise CalibrationError(f"{self._connection.address}: the broker has no AlterClientQuotas")
         answer = await self._connection.ask(request, AlterClientQuotasResponse)
         for entry in answer.entries:
             if entry.error_code in _DENIED:
@@ -155,8 +159,8 @@ class QuotaProbe:
                     return
                 await trio.sleep(_STEP_S)
         raise CalibrationError(
-            f"{self._connection.address}: a request quota of {self.entity(canary)} is not enforced: is another "
-            "quota in its way (upstream_sasl_username says who Weir is), or is this no broker but a proxy?"
+            f"{self._connection.address}: a request quota of {self.entity(canary)} is not enforced: does "
+            "another quota outrank it (upstream_sasl_username names Weir's user), or is this a proxy?"
         )
 
 
@@ -175,6 +179,6 @@ def _is_ours(entity: Entity) -> bool:
 
 def _no_right(connection: BrokerConnection, operation: str) -> str:
     return (
-        f"{connection.address}: Weir's user has no right to {operation} on the cluster, which setting a request "
-        "quota for the calibrator needs: allow it, or use --jmx-prometheus URL"
+        f"{connection.address}: Weir's user has no right to {operation} on the cluster, which request "
+        "quotas for the calibrator need: allow it, or use --jmx-prometheus URL"
     )

@@ -1,7 +1,8 @@
-"""A calibration from beginning to end: look, set up, warm up, read in rounds, put everything back.
+"""A calibration from beginning to end: look, set up, warm up, measure in rounds, restore the broker.
 
-Each round reads every case once, each under a client-id and on a connection of its own, so that no reading
-sees what another has left. The rounds' medians are what is fitted; what they differ by is the spread.
+Each round measures every case once. Each reading has its own client-id and connection, so that readings do
+not influence each other. Coefficients are fitted to the medians of the rounds; the differences between rounds
+are the spread.
 """
 
 from __future__ import annotations
@@ -38,36 +39,36 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 3
 AT_MOST_S: Final = 110.0
-"""When so much time has passed, what there is has to do."""
+"""Time (s) after which no further round begins."""
 SHARE: Final = 0.25
-"""Of one thread, at most so much is asked for on average."""
+"""Mean load on the broker, at most, as a share of one thread."""
 WARM_UPS_MAX: Final = 5
 WARM_UP_SHARE: Final = 0.4
-"""Of the time that there is, warming up takes no more."""
+"""Share of the time limit after which warming up ends."""
 STEADY: Final = 0.9
-"""A broker is warm when a round costs at least this times the one before."""
+"""A broker is warm when a round costs at least this multiple of the round before."""
 TRIES: Final = 3
-"""Rounds beyond the wanted ones, for readings that failed."""
+"""Number of extra rounds for readings that failed."""
 FAILURES_MAX: Final = 5
-"""In a row."""
+"""Number of failed readings in a row that end the calibration."""
 PASSING: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
 PASSING_S: Final = 10.0
 PUT_BACK_S: Final = 60.0
 COLD_US: Final = 60.0
-"""What is expected for a request that finds its broker idle, in addition."""
+"""Expected additional cost (µs) of a request at an idle broker."""
 _AGAIN_S: Final = 0.5
 _READING_S: Final = 0.05
-"""About what a reading takes beside its requests: connecting, and what is gathered before."""
+"""Time (s), roughly, that a reading takes beside its requests: connecting and logging in."""
 _REQUEST_S: Final = 0.0001
 HELLO: Final = Request(ApiKey.API_VERSIONS, 0, b"")
-"""Every broker answers it."""
+"""ApiVersions v0, which every broker answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is wanted."""
+    """The options of a calibration."""
 
     apis: tuple[ApiKey, ...] = tuple(COEFFICIENTS)
     rounds: int = ROUNDS
@@ -76,7 +77,7 @@ class Options:
 
 
 class PendingReading(NamedTuple):
-    """A reading that was made, not yet measured."""
+    """A reading whose cost is not known yet."""
 
     case: Case
     client_id: str
@@ -85,12 +86,12 @@ class PendingReading(NamedTuple):
 
 
 class Probe(Protocol):
-    """What tells how much time of the broker's a client-id has pending."""
+    """Reads the broker's time (µs) that each client-id has taken."""
 
     until_throttled: bool
-    """A reading ends with a throttle time; otherwise after as many requests as are wanted."""
+    """True if a reading ends with a throttle time; otherwise it ends after the wanted number of requests."""
     gather_s: float
-    """For so long readings are gathered before they are measured."""
+    """Time (s) for which readings are collected before one call of `costs_us`."""
 
     async def look(self) -> list[Quota]: ...
     async def arm(self, wanted: Mapping[str, float], canary: str, windows: Windows) -> None: ...
@@ -101,7 +102,9 @@ class Probe(Protocol):
 
 @dataclass(slots=True)
 class CaseReadings:
-    """What is known of a case: by round, what a request cost, and what went over the wire."""
+    """The readings of one case: cost (µs) of a request by round, amounts of its coefficients, requests
+    sent.
+    """
 
     case: Case
     us: list[float] = field(default_factory=list)
@@ -111,13 +114,13 @@ class CaseReadings:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a calibration would do; nothing has been changed yet."""
+    """The plan of a calibration, made before any change at the broker."""
 
     address: Address
     spoken: Mapping[int, VersionRange]
     generation: str
     table: CostTable
-    """What is assumed now."""
+    """The costs that Weir assumes now."""
     node_id: int
     windows: Windows
     client_ids: str
@@ -126,7 +129,7 @@ class Outlook:
     cases: list[Case]
     requests: int
     thread_s: float
-    """Of one of the broker's threads, all in all."""
+    """Time (s) of the broker's threads that all requests will take."""
     lasts_s: float
     left_quotas: list[Quota]
     left_topics: list[str]
@@ -134,18 +137,18 @@ class Outlook:
 
 @dataclass(slots=True)
 class Findings:
-    """What was measured."""
+    """The results of a calibration."""
 
     found: list[CaseReadings]
     left_out: dict[str, str]
-    """APIs, or cases of them, and why."""
+    """Reasons by API or case that was not measured."""
     notes: list[str]
     left_behind: list[str] = field(default_factory=list)
-    """What could not be put back."""
+    """Topics, groups and quotas that could not be removed, or the errors."""
 
 
 class Calibration:
-    """One broker's. First `look`, then `measure`."""
+    """The calibration of one broker: call `look`, then `measure`."""
 
     def __init__(
         self,
@@ -160,8 +163,8 @@ class Calibration:
         now_ms: int,
         say: Callable[[int, int, str], None] = lambda _done, _total, _text: None,
     ) -> None:
-        """`run` is eight hexadecimal digits that no other run has; `costs` what is configured now; `say` is
-        measured how far it is.
+        """Take the costs that are configured now; a function that makes the probe; the id of this run, eight
+        hexadecimal digits; and a function that shows progress (steps done, all steps, text).
         """
         self._connection = BrokerConnection(access, address, timeout_s)
         self._options = options
@@ -176,7 +179,9 @@ class Calibration:
         self._began_s = 0.0
 
     async def look(self) -> Outlook:
-        """Ask, and change nothing. Raises CalibrationError, QuestionError."""
+        """Query the broker, without any change, and return the plan. Raises CalibrationError,
+        QuestionError.
+        """
         try:
             spoken = await self._versions()
             self._broker_versions = BrokerVersions(spoken)
@@ -194,7 +199,7 @@ class Calibration:
         answer = await self._connection.ask(HELLO, ApiVersionsResponse)
         if answer.error_code != ErrorCode.NONE:
             raise CalibrationError(
-                f"{self._connection.address}: it answers ApiVersions with error {answer.error_code}"
+                f"{self._connection.address}: ApiVersions failed with error {answer.error_code}"
             )
         return ranges(answer)
 
@@ -236,21 +241,25 @@ class Calibration:
         return cases(self._broker_versions, self._fixture.own, self._options.apis, self._now_ms)
 
     def _expected_us(self, case: Case) -> float:
-        """By the table that is assumed now; of responses only that they are as large as requests."""
+        """Estimate a request's cost from the costs assumed now, as if the response were as large as the
+        request.
+        """
         length = float(len(case.request.body))
         known = case.features(length, length)
         guess = estimate_us(known, coefficients_of(self._table.of(case.api)))
         return max(guess + (COLD_US if case.pause_s else 0.0), 1.0)
 
     def _wanted_us(self, case: Case, expected_us: float) -> float:
-        """Pauses take long: of those requests no more than necessary."""
+        """Return the time (µs) that a reading shall take; cases with pauses get as few requests as
+        possible.
+        """
         return COUNT_WANTED * expected_us if case.pause_s else wanted_us(expected_us)
 
-    # What changes something
+    # Steps that change the broker
 
     async def measure(self, outlook: Outlook) -> Findings:
-        """Do it, and put everything back, also when it fails or is cancelled; only then `left_behind` of the
-        findings is complete. Raises CalibrationError, QuestionError.
+        """Measure, then restore the broker, also after a failure or a cancellation. Afterwards `left_behind`
+        of the findings is complete. Raises CalibrationError, QuestionError.
         """
         self._began_s = trio.current_time()
         try:
@@ -268,7 +277,7 @@ class Calibration:
 
     @property
     def findings(self) -> Findings:
-        """What there is, also after `measure` was cancelled."""
+        """The results so far, also after `measure` was cancelled."""
         return self._findings
 
     async def _set_up(self) -> None:
@@ -282,11 +291,11 @@ class Calibration:
                 self._findings.left_out.update({kafka_name(api): reason for api in wanted & GROUPS})
         for api in wanted:
             if self._broker_versions.version(api) is None:
-                self._findings.left_out[kafka_name(api)] = "the broker does not have it"
+                self._findings.left_out[kafka_name(api)] = "the broker does not have this API"
 
     async def _put_back(self) -> None:
-        """Once more after a failure, on another connection: whatever has gone wrong may have passed."""
-        self.say(self._total, self._total, "putting everything back")
+        """Restore the broker; after a failure, try each step once more on a new connection."""
+        self.say(self._total, self._total, "removing quotas, topic and group")
         left: list[str] = []
         with trio.move_on_after(PUT_BACK_S) as scope:
             for step in (self._disarm, self._fixture.clear):
@@ -294,7 +303,7 @@ class Calibration:
             await self._connection.aclose()
         if scope.cancelled_caught:
             left.append(
-                f"whatever begins with {CLIENT_ID_START}{self._run} or is called {self._fixture.own.topic}"
+                f"names that begin with {CLIENT_ID_START}{self._run}, or topic {self._fixture.own.topic}"
             )
         self._findings.left_behind = left
 
@@ -313,19 +322,19 @@ class Calibration:
                 await trio.sleep(_AGAIN_S)
         return []
 
-    # Readings
+    # Measuring
 
     async def _read_all(self) -> None:
-        found = [CaseReadings(case) for case in await self._those_that_work()]
+        found = [CaseReadings(case) for case in await self._working_cases()]
         self._findings.found = found
         if not found:
-            raise CalibrationError(f"{self._connection.address}: none of what was asked for can be measured")
+            raise CalibrationError(f"{self._connection.address}: no chosen API can be measured")
         self._total = len(found) * (1 + self._options.rounds)
         expected = await self._warm_up(found)
         for turn in range(self._options.rounds + TRIES):
             if turn and self._is_late(1.0):
                 self._findings.notes.append(
-                    f"the time was over after {turn} rounds of {self._options.rounds}: spread is less sure"
+                    f"time limit reached after {turn} of {self._options.rounds} rounds: the spread is uncertain"
                 )
                 break
             lacking = [one for one in found if len(one.us) < min(turn + 1, self._options.rounds)]
@@ -339,11 +348,11 @@ class Calibration:
                 self._done += 1
         for one in found:
             if not one.us:
-                self._findings.left_out[_label(one.case)] = "no reading was good"
+                self._findings.left_out[_label(one.case)] = "no reading succeeded"
         found[:] = [one for one in found if one.us]
         if all(one.case.pause_s for one in found):
             raise CalibrationError(
-                f"{self._connection.address}: no reading was good: is it too busy? try again when it is not"
+                f"{self._connection.address}: no reading succeeded; the broker may be too busy"
             )
         self._compare(found)
 
@@ -355,8 +364,8 @@ class Calibration:
                 "or its load changes: calibrate again"
             )
 
-    async def _those_that_work(self) -> list[Case]:
-        """Ask each once."""
+    async def _working_cases(self) -> list[Case]:
+        """Send each case's request once; return the cases without an error."""
         good = []
         names = {code.value: code.name for code in ErrorCode}
         for case in self._cases():
@@ -374,7 +383,7 @@ class Calibration:
         return good
 
     async def _errors(self, case: Case) -> set[int]:
-        """Those that the broker answers, but for such as soon pass."""
+        """Return the error codes of the response; wait while they are transient (`PASSING`)."""
         deadline_s = trio.current_time() + PASSING_S
         while True:
             codes = error_codes(await self._connection.ask(case.request, response_type(case.request.api)))
@@ -383,7 +392,9 @@ class Calibration:
             await trio.sleep(_AGAIN_S)
 
     async def _warm_up(self, found: Sequence[CaseReadings]) -> dict[int, float]:
-        """Read until readings do not fall any more; return what each costs, by the identity of `CaseReadings`."""
+        """Measure until costs stop falling; return each case's cost (µs), by the identity of
+        `CaseReadings`.
+        """
         expected = {id(one): self._expected_us(one.case) for one in found}
         for turn in range(WARM_UPS_MAX):
             before = dict(expected)
@@ -399,7 +410,7 @@ class Calibration:
     async def _round(
         self, found: Sequence[CaseReadings], expected: Mapping[int, float], *, is_rough: bool = False
     ) -> list[tuple[CaseReadings, float, LoadResult]]:
-        """Read each once; those that fail are left out."""
+        """Measure each case once, and leave out failed readings; a rough round also takes lower bounds."""
         wanted = {self._client_id(): (one, self._wanted_us(one.case, expected[id(one)])) for one in found}
         totals = {client_id: total for client_id, (_one, total) in wanted.items()}
         await self._probe.arm(totals, self._client_id(), self._fixture.windows)
@@ -440,21 +451,23 @@ class Calibration:
         for (one, pending), total in zip(gathered, totals, strict=True):
             if isinstance(total, float) and total > 0:
                 measured.append((one, total / pending.result.reading.requests, pending.result))
-            elif is_rough:  # at least so much it was
+            elif is_rough:  # a lower bound
                 measured.append((one, pending.wanted_us / pending.result.reading.requests, pending.result))
         return measured
 
     def _client_id(self) -> str:
-        """Of a fixed length: it counts to the size of requests."""
+        """Return a new client-id; all have the same length, because it counts towards the size of
+        requests.
+        """
         self._number += 1
         return f"{CLIENT_ID_START}{self._run}-{self._number:06d}"
 
     async def _read(self, case: Case, client_id: str, count: float) -> LoadResult:
-        """Raises QuestionError, NeverThrottledError."""
+        """Send `count` requests, or until one is throttled. Raises QuestionError, NeverThrottledError."""
         async with await self._connection.connect() as connection:
             with failures(self._connection.address, self._connection.timeout_s):
                 asked_s = trio.current_time()
-                # What connecting has cost the broker's network threads is charged to the first who asks.
+                # The broker charges the cost of connecting to the first request: not to a measured one.
                 await exchange(
                     connection.stream,
                     HELLO,

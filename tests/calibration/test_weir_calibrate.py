@@ -1,4 +1,4 @@
-"""A broker of known costs is measured: they come out again, and nothing is left behind, whatever happens."""
+"""Calibration finds the costs of a simulated broker, and leaves nothing at the broker after any failure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def calibrate(
     probe: Callable[[BrokerConnection, BrokerVersions], Probe] = by_quota,
     dry_run: bool = False,
 ) -> Findings:
-    """`stop_after`: cancelled when so many readings were begun."""
+    """Calibrate in simulated time; cancel at the progress report with number `stop_after`."""
 
     async def main() -> Findings:
         said = 0
@@ -113,14 +113,16 @@ def test_calibration_measures_known_costs() -> None:
     assert found.left_behind == []
     readings = [Readings(f.case.api, f.us, f.features, f.case.pause_s * 1e6) for f in found.found]
     names = {kafka_name(api): names for api, names in COEFFICIENTS.items()}
-    cold = ColdCost(us=55.0, from_us=300.0, full_us=1500.0)  # this broker's is whole after a pause of 1.5 ms
+    cold = ColdCost(
+        us=55.0, from_us=300.0, full_us=1500.0
+    )  # the simulated cost is complete after 1.5 ms of idleness
     fitted = findings(readings, names, msgspec.structs.replace(shipped("2.8"), cold=cold))
     measured = {(one.api, one.name): one.new for one in fitted.coefficients if one.measured}
     for api, coefficients in COSTS.items():
         for name, us in coefficients.items():
             assert measured.pop((kafka_name(api), name)) == pytest.approx(us, rel=0.05), (api, name)
     assert measured.pop(("cold", "us")) == pytest.approx(70.0, rel=0.1)
-    assert max(measured.values(), default=0.0) < 0.2  # what costs nothing here
+    assert max(measured.values(), default=0.0) < 0.2  # coefficients that cost nothing at the simulated broker
 
 
 def test_a_calibration_dry_run_changes_nothing() -> None:
@@ -160,7 +162,7 @@ def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) 
     broker = CalibratedBroker(COSTS, breaks_after=breaks_after)
     try:
         found = calibrate(broker, Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0))
-    except QuestionError:  # lost before anything stood: that is said
+    except QuestionError:  # the first connection was lost: the command reports it
         left_nothing(broker)
         return
     left_nothing(broker)
@@ -168,7 +170,7 @@ def test_calibration_reconnects_after_a_lost_connection(breaks_after: set[int]) 
 
 
 class Choosy(CalibratedBroker):
-    """Closes the connection instead of listing groups."""
+    """A broker that closes the connection when a client lists groups."""
 
     async def _answer(self, frame: bytes) -> tuple[int, bytes]:
         if head_of(frame).api_key == ApiKey.LIST_GROUPS:
@@ -185,7 +187,7 @@ def test_calibration_skips_apis_that_the_broker_does_not_answer() -> None:
 
 
 class Silent(QuotaProbe):
-    """Can make nothing of what it has read."""
+    """A probe that finds no cost in any reading."""
 
     async def costs_us(self, pending: Sequence[PendingReading], windows: Windows) -> list[float | str]:
         assert windows == Windows()
@@ -195,7 +197,7 @@ class Silent(QuotaProbe):
 def test_calibration_without_a_usable_reading_ends_with_an_error() -> None:
     broker = CalibratedBroker(COSTS)
     options = Options((ApiKey.HEARTBEAT,), rounds=2, share=1.0)
-    with pytest.raises(CalibrationError, match="no reading was good"):
+    with pytest.raises(CalibrationError, match="no reading succeeded"):
         calibrate(
             broker,
             options,
