@@ -1,4 +1,4 @@
-"""Who takes part: the clients of the demonstration, their quotas, and the quota file that says the same."""
+"""The demonstrated clients, their quotas, and the quota file with these quotas."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ KEYS: Final = {"producer": QuotaKey.PRODUCER_BYTE_RATE, "consumer": QuotaKey.CON
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    """Clients that share a client-id, and so a budget at each broker. Rates are in bytes/s."""
+    """Clients that share a client-id, and therefore a quota at each broker. Rates are in bytes/s."""
 
     client_id: str
     role: Role
     quota: int | None
-    """At each broker."""
+    """Byte rate (bytes/s) allowed at each broker; None without a quota."""
     clients: int = 1
     every_broker: bool = False
-    """Whether it uses every broker, not just one."""
+    """True if the clients use all brokers instead of one."""
     by_default: bool = False
-    """Whether the quota is the default client-id's, not its own."""
+    """True if the quota is that of the default client-id."""
     pace: int | None = None
-    """What it asks for by itself; None: as fast as it may."""
+    """Byte rate (bytes/s) that the clients request after the warm-up; None for as much as possible."""
 
     @property
     def entity(self) -> Entity:
-        """Whom its quota is set for."""
+        """Return the entity of the quota."""
         return Entity(client_id=DEFAULT if self.by_default else self.client_id)
 
 
@@ -43,16 +43,16 @@ CLIENTS: Final = (
     ClientSpec("newcomer", "producer", 500_000, by_default=True),
     ClientSpec("audit", "consumer", None, pace=3_000_000),
 )
-"""One client per idea; together they use little of a small machine, so that quotas, not CPU, decide."""
+"""One client-id per idea. All together they need little CPU, so that quotas decide the rates."""
 
 
 def quota_table(specs: Iterable[ClientSpec]) -> QuotaTable:
-    """Return the quotas of those who have one."""
+    """Return the quotas of all specs that have one."""
     return QuotaTable(
         {(spec.entity, KEYS[spec.role]): spec.quota for spec in specs if spec.quota is not None}
     )
 
 
 def quota_file(specs: Iterable[ClientSpec]) -> str:
-    """Return the text of a quota file for them."""
+    """Return the text of a quota file with these quotas."""
     return render(quota_table(specs))

@@ -1,4 +1,4 @@
-"""The clients: librdkafka's producers and consumers, a thread each, that count what they see."""
+"""The clients: a thread per librdkafka producer or consumer, which counts bytes and throttle times."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, ThrottleEvent
 
 MESSAGE: Final = secrets.token_bytes(10_000)
-"""Large enough that requests are little more than messages: quotas count whole requests."""
+"""A message large enough that message bytes are almost all of a request's bytes, which quotas count."""
 REQUEST_BYTES: Final = 128 * 1024
 UNDER_WAY_BYTES: Final = 1024 * 1024
-"""What a producer that is as fast as it may be has queued and unanswered, for each broker."""
+"""Number of bytes that an unpaced producer keeps queued or unacknowledged per broker."""
 MESSAGES_MAX: Final = 100
-"""How many go, or come, at a time."""
+"""Number of messages to send or receive at a time."""
 FILL_BYTES: Final = 4_000_000
-"""What a consumer reads, again and again."""
+"""Number of bytes in a consumer's partition, which it reads repeatedly."""
 POLL_S: Final = 0.02
 
 Options: TypeAlias = dict[str, str | int | float | bool | Callable[..., None] | None]
 TopicPartitions: TypeAlias = tuple[str, tuple[int, ...]]
-"""A topic, and the partitions of it to use."""
+"""A topic, and the indexes of the partitions to use."""
 
 
 def _options(bootstrap: str, client_id: str, counters: ClientCounters) -> Options:
@@ -48,7 +48,7 @@ def _options(bootstrap: str, client_id: str, counters: ClientCounters) -> Option
 
 
 class Pace:
-    """How many bytes may be asked for by now; what was not used is kept for a second."""
+    """A limit on messages per time; unused allowance is kept for one second."""
 
     def __init__(self, rate: int | None) -> None:
         """Take a rate in bytes/s, None for no limit."""
@@ -57,7 +57,7 @@ class Pace:
         self._at_s = math.inf
 
     def messages(self, now_s: float) -> int:
-        """Return how many may go now."""
+        """Return the number of messages that may be sent or taken at the time `now_s` (s, monotonic)."""
         if self.rate is None:
             return MESSAGES_MAX
         earned = max(0.0, now_s - self._at_s) * self.rate
@@ -66,12 +66,12 @@ class Pace:
         return min(int(self._credit / len(MESSAGE)), MESSAGES_MAX)
 
     def use(self, messages: int) -> None:
-        """Take off what has gone."""
+        """Subtract messages from the allowance."""
         self._credit -= messages * len(MESSAGE)
 
 
 class ProducerLoop:
-    """A producer with a bounded number of bytes under way to each partition."""
+    """A producer with a bounded number of unacknowledged bytes per partition."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ProducerLoop:
         self._acknowledged = {number: partial(self._delivered, number) for number in partitions}
 
     def turn(self) -> None:
-        """Send what may be sent, and hear what was acknowledged. Raises DemoError."""
+        """Send as many messages as allowed, and handle acknowledgements. Raises DemoError."""
         for _ in range(self._pace.messages(time.monotonic())):
             with_room = [number for number, count in self._under_way.items() if count < UNDER_WAY_BYTES]
             if not with_room:
@@ -114,13 +114,13 @@ class ProducerLoop:
             raise DemoError(f"a message to {self._topic} was not delivered: {error.str()}")
 
     def close(self) -> None:
-        """Forget what is under way."""
+        """Drop unacknowledged messages, and close."""
         self._producer.purge()
         self._producer.flush(1)
 
 
 class ConsumerLoop:
-    """A consumer that reads one partition from its start to its end, and again."""
+    """A consumer that reads one partition from beginning to end, repeatedly."""
 
     def __init__(
         self,
@@ -141,14 +141,14 @@ class ConsumerLoop:
             "enable.partition.eof": True,
             "fetch.message.max.bytes": REQUEST_BYTES,
             "fetch.wait.max.ms": 10,
-            "queued.max.messages.kbytes": 2 * REQUEST_BYTES // 1024,  # fetch little more than is taken
+            "queued.max.messages.kbytes": 2 * REQUEST_BYTES // 1024,  # prefetch little
             "fetch.queue.backoff.ms": 5,
         }
         self._consumer = Consumer(_options(bootstrap, client_id, counters) | options)
         self._consumer.assign([self._start])
 
     def turn(self) -> None:
-        """Take what has arrived, and may be taken. Raises DemoError."""
+        """Take messages that have arrived, as many as allowed. Raises DemoError."""
         count = self._pace.messages(time.monotonic())
         if count == 0:
             time.sleep(POLL_S)
@@ -164,12 +164,12 @@ class ConsumerLoop:
                 raise DemoError(f"cannot read {self._start.topic}: {error.str()}")
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 class ClientThread(threading.Thread):
-    """Runs a client until told to stop."""
+    """Runs a client until `stop` is called."""
 
     def __init__(self, start: Callable[[], ProducerLoop | ConsumerLoop]) -> None:
         super().__init__(daemon=True)
@@ -178,7 +178,7 @@ class ClientThread(threading.Thread):
         self.failure = ""
 
     def run(self) -> None:
-        """Turn until stopped, or failed: then `failure` says why."""
+        """Run the client until `stop` is called. After an error, `failure` has the reason."""
         try:
             client = self._start_client()
             try:
@@ -192,12 +192,14 @@ class ClientThread(threading.Thread):
             self.failure = f"a client failed: {reason(error)}"
 
     def stop(self) -> None:
-        """End soon; join to wait for it."""
+        """Ask the thread to end; call `join` to wait for it."""
         self._stop_soon.set()
 
 
 def fill(upstream: str, topic_partitions: TopicPartitions) -> None:
-    """Write what a consumer is to read, past Weir. Raises DemoError."""
+    """Write a consumer's messages directly to the cluster at `upstream`, not through Weir. Raises
+    DemoError.
+    """
     topic, (number, *_) = topic_partitions
     failures: list[str] = []
 

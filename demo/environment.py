@@ -1,4 +1,4 @@
-"""The cast on stage: a cluster, Weir before it, clients in threads, and the clock they are watched by."""
+"""The running demonstration: a cluster, Weir in front of it, and clients in threads."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from demo.proxy_process import weir
 QUOTAS: Final = "quotas.toml"
 REFRESH_S: Final = 0.25
 WARM_UP_S: Final = 10.0
-"""The shortest window that Kafka divides by (docs/quotas.md). Clients that ask for just their quota so long
-fill it evenly. Flat out from cold, they would use ten seconds' worth at once, then wait ten, and so on.
+"""Duration (s) of the warm-up: the shortest window of Kafka's rates (docs/quotas.md). Clients at exactly
+their quota fill the window evenly. At full speed they would use ten seconds' worth at once, then wait ten
+seconds, and so on.
 """
 CLOSE_S: Final = 5.0
 
 
 class ClientSet:
-    """An spec on stage: its clients, where they send to or read from, and their counters."""
+    """The running clients of one spec: their threads, counters, paces, and the number of brokers they use."""
 
     def __init__(self, spec: ClientSpec, bootstrap: str, cluster: Cluster) -> None:
-        """Make its topic, and write what it is to read. Raises DemoError."""
+        """Create the topic, and write the messages that consumers read. Raises DemoError."""
         topic, leaders = cluster.topic(spec.client_id, BROKERS_USED_MAX if spec.every_broker else 1)
         topic_partitions: TopicPartitions = (topic, tuple(leaders.values()))
         self.spec = spec
@@ -44,18 +45,18 @@ class ClientSet:
             fill(cluster.upstream, topic_partitions)
 
     def warm_up(self) -> None:
-        """Have its clients ask for just their quota, together."""
+        """Limit the clients to their quota in total, if they have one."""
         if self.spec.quota is not None:
             for pace in self.paces:
                 pace.rate = self.spec.quota * self.brokers // len(self.paces)
 
     def speed_up(self) -> None:
-        """Have its clients ask for all that they can get, unless they have a pace of their own."""
+        """Limit the clients only to the pace of their spec, if it has one."""
         for pace in self.paces:
             pace.rate = self.spec.pace
 
     def read(self) -> Reading:
-        """Read its counters. Raises DemoError if a client has failed."""
+        """Return the summed counters. Raises DemoError if a client has failed."""
         for thread in self.threads:
             if thread.failure:
                 raise DemoError(thread.failure)
@@ -71,7 +72,7 @@ def _client(
 
 
 class Environment(NamedTuple):
-    """Set, but nobody plays yet."""
+    """A running cluster and Weir, and clients that have not started."""
 
     cluster: str
     """In words."""
@@ -83,8 +84,11 @@ class Environment(NamedTuple):
 def environment(
     upstream: str | None, folder: Path, further: Mapping[str, object] | None = None
 ) -> Iterator[Environment]:
-    """Run Weir with the cast's quotas, and `further` settings, until the block ends; before a mock cluster if
-    `upstream` is None. `folder` gets the quota file, and logs. Raises DemoError.
+    """Run a cluster and Weir until the block ends; create the clients, without starting them. Raises
+    DemoError.
+
+    Without `upstream`, the cluster is a mock cluster. `folder` gets the quota file and the logs; `further`
+    are more settings of Weir, as in the configuration file.
     """
     with mock(folder) if upstream is None else real(upstream) as cluster:
         quotas = folder / QUOTAS
@@ -102,7 +106,7 @@ def _described(cluster: Cluster, upstream: str | None) -> str:
 
 @contextmanager
 def running(client_sets: Sequence[ClientSet]) -> Iterator[None]:
-    """Run every client until the block ends."""
+    """Run all clients until the block ends."""
     threads = [thread for client_set in client_sets for thread in client_set.threads]
     for thread in threads:
         thread.start()
@@ -117,7 +121,7 @@ def running(client_sets: Sequence[ClientSet]) -> Iterator[None]:
 
 
 def ticks(seconds: float) -> Iterator[float]:
-    """Give the seconds that have passed, again and again, at last when all have."""
+    """Yield the seconds that have passed, every `REFRESH_S`; the last value is `seconds`."""
     began_s = time.monotonic()
     elapsed_s = 0.0
     while elapsed_s < seconds:

@@ -1,4 +1,4 @@
-"""The demonstration from start to end; whatever it starts has ended when it returns, or is interrupted."""
+"""The demonstration from start to end. All processes have ended when `run` returns or is interrupted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from demo.rows import Scene
 from demo.screens import MEASURE, WARM_UP, Screen
 
 SETTLE_S: Final = 10.0
-"""How long it may take until all have been throttled, usually one."""
+"""Time (s) to wait, at most, until all clients with a quota were throttled; usually one second."""
 
 
 def run(upstream: str | None, seconds: float, screen: Screen) -> bool:
-    """Show the demonstration, in front of a mock cluster if `upstream` is None; return whether it passed.
+    """Run the demonstration, with a mock cluster if `upstream` is None; return True if all rates pass.
 
     Raises DemoError.
     """

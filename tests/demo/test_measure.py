@@ -1,4 +1,4 @@
-"""Rates, verdicts, pace and free ports: numbers in, numbers out."""
+"""Rates, verdicts, pace and free ports of the demonstration, without processes."""
 
 from __future__ import annotations
 

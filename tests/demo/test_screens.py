@@ -1,4 +1,4 @@
-"""What is shown: plain text without control codes, a table that moves, JSON."""
+"""Output of the demonstration: plain text without control codes, a live table, JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCENE = Scene("A mock cluster of 3 brokers", "a:1,b:2", 7, 15)
 
 
 def results(share: float = 1.0) -> list[Result]:
-    """Everyone at this share of the quota, after ten seconds."""
+    """Return results with all clients at this share of their quota after ten seconds."""
     found = []
     for spec in CLIENTS:
         brokers = 3 if spec.every_broker else 1
@@ -35,7 +35,7 @@ def results(share: float = 1.0) -> list[Result]:
 
 
 def play(screen: Screen) -> None:
-    """Show a whole demonstration."""
+    """Call the screen's methods as a demonstration does."""
     with screen:
         screen.open(SCENE)
         for phase in (WARM_UP, MEASURE):
