@@ -334,7 +334,7 @@ class Calibration:
         for turn in range(self._options.rounds + TRIES):
             if turn and self._is_late(1.0):
                 self._findings.notes.append(
-                    f"time limit reached after {turn} of {self._options.rounds} rounds: the spread is uncertain"
+                    f"time limit reached after {turn} of {self._options.rounds} rounds: spread uncertain"
                 )
                 break
             lacking = [one for one in found if len(one.us) < min(turn + 1, self._options.rounds)]

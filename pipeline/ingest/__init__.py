@@ -1,1 +1,1 @@
-"""Ingest: recorded usage, from files or a topic, into tables; each record once, whatever is killed when."""
+"""Ingest: usage records from files or a topic into tables, each record exactly once, also after a kill."""

@@ -1,1 +1,1 @@
-"""Replay: what quota files would have made of recorded use, by the code that enforces quotas."""
+"""Replay: apply quota files to recorded usage, with the code that enforces quotas."""

@@ -1,1 +1,1 @@
-"""Roll-up: use by entity and hour and day, made anew only for the days of which something came."""
+"""Roll-up: usage by entity, hour and day; computed again only for days with new records."""

@@ -49,7 +49,7 @@ def test_pipeline_commands_run_one_after_the_other_over_real_records(tmp_path: P
 NOTHING = {
     ("ingest", "--files", "empty", "--once"): "nothing new",
     ("rollup",): "no usage",
-    ("recommend", "--output", "new.toml"): "nothing was used: new.toml is not written",
+    ("recommend", "--output", "new.toml"): "no usage: new.toml is not written",
     ("replay", "quotas.toml"): "nothing to replay",
     ("report", "--output", "report.html"): "weir pipeline ingest",
 }

@@ -186,7 +186,7 @@ def test_every_recommended_name_has_an_entry_or_is_counted_as_omitted(run: Run) 
     }
     assert outcome.wrote["entries"] == 2 * len(HOSTILE)
     assert {note for note in outcome.notes if "no entry can" in note} == {
-        f"2 entities {why}: no entry can be for them, and none is"
+        f"2 entities {why}: they cannot have an entry"
         for why in (
             "without a name",
             "called <default>",
@@ -296,7 +296,7 @@ def test_recommend_leaves_one_off_client_ids_to_the_default_unless_named(run: Ru
     assert flagged(outcome) == {ONE_OFF: 2, CUT: 1}
     outcome, text = run(rows, min_active_hours=2, with_default=False)
     assert {entity for entity, _ in parse(text).values} == {Entity("a", "steady")}
-    assert "2 entities active in too few hours: no entry can be for them, and none is" in outcome.notes
+    assert "2 entities active in too few hours: they cannot have an entry" in outcome.notes
 
 
 CURRENT = """
@@ -360,12 +360,12 @@ def test_recommend_writes_one_entry_per_prefix_and_keeps_unrelated_entries(run: 
         {(Entity("bob"), PRODUCE): 123.0},
     )
     assert "sum of the maximum of 2 client-ids of the busiest hour, 2026-11-20 12:00 UTC" in text
-    assert text.count("; now 6.00 MB/s for more than this one\n") == 1  # one user of several
+    assert text.count("; now 6.00 MB/s shared with others\n") == 1  # one user of several
     assert text.count("; now 50.00 MB/s\n") == 1
     assert text.count("; now ") == 2  # nothing limits what etl-2 fetches
     (note,) = (note for note in outcome.notes if "left out" in note)
     assert note == (
-        "1 values of quotas.toml are left out: defaults or of another level than user-client-id; "
+        "1 values of quotas.toml are dropped: defaults, or of another level than user-client-id; "
         "the new entries are instead of them"
     )
 
@@ -442,7 +442,7 @@ def test_recommend_without_usage_recommends_nothing(run: Run, spark: SparkSessio
     run([hour("a", "b", produce=2 * MB)])
     outcome, text = run([hour("a", "b")], days=(date(2020, 1, 1), date(2020, 1, 2)))
     assert text == ""
-    assert outcome.notes[0].startswith("nothing was used from 2020-01-01 to 2020-01-02: quotas.toml is not")
+    assert outcome.notes[0].startswith("no usage from 2020-01-01 to 2020-01-02: quotas.toml is not")
     lake = Lake(str(tmp_path / "lake"))
     assert tables.read(spark, lake.recommendation, tables.RECOMMENDATION).count() == 0
     missing = Lake(str(tmp_path / "missing"))

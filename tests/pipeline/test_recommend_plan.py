@@ -240,7 +240,7 @@ def test_a_recommended_file_is_formatted_as_documented() -> None:
         "[[quota]]\n"
         'user = "<default>"\n'
         'client_id = "<default>"\n'
-        "# the floor: for everybody who has no entry of his own, for each his own\n"
+        "# the floor: for each client without an entry\n"
         "producer_byte_rate = 1000000\n"
         "consumer_byte_rate = 1000000\n"
         "\n"

@@ -89,9 +89,9 @@ def test_replay_reports_quotas_that_records_cannot_reproduce() -> None:
         '[[quota]]\nuser = "bob"\nmode = "shadow"\nproducer_byte_rate = 1\nconsumer_byte_rate = 1\n'
     )
     assert not_replayed(Candidate("q", text)) == [
-        "q: 2 shadow entries (they make nobody wait) left out",
-        "q: 1 rates of topics (records do not say which) left out",
-        "q: 1 rates of connections (records do not say from where) left out",
+        "q: 2 shadow entries (they throttle no client) left out",
+        "q: 1 rates of topics (records have no topics) left out",
+        "q: 1 rates of connections (records have no addresses) left out",
     ]
     assert not_replayed(Candidate("q", SOME)) == []
 

@@ -262,7 +262,7 @@ def test_a_late_batch_changes_only_the_rollup_of_its_day(spark: SparkSession, tm
     after = contents(lake.path("rollup"))
     assert second.read == {"records": 2, "files": 2}
     assert second.wrote == {"hours of entities": 3, "days of entities": 3}
-    assert second.notes == ("rolled up: 2026-03-02", "as they were: 2026-03-01, 2026-03-03")
+    assert second.notes == ("rolled up: 2026-03-02", "unchanged: 2026-03-01, 2026-03-03")
     for day in ("2026-03-01", "2026-03-03"):
         assert only(before, day) == only(after, day) != {}
     assert not only(before, "2026-03-02").keys() & only(after, "2026-03-02").keys()
@@ -275,7 +275,7 @@ def test_rollup_does_not_rewrite_unchanged_days(spark: SparkSession, tmp_path: P
     ingest(spark, lake, [record(0)])
     rollup(spark, lake)
     before = contents(lake.path("rollup"))
-    assert rollup(spark, lake).notes == ("as they were: 2026-03-01",)
+    assert rollup(spark, lake).notes == ("unchanged: 2026-03-01",)
     assert contents(lake.path("rollup")) == before
 
 
@@ -328,7 +328,7 @@ def test_rollup_processes_only_the_chosen_days(spark: SparkSession, tmp_path: Pa
 def test_rollup_notes_records_longer_than_its_windows(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     ingest(spark, lake, [record(0, interval_ms=60_000)])
-    assert "some records are of 60 s, longer than windows of 10 s" in rollup(spark, lake).notes[-1]
+    assert "some records span 60 s, longer than windows of 10 s" in rollup(spark, lake).notes[-1]
     assert len(rollup(spark, lake, window_s=60).notes) == 1
 
 

@@ -46,7 +46,7 @@ def test_the_second_of_two_jobs_at_once_is_refused_and_writes_nothing(
     before = {path.name for path in Path(lake.root).iterdir()}
     with (
         Files(spark).locked(lake.lock(name), name),
-        pytest.raises(PipelineError, match=f"another {name} is at work here"),
+        pytest.raises(PipelineError, match=f"another {name} is running here"),
     ):
         JOBS[name](spark, lake, quotas)
     assert {path.name for path in Path(lake.root).iterdir()} == before | {f".weir-{name}-lock"}
