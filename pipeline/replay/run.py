@@ -58,7 +58,7 @@ class Rules:
     throttle_ms_max: int = INT32_MAX
     """Longest throttle time (ms) that clients are told."""
     hold: bool = False
-    """True if the throttle mode is hold, in which fetches over the quota are delivered later."""
+    """True if the throttle mode is hold: fetches over the quota still return their records."""
 
     def replay(self, quota: str, limit: float, pacing: str) -> Replay:
         """Return a new budget without charges."""

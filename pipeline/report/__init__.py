@@ -1,1 +1,1 @@
-"""Report: what the tables say, as one HTML page that needs no network."""
+"""Report: the pipeline's tables as one HTML page without network access."""

@@ -363,10 +363,10 @@ def test_recommend_writes_one_entry_per_prefix_and_keeps_unrelated_entries(run: 
     assert text.count("; now 6.00 MB/s shared with others\n") == 1  # one user of several
     assert text.count("; now 50.00 MB/s\n") == 1
     assert text.count("; now ") == 2  # nothing limits what etl-2 fetches
-    (note,) = (note for note in outcome.notes if "left out" in note)
+    (note,) = (note for note in outcome.notes if "dropped" in note)
     assert note == (
         "1 values of quotas.toml are dropped: defaults, or of another level than user-client-id; "
-        "the new entries are instead of them"
+        "the new entries replace them"
     )
 
 
