@@ -57,6 +57,6 @@ def verdict(spark: SparkSession, files: Files) -> Verdict:
     """Compute the verdict from the table of the latest replay."""
     hours = read(spark, Lake(str(files.lake)).replay, REPLAY)
     summed = hours.groupBy("candidate").agg((F.sum("throttle_ms") / 1000).alias("s"))
-    found = {row.candidate: float(row.s or 0.0) for row in summed.collect()}  # three
+    found = {row.candidate: float(row.s or 0.0) for row in summed.collect()}  # three rows
     candidates = (RECORDED, files.quotas.name, files.recommended.name)
     return Verdict(*(found.get(name, 0.0) for name in candidates))

@@ -90,5 +90,5 @@ def _rounded(value: Column, to: Rounding) -> Column:
     steps = sql.when(sql.col("quota").isin([key.value for key in BYTES]), 1.0).otherwise(
         float(STEPS_PER_UNIT)
     )
-    largest = sql.lit(9e16)  # a hundred times as much is still a long
+    largest = sql.lit(9e16)  # a hundred times this value fits into a long
     return to(sql.round(sql.least(value, largest) * steps, 6)).cast("double") / steps

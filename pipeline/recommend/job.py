@@ -128,7 +128,9 @@ def _kept(given: DataFrame, spark: SparkSession, plan: Plan, level: str) -> Kept
         columns = StructType([tables.RECOMMENDATION[name] for name in _KEY])
         asked = sql.broadcast(spark.createDataFrame([_row(*quota) for quota in named], columns))
         same = [given[name].eqNullSafe(asked[name]) for name in _KEY]
-        for row in given.join(asked, same, "left_semi").select(*_KEY).collect():  # as many as the file has
+        for row in (
+            given.join(asked, same, "left_semi").select(*_KEY).collect()
+        ):  # at most as many rows as the file has entries
             seen.add((_entity(*row[:3]), QuotaKey(row[3])))
     return kept(plan.current, plan, level, seen)
 

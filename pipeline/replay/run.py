@@ -83,7 +83,7 @@ def hours(charges: DataFrame, draws: DataFrame, rules: Rules) -> DataFrame:
     )
     budget = F.xxhash64(*BUDGET)
     wanted = joined.select(budget.alias("budget"), *BUDGET, *CHARGE)
-    rank = F.col("recorded_ms"), F.col("value") == 0  # as `quotas.replay.rank`
+    rank = F.col("recorded_ms"), F.col("value") == 0  # the order of `quotas.replay.rank`
     in_order = wanted.repartition("budget").sortWithinPartitions(
         "budget", *BUDGET, "at_ms", *rank, "connection"
     )

@@ -1,4 +1,4 @@
-"""Files into tables: what is read, what is put aside, and what must not be gone on with."""
+"""Ingest from files: valid, malformed and late records, checkpoints, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recommending, as far as it needs no Spark: parameters, factors, what stays of a file, the file's lines."""
+"""Recommendations without Spark: parameters, factors, kept entries, and the file's lines."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_docstring_examples_of_recommend_run(module: object) -> None:
         ({"hours_percentile": 100.5}, "hours-percentile is 100.5, must be from 0 to 100"),
         ({"min_active_hours": 0}, "min-active-hours is 0, must be at least 1"),
         ({"quotas": (CONNECTIONS,)}, f"quota is connection_creation_rate, must be one of {ALL}"),
-        ({"quotas": ()}, "no quota is asked for: give --quotas"),
+        ({"quotas": ()}, "no quota to recommend: give --quotas"),
         (
             {"days": (date(2026, 1, 2), date(2026, 1, 1))},
             "days 2026-01-02..2026-01-01 end before they begin: exchange the two",
@@ -138,7 +138,7 @@ NOWS = QuotaTable(
         (PAIRS, "alice", "etl-1", Now(3.0, alone=True, prefix="etl-")),
         (PAIRS, "bob", "etl-1", Now(5.0, alone=False, prefix="etl-")),  # for all users
         (PAIRS, "bob", "app", Now(4.0, alone=False, named=False)),
-        (PAIRS, "bob", "tool", Now(6.0, alone=True, named=False)),  # a default: a value for each
+        (PAIRS, "bob", "tool", Now(6.0, alone=True, named=False)),  # a default gives each client a budget
         (PAIRS, "bob", "none", Now(None)),
         ("user", "alice", None, Now(1.0, alone=True, named=True)),
         ("user", "bob", None, Now(None)),

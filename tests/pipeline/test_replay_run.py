@@ -1,4 +1,4 @@
-"""Charges streamed through the replay, batch by batch, as Spark hands them over; without Spark."""
+"""Charges streamed through the replay in batches, as Spark delivers them, without Spark."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_replaying_no_charges_gives_no_hours() -> None:
 
 
 def test_a_replayed_budget_continues_in_the_next_batch() -> None:
-    """Kafka's own example: 0, 2204, 8102."""
+    """Kafka's example has the throttle times 0, 2204, 8102 (ms)."""
     (row,) = told([batch([charge(1, 0, 6102.0)]), batch([charge(1, 0, 6102.0), charge(1, 0, 6102.0)])])
     assert (row["throttle_ms"], row["violations"], row["throttled_s"]) == (10_306, 2, 10.306)
     assert (row["candidate"], row["user"], row["client_id"], row["broker"]) == ("a.toml", None, "app", 0)
@@ -79,9 +79,10 @@ def test_a_budget_with_smooth_pacing_is_replayed_with_it() -> None:
     ids=["default", "hold", "throttle_ms_max"],
 )
 def test_replayed_fetches_wait_as_the_throttle_settings_say(rules: Rules, throttle_ms: int) -> None:
-    """15,000 bytes at 1000/s: 5 s. The other connection is told the rest, in parts or at once, to 5 s. There
-    15,100 bytes are worth 15.1 s, of which 10 have passed. In hold mode it gets its 100 bytes at 1 s, where
-    the window is 10 s again.
+    """The first connection's 15,000 bytes at 1000 bytes/s cause a throttle time of 5 s. By default, the
+    second connection waits until the same time. With `throttle_ms_max`, the wait is told in parts. In hold
+    mode the second connection gets its 100 bytes at 1 s, with a window of 10 s: 15,100 bytes are worth 15.1
+    s, of which 10 have passed.
     """
     quota = "consumer_byte_rate"
     rows = [charge(1, 0, 15_000.0, quota=quota), charge(1, 1000, 100.0, quota=quota, connection=2)]

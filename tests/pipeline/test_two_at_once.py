@@ -1,4 +1,4 @@
-"""Two of one job on one lake: both would write the same table, which then has all rows twice, or none."""
+"""Two runs of a job on one lake at once: both would write the same table, and double or lose its rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 def _nothing(_lines: object) -> None:
-    """Writes no file."""
+    """Discard the lines of a quota file."""
 
 
 JOBS: dict[str, Callable[[SparkSession, Lake, Path], Outcome]] = {
