@@ -30,8 +30,8 @@ BY_NAME: Final[Mapping[ApiKey, int]] = {
 }
 """The newest versions that name topics instead of giving topic ids, and that ask for one group only."""
 CAPS: Final[Mapping[ApiKey, int]] = {**BY_NAME, ApiKey.JOIN_GROUP: 3}
-"""The newest versions to use: as `BY_NAME`, and a JoinGroup that accepts a new member without
-MEMBER_ID_REQUIRED.
+"""The newest versions to use: those of `BY_NAME`, and JoinGroup v3, the last version that accepts a new
+member without an answer MEMBER_ID_REQUIRED.
 """
 CORRELATION_ID: Final = 1
 _NO_TAGS: Final = b"\0"

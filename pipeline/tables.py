@@ -53,7 +53,7 @@ RATES: Final = (
     "request_percentage",
     "controller_mutation_rate",
 )
-"""Names of the rates in roll-ups, in the units of the quotas of the same names."""
+"""Names of the rates in roll-ups. Each rate has the unit of the quota with the same name."""
 RATE: Final = StructType([StructField(name, DoubleType()) for name in ("mean", "p50", "p95", "p99", "max")])
 """A rate of one entity at one broker; of mutations in the whole cluster. `mean` is over the period at the
 busiest broker, all others are over windows with any such use, at any broker.

@@ -38,7 +38,7 @@ RESOLVED: Final = StructType(
 )
 
 
-class Now(NamedTuple):
+class CurrentLimit(NamedTuple):
     """The current limit of an entity, for one quota."""
 
     current: float | None
@@ -50,16 +50,18 @@ class Now(NamedTuple):
     """Prefix whose client-ids share the budget; None without one."""
 
 
-def now(table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_id: str | None) -> Now:
+def current_limit(
+    table: QuotaTable, key: QuotaKey, level: str, user: str | None, client_id: str | None
+) -> CurrentLimit:
     """Return the current limit of an entity; a part that its level lacks is None."""
     limits = table.limits(key)
     names = user or "", client_id or ""
     limit = limits.resolve(*names)
     if limit is None:
-        return Now(None)
+        return CurrentLimit(None)
     tags, named = limit.tags, limits.named(*names)
     per_user, per_client_id = "user" in level, "client-id" in level
-    return Now(
+    return CurrentLimit(
         limit.value,
         (tags.user != "" or not per_user)
         and (tags.client_id != "" or tags.client_id_prefix != "" or not per_client_id),
@@ -97,7 +99,9 @@ def _resolver(
         for frame in frames:
             found: list[tuple[object, ...]] = []
             for user, client_id in frame.itertuples(index=False):
-                limits = {key: now(table(), key, level, user or stand_in, client_id) for key in keys}
+                limits = {
+                    key: current_limit(table(), key, level, user or stand_in, client_id) for key in keys
+                }
                 named = any(limit.named for limit in limits.values())
                 found += [
                     (user, client_id, key.value, *limit._replace(named=named))

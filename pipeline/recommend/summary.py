@@ -58,7 +58,7 @@ def counted(table: DataFrame, left_out: Mapping[str, int], entities: int) -> Cou
 
 
 def listings(table: DataFrame, plan: Plan, counts: Counts) -> Iterator[Listing]:
-    """Yield tables of the largest proposals of each quota, and of the flags."""
+    """Yield a table of the largest proposals of each quota, and a table of the flags."""
     rows = tuple(row for quota in plan.quotas for row in _largest(table, quota))
     yield Listing(
         f"the {LARGEST} largest of each quota", (*NAMES, "quota", "used", "now", "proposed", "flags"), rows

@@ -31,7 +31,7 @@ SESSIONS_MAX: Final = 10_000
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 """First versions of mutating APIs that support error 89 (THROTTLING_QUOTA_EXCEEDED)."""
-WHO: Final = ("instance", "broker", "user", "client_id")
+CLIENT_COLUMNS: Final = ("instance", "broker", "user", "client_id")
 MUTATIONS: Final = "controller_mutation_rate"
 
 
@@ -49,7 +49,9 @@ def of_traces(traces: DataFrame) -> DataFrame:
         _charge(MUTATIONS, (mutations > 0) | refused, mutations, service, _strict()),
     ]
     of_each = F.filter(F.array(*charges), lambda charge: charge.isNotNull())
-    return traces.select(*who(), "connection", at.alias("at_ms"), F.inline(of_each)).withColumns(_place())
+    return traces.select(*client_columns(), "connection", at.alias("at_ms"), F.inline(of_each)).withColumns(
+        _place()
+    )
 
 
 def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -> DataFrame:
@@ -75,11 +77,11 @@ def of_usage(records: DataFrame, charges_per_record: int = CHARGES_PER_RECORD) -
     connection = F.xxhash64("user", "client_id", "broker", F.pmod(one, sessions))
     spread = records.where(F.size(of_each) > 0).withColumn("one", F.explode(F.sequence(none, number - 1)))
     return spread.select(
-        *who(), connection.alias("connection"), at.alias("at_ms"), F.inline(of_each)
+        *client_columns(), connection.alias("connection"), at.alias("at_ms"), F.inline(of_each)
     ).withColumns(_place())
 
 
-def who() -> list[Column]:
+def client_columns() -> list[Column]:
     """Return the columns of client and broker, without nulls, which foreign files may contain."""
     texts = [
         F.coalesce(name, F.lit("")).cast("string").alias(name) for name in ("instance", "user", "client_id")

@@ -148,8 +148,10 @@ def _compared(
     """Compare the replays of both sources; `found` is the result for the chosen source."""
     names = [RECORDED, *(file.name for file in files)]
     traces = _source(spark, lake, "trace", options)
-    clients = traces.select(*replay_charges.WHO).distinct()
-    usage = _source(spark, lake, "usage", options).join(clients, [*replay_charges.WHO], "left_semi")
+    clients = traces.select(*replay_charges.CLIENT_COLUMNS).distinct()
+    usage = _source(spark, lake, "usage", options).join(
+        clients, [*replay_charges.CLIENT_COLUMNS], "left_semi"
+    )
     is_trace = options.source == "trace"
     of_traces = found if is_trace else totals(_replayed(traces, files, options), names)
     lines = differences(of_traces, totals(_replayed(usage, files, options), names))

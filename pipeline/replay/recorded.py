@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere with Spark
 
 from pipeline.replay.candidates import KEYS, RECORDED
-from pipeline.replay.charges import MUTATIONS, who
+from pipeline.replay.charges import MUTATIONS, client_columns
 from pipeline.tables import REPLAY
 from quotas.replay_hours import HOUR_MS
 from quotas.request_time import US_PER_PERCENT
@@ -59,7 +59,9 @@ def of_usage(records: DataFrame, draws: DataFrame) -> DataFrame:
     }
     of_each = [_of_quota(key.value, charged[key.value]) for key in KEYS]
     told = F.filter(F.array(*of_each), lambda one: one.isNotNull())
-    spread = records.select(*who(), "interval_ms", F.col("time_ms").alias("from_ms"), F.inline(told))
+    spread = records.select(
+        *client_columns(), "interval_ms", F.col("time_ms").alias("from_ms"), F.inline(told)
+    )
     in_place = spread.withColumn("broker", F.when(F.col("quota") != MUTATIONS, F.col("on_broker")))
     return _hours(_by_budget(in_place, draws))
 

@@ -164,7 +164,7 @@ def a_batch(lake: Lake, number: int) -> None:
         (None, None, [0], "checkpoint/usage is lost, but there are batches in .*ledger/usage"),
         (3, 3, [3, 4], "checkpoint/usage is older than the tables: it ends at batch 3"),
         (4, 3, [4, 5], "checkpoint/usage is older than the tables: it ends at batch 4"),
-        (4, 3, [], "ledger/usage lacks batch 3, which .*checkpoint/usage says is done"),
+        (4, 3, [], "ledger/usage lacks batch 3, which .*checkpoint/usage has: restore"),
     ],
 )
 def test_ingest_refuses_a_checkpoint_that_does_not_fit_the_tables(

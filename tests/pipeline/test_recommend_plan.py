@@ -15,7 +15,7 @@ from pipeline.outcome import PipelineError
 from pipeline.recommend import capacity as recommend_capacity
 from pipeline.recommend import plan as recommend_plan
 from pipeline.recommend.capacity import fit
-from pipeline.recommend.current import Kept, Now, candidates, kept, now
+from pipeline.recommend.current import CurrentLimit, Kept, candidates, current_limit, kept
 from pipeline.recommend.file import Proposed, lines
 from pipeline.recommend.plan import LEVELS, Plan, everybody, is_of_level
 from quotas import DEFAULT, Entity, Prefix, QuotaKey, QuotaTable, parse
@@ -133,24 +133,29 @@ NOWS = QuotaTable(
 @pytest.mark.parametrize(
     ("level", "user", "client_id", "expected"),
     [
-        (PAIRS, "alice", "app", Now(2.0, alone=True, named=True)),
-        (PAIRS, "alice", "other", Now(1.0, alone=False, named=False)),  # for all of alice
-        (PAIRS, "alice", "etl-1", Now(3.0, alone=True, prefix="etl-")),
-        (PAIRS, "bob", "etl-1", Now(5.0, alone=False, prefix="etl-")),  # for all users
-        (PAIRS, "bob", "app", Now(4.0, alone=False, named=False)),
-        (PAIRS, "bob", "tool", Now(6.0, alone=True, named=False)),  # a default gives each client a budget
-        (PAIRS, "bob", "none", Now(None)),
-        ("user", "alice", None, Now(1.0, alone=True, named=True)),
-        ("user", "bob", None, Now(None)),
-        ("client-id", None, "app", Now(4.0, alone=True, named=True)),
-        ("client-id", None, "etl-2", Now(5.0, alone=True, prefix="etl-")),
-        ("client-id", None, "tool", Now(None)),
+        (PAIRS, "alice", "app", CurrentLimit(2.0, alone=True, named=True)),
+        (PAIRS, "alice", "other", CurrentLimit(1.0, alone=False, named=False)),  # for all of alice
+        (PAIRS, "alice", "etl-1", CurrentLimit(3.0, alone=True, prefix="etl-")),
+        (PAIRS, "bob", "etl-1", CurrentLimit(5.0, alone=False, prefix="etl-")),  # for all users
+        (PAIRS, "bob", "app", CurrentLimit(4.0, alone=False, named=False)),
+        (
+            PAIRS,
+            "bob",
+            "tool",
+            CurrentLimit(6.0, alone=True, named=False),
+        ),  # a default gives each client a budget
+        (PAIRS, "bob", "none", CurrentLimit(None)),
+        ("user", "alice", None, CurrentLimit(1.0, alone=True, named=True)),
+        ("user", "bob", None, CurrentLimit(None)),
+        ("client-id", None, "app", CurrentLimit(4.0, alone=True, named=True)),
+        ("client-id", None, "etl-2", CurrentLimit(5.0, alone=True, prefix="etl-")),
+        ("client-id", None, "tool", CurrentLimit(None)),
     ],
 )
 def test_recommend_finds_the_current_limit_of_an_entity(
-    level: str, user: str | None, client_id: str | None, expected: Now
+    level: str, user: str | None, client_id: str | None, expected: CurrentLimit
 ) -> None:
-    assert now(NOWS, PRODUCE, level, user, client_id) == expected
+    assert current_limit(NOWS, PRODUCE, level, user, client_id) == expected
 
 
 def test_default_entries_belong_to_no_recommended_level() -> None:
