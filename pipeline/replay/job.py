@@ -20,7 +20,7 @@ from pipeline.outcome import Outcome, PipelineError
 from pipeline.replay import charges as replay_charges
 from pipeline.replay import recorded as replay_recorded
 from pipeline.replay.candidates import RECORDED, Candidate, draws, not_replayed, read_candidates
-from pipeline.replay.run import Rules, hours
+from pipeline.replay.run import BudgetSettings, hours
 from pipeline.replay.summary import Total, differences, held_back, listed, share, top, totals
 from pipeline.tables import REPLAY, TRACE, USAGE, read
 from quotas.options import Pacing
@@ -44,7 +44,7 @@ class Options:
     """First day (UTC) to replay; None for no limit."""
     last: date | None = None
     """Last day (UTC) to replay; None for no limit."""
-    rules: Rules = field(default_factory=Rules)
+    settings: BudgetSettings = field(default_factory=BudgetSettings)
     unnamed: str = ""
     """Client-id under which clients without client-id are treated."""
     pacing: Pacing = Pacing.KAFKA
@@ -124,7 +124,7 @@ def _replayed(rows: DataFrame, files: Sequence[Candidate], options: Options) -> 
     else:
         charges = replay_charges.of_traces(rows)
         recorded = replay_recorded.of_charges(charges, of_first)
-    of_instances = hours(charges, drawn, options.rules)
+    of_instances = hours(charges, drawn, options.settings)
     counted = ("charged", "charges", "violations", "throttle_ms", "throttled_s", "given_up")
     summed = of_instances.groupBy(*_BUDGET).agg(
         *(F.sum(name).alias(name) for name in counted),

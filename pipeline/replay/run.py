@@ -47,7 +47,7 @@ ROWS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BudgetSettings:
     """Settings of budgets, as in the configuration of `weir run`, and the timeout of clients."""
 
     num_samples: int = NUM_SAMPLES_DEFAULT
@@ -76,7 +76,7 @@ class Rules:
         )
 
 
-def hours(charges: DataFrame, draws: DataFrame, rules: Rules) -> DataFrame:
+def hours(charges: DataFrame, draws: DataFrame, settings: BudgetSettings) -> DataFrame:
     """Replay charges (`pipeline.replay.charges`) against the budgets in `draws`; return `HOURS`."""
     joined = charges.join(draws, ["quota", "user", "client_id"]).withColumn(
         "broker", F.when(F.col("scope") != Scope.CLUSTER.value, F.col("broker"))
@@ -89,12 +89,12 @@ def hours(charges: DataFrame, draws: DataFrame, rules: Rules) -> DataFrame:
     )
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return replayed(batches, rules)
+        return replayed(batches, settings)
 
     return in_order.mapInArrow(run, HOURS)
 
 
-def replayed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.RecordBatch]:
+def replayed(batches: Iterable[pa.RecordBatch], settings: BudgetSettings) -> Iterator[pa.RecordBatch]:
     """Replay charges that are sorted by budget and time, and yield `HOURS`; the size of batches does not
     matter.
     """
@@ -106,7 +106,10 @@ def replayed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.Rec
             if budget != at_hand:
                 if replay is not None and at_hand is not None:
                     rows += _rows(at_hand, replay.finish())
-                at_hand, replay = budget, rules.replay(str(budget[1]), float(str(budget[7])), str(budget[8]))
+                at_hand, replay = (
+                    budget,
+                    settings.replay(str(budget[1]), float(str(budget[7])), str(budget[8])),
+                )
             assert replay is not None
             replay.feed(*(_numbers(batch, name, start, stop) for name in CHARGE))
             rows += _rows(budget, replay.take())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.replay.run import BUDGET, CHARGE, Rules, replayed
+from pipeline.replay.run import BUDGET, CHARGE, BudgetSettings, replayed
 
 Row = tuple[object, ...]
 
@@ -47,8 +47,10 @@ def charge(
     return (budget, *who, at_ms, 0, value, connection, 0, 0)
 
 
-def told(batches: Iterable[pa.RecordBatch], rules: Rules | None = None) -> list[dict[str, object]]:
-    return [row for batch in replayed(batches, rules or Rules()) for row in batch.to_pylist()]
+def told(
+    batches: Iterable[pa.RecordBatch], settings: BudgetSettings | None = None
+) -> list[dict[str, object]]:
+    return [row for batch in replayed(batches, settings or BudgetSettings()) for row in batch.to_pylist()]
 
 
 def test_replaying_no_charges_gives_no_hours() -> None:
@@ -70,15 +72,17 @@ def test_a_budget_with_smooth_pacing_is_replayed_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "throttle_ms"),
+    ("settings", "throttle_ms"),
     [
-        (Rules(), 5000 + 4000 + 5100),
-        (Rules(hold=True), 5000 + 5100),
-        (Rules(throttle_ms_max=2000), 2000 + 2000 + 2000 + 2000),
+        (BudgetSettings(), 5000 + 4000 + 5100),
+        (BudgetSettings(hold=True), 5000 + 5100),
+        (BudgetSettings(throttle_ms_max=2000), 2000 + 2000 + 2000 + 2000),
     ],
     ids=["default", "hold", "throttle_ms_max"],
 )
-def test_replayed_fetches_wait_as_the_throttle_settings_say(rules: Rules, throttle_ms: int) -> None:
+def test_replayed_fetches_wait_as_the_throttle_settings_say(
+    settings: BudgetSettings, throttle_ms: int
+) -> None:
     """The first connection's 15,000 bytes at 1000 bytes/s cause a throttle time of 5 s. By default, the
     second connection waits until the same time. With `throttle_ms_max`, the wait is told in parts. In hold
     mode the second connection gets its 100 bytes at 1 s, with a window of 10 s: 15,100 bytes are worth 15.1
@@ -86,7 +90,7 @@ def test_replayed_fetches_wait_as_the_throttle_settings_say(rules: Rules, thrott
     """
     quota = "consumer_byte_rate"
     rows = [charge(1, 0, 15_000.0, quota=quota), charge(1, 1000, 100.0, quota=quota, connection=2)]
-    (row,) = told([batch(rows)], rules)
+    (row,) = told([batch(rows)], settings)
     assert row["throttle_ms"] == throttle_ms
 
 
