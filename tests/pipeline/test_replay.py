@@ -163,7 +163,7 @@ def test_the_outcome_of_replay_counts_inputs_and_compares_candidates(replayed: R
 
 
 def test_replay_notes_demand_that_recorded_throttles_held_back(replayed: Replayed) -> None:
-    held_back = [note for note in replayed.outcome.notes if "is not known" in note]
+    held_back = [note for note in replayed.outcome.notes if "is unknown" in note]
     assert [note.split(":")[0] for note in held_back] == list(QUOTAS)
     assert "traces have 100 % of the requests in the usage records of these days" in replayed.outcome.notes
 

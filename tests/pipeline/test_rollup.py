@@ -224,7 +224,7 @@ def test_rolled_up_sessions_are_a_pairs_maximum_summed_over_pairs(
 def test_rollup_of_a_lake_without_usage_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     outcome = rollup(spark, Lake(str(tmp_path / "missing")))
     assert outcome.read == {"records": 0, "files": 0}
-    assert "no usage yet" in outcome.notes[0]
+    assert "no usage found" in outcome.notes[0]
     assert not (tmp_path / "missing").exists()
 
 
