@@ -161,7 +161,7 @@ def a_batch(lake: Lake, number: int) -> None:
 @pytest.mark.parametrize(
     ("planned", "done", "entered", "message"),
     [
-        (None, None, [0], "checkpoint/usage is lost, but there are batches in .*ledger/usage"),
+        (None, None, [0], "checkpoint/usage is lost, but .*ledger/usage has batches"),
         (3, 3, [3, 4], "checkpoint/usage is older than the tables: it ends at batch 3"),
         (4, 3, [4, 5], "checkpoint/usage is older than the tables: it ends at batch 4"),
         (4, 3, [], "ledger/usage lacks batch 3, which .*checkpoint/usage has: restore"),
@@ -215,7 +215,7 @@ def test_ingest_refuses_a_second_source_for_a_lake(spark: SparkSession, tmp_path
 
 def test_two_ingests_into_one_lake_at_once_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     files, path = Files(spark), str(tmp_path / "checkpoint" / ".weir-lock")
-    with files.locked(path), pytest.raises(PipelineError, match="another ingest is at work"):
+    with files.locked(path), pytest.raises(PipelineError, match="another ingest is running"):
         files.locked(path).__enter__()
     with files.locked(path):
         pass
