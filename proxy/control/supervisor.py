@@ -26,6 +26,8 @@ class Task(StrEnum):
     BROKERS = "brokers"
     EXPIRY = "expiry"
     QUOTA_STORE = "quota_store"
+    REACTOR = "reactor"
+    """Not restarted: callbacks that raised, each of which has ended its connection."""
     SHADOW_LOG = "shadow_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"

@@ -27,7 +27,7 @@ from proxy.handlers.plans import Plans
 from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
-from proxy.net.reactor import BUFFER_BYTES, Reactor
+from proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor
 from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
@@ -72,6 +72,7 @@ class Server:
         self._rate_limited_log = RateLimitedLog(reactor)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the process's tasks after failures."""
+        reactor.on_error = self._note_error
         self.connection_limiter = ConnectionLimiter(
             config.connections, quotas.in_force, lambda: reactor.now_ms
         )
@@ -238,6 +239,12 @@ class Server:
         else:
             self._rate_limited_log.note(("ended", node_id, reason), _ended_badly, details)
 
+    def _note_error(self, error: Exception) -> None:
+        """Count and log an exception of one of the reactor's callbacks."""
+        self.counters.task_failures[Task.REACTOR] += 1
+        kind = ("internal", type(error).__name__)
+        self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
+
     async def _drain(self) -> None:
         """Wait, for a limited time, until every request in flight is answered."""
         timeout_s = self.config.settings.drain_timeout_s
@@ -266,3 +273,7 @@ def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> 
 
 def _ended_badly(count: int, details: Mapping[str, object]) -> None:
     log.warning("connection closed", count=count, **details)
+
+
+def _internal_error(count: int, details: Mapping[str, object]) -> None:
+    log.error(INTERNAL_ERROR, count=count, **details)
