@@ -19,6 +19,7 @@ from proxy.connection.effects import NOTHING
 from proxy.connection.inbound import Inbound
 from proxy.connection.outbound import Outbound
 from proxy.connection.state import OPEN
+from proxy.net.lingering import Lingering, close_slowly
 from proxy.net.poll import BROKEN, LEFT, READ, WRITE
 from proxy.net.reactor import BUFFER_BYTES, Reactor, Timer
 from proxy.net.side import Side, Socket, unconnected
@@ -26,6 +27,8 @@ from proxy.net.side import Side, Socket, unconnected
 OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Called once, when both sockets are closed: (relay, reason, detail for the log)."""
 
+DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
+"""Weir ends the connection, and its client may still send: it must get the responses that are on their way."""
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the largest number of segments that one sendmsg takes."""
 
@@ -43,6 +46,7 @@ class Relay:
         "_timer",
         "_timer_ms",
         "connection",
+        "lingering",
     )
 
     def __init__(
@@ -60,6 +64,8 @@ class Relay:
         self._calm = True
         """True if both sides are read, and kept bytes wait for nothing but more bytes."""
         self._closed = False
+        self.lingering: Lingering | None = None
+        """The client's socket, if it outlives the relay."""
         self._timer: Timer | None = None
         self._timer_ms = 0
         connection.on_wake = self._woken
@@ -76,15 +82,21 @@ class Relay:
         self._reactor.run(self._drain, self._failed)
 
     def close(self, reason: CloseReason, detail: str = "") -> None:
-        """Close both sockets and report the end, once."""
+        """Close both sockets and report the end, once. A client may get a moment to receive its responses
+        (`lingering`).
+        """
         if self._closed:
             return
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for side in (self._client, self._broker):
+        client = self._client
+        for side in (client, self._broker):
             self._reactor.unregister(side.fd)
-            side.sock.close()
+            if side is client and reason in DELIVERING:
+                self.lingering = close_slowly(self._reactor, side.sock)
+            else:
+                side.sock.close()
             side.kept, side.own, side.unsent = b"", None, NOTHING
             side.judge = unconnected  # breaks the reference cycle of the connection and its sides
         self.connection.end(self._reactor.now_ms)
