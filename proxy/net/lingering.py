@@ -1,7 +1,7 @@
 """Closing a connection so that its peer receives everything that was sent.
 
-The kernel resets a connection that is closed while bytes from the peer are unread, and drops bytes to the peer
-that are still on their way. So only the sending half is closed at first; the peer's bytes are read and
+The kernel resets a connection that is closed while bytes from the peer are unread, and drops bytes to the
+peer that are still on their way. So only the sending half is closed at first; the peer's bytes are read and
 discarded until the peer closes too, or for `DISCARD_MS`.
 """
 

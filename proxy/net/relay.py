@@ -28,7 +28,7 @@ OnEnd: TypeAlias = Callable[["Relay", CloseReason, str], None]
 """Called once, when both sockets are closed: (relay, reason, detail for the log)."""
 
 DELIVERING: Final = frozenset({CloseReason.DRAINED, CloseReason.DRAIN_TIMEOUT})
-"""Weir ends the connection, and its client may still send: it must get the responses that are on their way."""
+"""Weir ends the connection while its client may still send: responses on their way must arrive."""
 SEGMENTS_MAX: Final = 1024
 """Linux's IOV_MAX: the largest number of segments that one sendmsg takes."""
 

@@ -32,7 +32,7 @@ class Socket(Protocol):
         """Send some bytes of all buffers, return their number. Raises OSError, BlockingIOError."""
 
     def shutdown(self, how: int, /) -> None:
-        """Close the sending half (SHUT_WR, the only use); reads then only serve to discard. Raises OSError."""
+        """Close the sending half (SHUT_WR, the only use); later reads only discard. Raises OSError."""
 
     def close(self) -> None:
         """Close the socket."""
