@@ -136,7 +136,7 @@ class Endpoint:
         try:
             with trio.move_on_after(CONNECTION_S):
                 await TCPServer(
-                    app,
+                    app,  # type: ignore[arg-type]  # it passes hypercorn's arguments on
                     self._config,
                     WorkerContext(None),
                     ConnectionState({}),
