@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -215,7 +216,7 @@ def test_a_socket_callback_that_raises_ends_its_connection_and_no_other(
 
     reactor.register(pairs[0][0].fileno(), READ, broken, ended.append)
     reactor.register(pairs[1][0].fileno(), READ, seen.append)
-    reactor.call_at(1, broken.__get__(0), ended.append)
+    reactor.call_at(1, partial(broken, 0), ended.append)
     reactor.call_at(1, lambda: seen.append(-1))
     for pair in pairs:
         pair[1].send(b"x")
