@@ -27,7 +27,7 @@ class Task(StrEnum):
     EXPIRY = "expiry"
     QUOTA_STORE = "quota_store"
     REACTOR = "reactor"
-    """Not restarted: callbacks that raised, each of which has ended its connection."""
+    """Callbacks that raised: nothing is restarted, at worst their connection has ended."""
     SHADOW_LOG = "shadow_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"
