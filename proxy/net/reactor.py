@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from proxy.connection.clock import Clock
+from proxy.connection.effects import Clock
 from proxy.net.poll import READ, Poll
 
 BUFFER_BYTES: Final = 256 * 1024
