@@ -14,7 +14,7 @@ from proxy.connection.charges import (  # fields' types: mypyc wants them at run
 )
 from proxy.connection.usage_counters import UsageCounters
 from proxy.handlers.broker_query import RunningQuery
-from proxy.handlers.deferred import Deferred
+from proxy.handlers.decisions import Deferred
 from proxy.handlers.plan import Plan
 
 if TYPE_CHECKING:

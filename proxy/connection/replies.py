@@ -17,7 +17,7 @@ from proxy.handlers import plan as plans
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection
     from proxy.handlers.broker_query import RunningQuery
-    from proxy.handlers.deferred import Deferred
+    from proxy.handlers.decisions import Deferred
 
 
 def expect_token(connection: Connection, *, serial: bool) -> None:

@@ -10,8 +10,8 @@ In versions that have error 89, topics are refused while the balance is negative
 everything is admitted, and a client with a negative balance is throttled (permissive). `mutated_topics` has
 the costs of the three APIs.
 
-A shadow quota is charged for successful changes when the broker has answered; it refuses and throttles
-nothing.
+A shadow quota is charged for successful changes when the broker has answered; no request is refused or
+throttled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from proxy.handlers.mutations.mutated_topics import (
     Result,
     Topic,
 )
-from proxy.handlers.mutations.shadow_mutations import ShadowMutation
 from proxy.handlers.mutations.topic_queries import Asking
 from proxy.handlers.plan import Context, Plan
 from proxy.handlers.unread import passed_unread
@@ -92,7 +91,7 @@ def _plan(plan: Plan, request: type[M], mutation: Callable[[M, Context], Mutatio
             return passed_unread(passed)
         if ledger is NO_LEDGER and not _can_say(plan, asked):
             return FORWARD if without_quota is None else without_quota(context, data, frame, end, complete)
-        kind: type[ChargedMutation[M]] = ShadowMutation if ledger.enforced is None else _EnforcedMutation
+        kind: type[ChargedMutation[M]] = _ShadowMutation if ledger.enforced is None else _EnforcedMutation
         return Query(kind(context, plan, ledger, client_id, mutation(asked, context)).query())
 
     plan.admit, plan.whole = admit, True
@@ -184,3 +183,27 @@ class _Settled:
     """True if a charge was refunded."""
     not_controller: bool = False
     """True if the broker is not the controller, so no topic can succeed."""
+
+
+class _ShadowMutation(ChargedMutation[M]):
+    """One request under a shadow quota alone: the broker gets the request unchanged, and its results are
+    charged.
+
+    Topics that fail for a reason of their own cost nothing, as at a controller. To learn the cost of a
+    deletion, and of a topic with the default number of partitions, Weir sends the broker the same queries as
+    for an enforced quota.
+    """
+
+    def answer(self) -> Asking[Answer]:
+        """Return the broker's own answer."""
+        mutation = self.mutation
+        yield from charge_created(self.context, self.ledger, self.late)
+        topics = yield from mutation.topics(strict=self.strict, would_refuse=lambda _costs, _now_ms: False)
+        self.asked = sum(topic.cost for topic in topics if not topic.invalid)
+        answer = yield from forward(self.plan, mutation.request, mutation.answer)
+        self.asked = 0
+        result_of = mutation.finder(mutation.results(answer))
+        results = [(topic, result_of(topic)) for topic in topics if not topic.invalid]
+        done = [topic for topic, result in results if result is not None and self.was_done(topic, result)]
+        yield from self.charge_late(done)
+        return answer

@@ -60,7 +60,7 @@ class PendingCreations:
         return without_room
 
     def expects(self, name: str, now_ms: int) -> bool:
-        """Return whether the creation of this topic would be charged."""
+        """Return True if the creation of this topic would be charged."""
         known = self._pending.get(name)
         return known is not None and known.until_ms > now_ms
 

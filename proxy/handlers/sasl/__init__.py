@@ -1,1 +1,1 @@
-"""SASL exchanges: read while they pass, they tell the client's principal."""
+"""SASL exchanges: Weir forwards and reads them to learn the client's principal."""

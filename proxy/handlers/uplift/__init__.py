@@ -1,1 +1,1 @@
-"""Versions that the broker lacks, translated to versions that it has."""
+"""Translation of requests from versions that the broker lacks to versions that the broker has."""
