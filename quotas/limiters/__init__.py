@@ -1,7 +1,7 @@
-"""The limiters: each counts what was used of one limit, and says how long its users must wait.
+"""The limiters: each counts the units used of one limit, and computes throttle times.
 
-`limiter` names what they have in common. `budgets` has Kafka's limiter of bytes and request time: a rate over
-samples (`rate`, `samples`). `smooth` has Weir's own, which holds a byte rate evenly. `bucket` holds the
-tokens of partition mutations, `simple_rate` is the rate of replication quotas, `throttle` turns a rate or
-missing tokens into a throttle time.
+`limiter` has their common protocol. `budgets` has Kafka's limiter of bytes and request time: a rate over
+samples (`rate`, `samples`). `smooth` has a limiter that Kafka lacks, which keeps a byte rate even. `bucket`
+has the token bucket of partition mutations. `throttle` computes a throttle time from a rate or from missing
+tokens.
 """
