@@ -13,7 +13,6 @@ MODULES = [
     "explain",
     "limiters.bucket",
     "limiters.rate",
-    "limiters.simple_rate",
     "limiters.smooth",
     "limiters.throttle",
     "limits",
