@@ -34,7 +34,7 @@ class Limit(NamedTuple):
     """Scope of the budget; only byte rates and request time have one."""
 
 
-class _Rung(NamedTuple):
+class _LevelQuotas(NamedTuple):
     """All quotas of one level (for a level of prefixes: all prefixes of one length), prepared for lookup."""
 
     per_user: bool
@@ -55,7 +55,7 @@ class _Rung(NamedTuple):
     """Key of `values` → options, for entries with options."""
 
     @classmethod
-    def of(cls, level: Level, prefix_chars: int) -> _Rung:
+    def of(cls, level: Level, prefix_chars: int) -> _LevelQuotas:
         return cls(
             level.user is not Part.ABSENT,
             level.client_id is not Part.ABSENT,
@@ -74,7 +74,7 @@ class Limits:
     A lookup costs one dict access per level in use; for a level with prefixes, one per length of prefixes.
     """
 
-    __slots__ = ("_has_options", "_is_shadow", "_pacing", "_rungs", "_unleveled")
+    __slots__ = ("_has_options", "_is_shadow", "_levels", "_pacing", "_unleveled")
 
     def __init__(
         self,
@@ -88,22 +88,22 @@ class Limits:
         """
         self._pacing = pacing
         self._has_options = pacing is not Pacing.KAFKA or bool(options)
-        rungs: dict[tuple[Level, int], _Rung] = {}
+        levels: dict[tuple[Level, int], _LevelQuotas] = {}
         """(level, number of characters in its prefixes) → quotas."""
         self._unleveled: dict[tuple[str, Name], tuple[float, bool]] = {}
         """(`topic` or `ip`, name) → (value, True for a shadow entry); these entities belong to no level."""
         self._is_shadow = False
         for entity, value in quotas:
-            self._add(rungs, entity, value, False, options.get((entity, False), PLAIN))
+            self._add(levels, entity, value, False, options.get((entity, False), PLAIN))
         for entity, value in shadow:
             self._is_shadow = True
-            self._add(rungs, entity, value, True, options.get((entity, True), PLAIN))
-        in_order = sorted(rungs.items(), key=lambda item: (LEVELS.index(item[0][0]), -item[0][1]))
-        self._rungs = tuple(rung for _level, rung in in_order)
+            self._add(levels, entity, value, True, options.get((entity, True), PLAIN))
+        in_order = sorted(levels.items(), key=lambda item: (LEVELS.index(item[0][0]), -item[0][1]))
+        self._levels = tuple(quotas for _level, quotas in in_order)
 
     def _add(
         self,
-        rungs: dict[tuple[Level, int], _Rung],
+        levels: dict[tuple[Level, int], _LevelQuotas],
         entity: Entity,
         value: float,
         is_shadow: bool,
@@ -119,16 +119,16 @@ class Limits:
         name = _plain(client_id)
         prefix_chars = len(name) if isinstance(client_id, Prefix) else 0
         level = Level(Part.of(user), Part.of(client_id))
-        rung = rungs.get((level, prefix_chars))
-        if rung is None:
-            rung = rungs[level, prefix_chars] = _Rung.of(level, prefix_chars)
+        its = levels.get((level, prefix_chars))
+        if its is None:
+            its = levels[level, prefix_chars] = _LevelQuotas.of(level, prefix_chars)
         key = _plain(user), name
-        rung.values[key] = value
+        its.values[key] = value
         if is_shadow:
-            rung.shadows.add(key)
-        rung.options.pop(key, None)  # options of the enforced entry
+            its.shadows.add(key)
+        its.options.pop(key, None)  # options of the enforced entry
         if options != PLAIN:
-            rung.options[key] = options
+            its.options[key] = options
 
     def resolve(self, user: str, client_id: str) -> Limit | None:
         """Return the limit of a client; None if the client has no limit.
@@ -138,19 +138,19 @@ class Limits:
         found = self._find(user, client_id)
         if found is None:
             return None
-        rung, key, value = found
-        prefix = key[1] if rung.prefix_chars else ""
+        level, key, value = found
+        prefix = key[1] if level.prefix_chars else ""
         tags = Tags(
-            user if rung.per_user else "", client_id if rung.per_client_id and not prefix else "", prefix
+            user if level.per_user else "", client_id if level.per_client_id and not prefix else "", prefix
         )
-        is_shadow = self._is_shadow and key in rung.shadows
+        is_shadow = self._is_shadow and key in level.shadows
         if not self._has_options:
             return Limit(value, tags, is_shadow)
-        pacing, scope = self._options(rung, key)
+        pacing, scope = self._options(level, key)
         return Limit(value, tags, is_shadow, pacing, scope)
 
-    def _options(self, rung: _Rung, key: tuple[str, str]) -> tuple[Pacing, Scope]:
-        pacing, scope = rung.options.get(key, PLAIN)
+    def _options(self, level: _LevelQuotas, key: tuple[str, str]) -> tuple[Pacing, Scope]:
+        pacing, scope = level.options.get(key, PLAIN)
         return pacing or self._pacing, scope
 
     def named(self, user: str, client_id: str) -> Tags:
@@ -160,28 +160,28 @@ class Limits:
         found = self._find(user, client_id)
         if found is None:
             return Tags("", "")
-        rung, (its_user, name), _value = found
-        return Tags(its_user, "", name) if rung.prefix_chars else Tags(its_user, name)
+        level, (its_user, name), _value = found
+        return Tags(its_user, "", name) if level.prefix_chars else Tags(its_user, name)
 
-    def _find(self, user: str, client_id: str) -> tuple[_Rung, tuple[str, str], float] | None:
-        rungs = self._rungs if user and client_id else self._rungs_for(user, client_id)
-        for rung in rungs:
-            _, _, names_user, names_client_id, prefix_chars, values, _, _ = rung
+    def _find(self, user: str, client_id: str) -> tuple[_LevelQuotas, tuple[str, str], float] | None:
+        levels = self._levels if user and client_id else self._levels_for(user, client_id)
+        for level in levels:
+            _, _, names_user, names_client_id, prefix_chars, values, _, _ = level
             name = client_id if names_client_id else client_id[:prefix_chars] if prefix_chars else ""
             key = (user if names_user else "", name)
             value = values.get(key)
             if value is not None:
-                return rung, key, value
+                return level, key, value
         return None
 
-    def _rungs_for(self, user: str, client_id: str) -> tuple[_Rung, ...]:
+    def _levels_for(self, user: str, client_id: str) -> tuple[_LevelQuotas, ...]:
         """Return the quotas that can apply to a client without a user or without a client-id: those with one
         budget per user, or per client-id, cannot.
         """
         return tuple(
-            rung
-            for rung in self._rungs
-            if not (rung.per_user and not user) and not (rung.per_client_id and not client_id)
+            level
+            for level in self._levels
+            if not (level.per_user and not user) and not (level.per_client_id and not client_id)
         )
 
     def resolve_topic(self, topic: str) -> Limit | None:
@@ -211,8 +211,8 @@ class Limits:
         found = self._shared(tags)
         if found is None:
             return None
-        rung, key, value = found
-        return value if (key in rung.shadows) == self._is_shadow else None
+        level, key, value = found
+        return value if (key in level.shadows) == self._is_shadow else None
 
     def options_of(self, tags: Tags) -> tuple[Pacing, Scope]:
         """Return pacing and scope of the limit for the clients that share `tags`; Kafka's if they have no
@@ -221,18 +221,18 @@ class Limits:
         found = self._shared(tags) if self._has_options else None
         return (Pacing.KAFKA, Scope.BROKER) if found is None else self._options(found[0], found[1])
 
-    def _shared(self, tags: Tags) -> tuple[_Rung, tuple[str, str], float] | None:
-        """Return (rung, key, value) of the entry for the clients that share `tags`; None for no entry."""
+    def _shared(self, tags: Tags) -> tuple[_LevelQuotas, tuple[str, str], float] | None:
+        """Return (level, key, value) of the entry for the clients that share `tags`; None for no entry."""
         user, client_id, prefix, _topic, _ip = tags
         prefix_chars = len(prefix)
         has_user, has_client_id = user != "", client_id != "" or prefix_chars > 0
-        for rung in self._rungs:
-            per_user, per_client_id, names_user, names_client_id, its_chars, values, _, _ = rung
+        for level in self._levels:
+            per_user, per_client_id, names_user, names_client_id, its_chars, values, _, _ = level
             if per_user == has_user and per_client_id == has_client_id and its_chars == prefix_chars:
                 key = (user if names_user else "", client_id if names_client_id else prefix)
                 value = values.get(key)
                 if value is not None:
-                    return rung, key, value
+                    return level, key, value
         return None
 
     @property
@@ -243,7 +243,7 @@ class Limits:
     def same_as(self, other: Limits) -> bool:
         """Return True if both have the same values and options for the same entities."""
         return (
-            self._rungs == other._rungs
+            self._levels == other._levels
             and self._unleveled == other._unleveled
             and self._pacing is other._pacing
         )
