@@ -85,7 +85,7 @@ def charge_created(context: Context, ledger: MutationLedger, charge: LateCharge)
     """Charge the client's pending creations that exist by now."""
     expected = context.cluster.pending_creations.of(ledger)
     if expected:
-        there = yield from topic_queries.told(context, expected)
+        there = yield from topic_queries.broker_topics(context, expected)
         _charge_arrived(context, charge, expected, there)
 
 

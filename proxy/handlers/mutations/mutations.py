@@ -128,8 +128,8 @@ class _EnforcedMutation(ChargedMutation[M]):
         mutation = self.mutation
         yield from charge_created(self.context, self.ledger, self.late)
         topics = yield from mutation.topics(strict=self.strict, would_refuse=self._budget.would_refuse)
-        told = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
-        waiting, broker_ms = [topic for topic in topics if topic not in told], 0
+        results_of = {one: mutation.failed(one, _INVALID, one.invalid) for one in topics if one.invalid}
+        waiting, broker_ms = [topic for topic in topics if topic not in results_of], 0
         for _round in range(ROUNDS_MAX):
             admitted = [topic for topic in waiting if self._admits(topic)]
             if topics and not admitted:
@@ -137,18 +137,18 @@ class _EnforcedMutation(ChargedMutation[M]):
             self.asked = sum(topic.cost for topic in admitted)
             answer = yield from forward(self.plan, mutation.part(admitted), mutation.answer)
             self.asked = 0
-            settled = yield from self._settled(admitted, mutation.results(answer))
+            outcome = yield from self._compare(admitted, mutation.results(answer))
             if len(admitted) == len(topics):
                 return answer
             broker_ms = max(broker_ms, answer.throttle_time_ms)
-            told.update(settled.told)
-            waiting = [topic for topic in waiting if topic not in settled.told]
-            if settled.not_controller:
-                told.update((topic, mutation.failed(topic, _NOT_CONTROLLER)) for topic in waiting)
+            results_of.update(outcome.results)
+            waiting = [topic for topic in waiting if topic not in outcome.results]
+            if outcome.not_controller:
+                results_of.update((topic, mutation.failed(topic, _NOT_CONTROLLER)) for topic in waiting)
                 break
-            if not (waiting and settled.made_room):
+            if not (waiting and outcome.made_room):
                 break
-        results = [told.get(topic) or mutation.failed(topic, _QUOTA, REFUSED) for topic in topics]
+        results = [results_of.get(topic) or mutation.failed(topic, _QUOTA, REFUSED) for topic in topics]
         merged = mutation.merged({id(result): result for result in results}.values())
         merged.throttle_time_ms = broker_ms
         return merged
@@ -156,29 +156,29 @@ class _EnforcedMutation(ChargedMutation[M]):
     def _admits(self, topic: Topic) -> bool:
         return not topic.cost or self._charge.admit(topic.cost, self.context.now_ms)
 
-    def _settled(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_Settled]:
+    def _compare(self, topics: Sequence[Topic], results: Sequence[Result]) -> Asking[_RoundOutcome]:
         """Compare charges with the broker's results, and refund the difference."""
-        settled = _Settled({}, made_room=False)
+        outcome = _RoundOutcome({}, made_room=False)
         done: list[Topic] = []
         result_of = self.mutation.finder(results)
         for topic in topics:
             result = result_of(topic) or self.mutation.failed(topic, _UNKNOWN)
-            settled.told[topic] = result
-            settled.not_controller = settled.not_controller or result.error_code == _NOT_CONTROLLER
+            outcome.results[topic] = result
+            outcome.not_controller = outcome.not_controller or result.error_code == _NOT_CONTROLLER
             if self.was_done(topic, result):
                 done.append(topic)
             elif topic.cost:
                 self._charge.refund(topic.cost, self.context.now_ms)
-                settled.made_room = True
+                outcome.made_room = True
         yield from self.charge_late(done)
-        return settled
+        return outcome
 
 
 @dataclass(slots=True)
-class _Settled:
+class _RoundOutcome:
     """The outcome of one round."""
 
-    told: dict[Topic, Result]
+    results: dict[Topic, Result]
     made_room: bool
     """True if a charge was refunded."""
     not_controller: bool = False

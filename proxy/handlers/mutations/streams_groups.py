@@ -101,9 +101,9 @@ class _Heartbeat:
             throttle_ms = context.mute(throttle_ms) - context.now_ms
         partitions = int(self._late.taken) + sum(self._charged.values())
         context.note_mutations(partitions, int(answer is None), throttle_ms)
-        told = self._refusal() if answer is None else answer
-        told.throttle_time_ms = max(told.throttle_time_ms, throttle_ms)
-        return told
+        response = self._refusal() if answer is None else answer
+        response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+        return response
 
     def _answer(self) -> Asking[StreamsGroupHeartbeatResponse | None]:
         """Return the broker's response; None if the client's balance is negative and the broker would create
@@ -117,7 +117,7 @@ class _Heartbeat:
         wanted = {} if topology is None else _internal_topics(topology.subtopologies)
         if topology is None and overdrawn:
             wanted = yield from self._described()
-        there = (yield from topic_queries.told(context, wanted)) if wanted else Topics()
+        there = (yield from topic_queries.broker_topics(context, wanted)) if wanted else Topics()
         missing = {name: cost for name, cost in wanted.items() if self._is_missing(name, there)}
         if missing and overdrawn and self._charge is not None:
             self._charge.admit(0, context.now_ms)  # computes the throttle time
@@ -156,7 +156,7 @@ class _Heartbeat:
         context, expected = self._context, self._context.cluster.pending_creations
         topics = (yield from self._described()) or wanted
         unseen = [name for name in topics if name not in before.by_name]
-        there = (yield from topic_queries.told(context, unseen)) if unseen else Topics()
+        there = (yield from topic_queries.broker_topics(context, unseen)) if unseen else Topics()
         self._refund(name for name in self._charged if name not in topics)
         for name in unseen:
             just_made = name in mentioned or name in self._charged
