@@ -250,7 +250,7 @@ class Connection:
 
     def drain(self) -> None:
         """Take no further request; close once all requests in flight are answered."""
-        self.happen(Event.DRAIN)
+        self.transition(Event.DRAIN)
         self.effects.change()
 
     def settle(self, now_ms: int) -> Effects:
@@ -278,7 +278,7 @@ class Connection:
 
     # Transitions
 
-    def happen(self, event: Event) -> None:
+    def transition(self, event: Event) -> None:
         """Move to the state that follows the event."""
         self.state = NEXT[self.state][event]
 
@@ -345,7 +345,7 @@ class Connection:
         """Close the connection because a peer violated the protocol. Only the first violation is recorded."""
         if self.violation is None:
             self.violation = Violation(reason, detail)
-            self.happen(Event.CLOSE)
+            self.transition(Event.CLOSE)
             client = self.client
             if client.usage is not None and reason in BY_CLIENTS:
                 client.usage.failed(client.user)
@@ -356,7 +356,7 @@ class Connection:
         and the time of all requests in flight.
         """
         self.now_ms = now_ms
-        self.happen(Event.CLOSE)
+        self.transition(Event.CLOSE)
         self.on_wake = None
         if self.byte_counter is not None:
             self.byte_counter.cut(now_ms)

@@ -36,7 +36,7 @@ def find_end(connection: Connection, now_ms: int) -> None:
 
 
 def _over(connection: Connection, reason: CloseReason, detail: str = "") -> None:
-    connection.happen(Event.CLOSE)
+    connection.transition(Event.CLOSE)
     connection.effects.close_reason, connection.effects.close_detail = reason, detail
 
 

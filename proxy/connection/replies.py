@@ -24,7 +24,7 @@ def expect_token(connection: Connection, *, serial: bool) -> None:
     """Expect a response to a bare SASL token; if `serial`, take no further bytes before the response."""
     connection.in_flight.append(RequestInFlight(plans.TOKEN, 0, TOKEN))
     if serial:
-        connection.happen(Event.SASL_REQUEST)
+        connection.transition(Event.SASL_REQUEST)
 
 
 def reply(
@@ -53,7 +53,7 @@ def defer(
     record = RequestInFlight(plans.LOCAL, correlation_id, DEFERRED)
     record.deferred, record.local = deferred, local
     connection.in_flight.append(record)
-    connection.happen(Event.QUERY)
+    connection.transition(Event.QUERY)
 
 
 def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse | None = None) -> None:
@@ -63,7 +63,7 @@ def begin_query(connection: Connection, run: RunningQuery, local: LocalResponse 
     question = run.begin()
     if question is not None:
         _send_question(connection, run, question, local)
-        connection.happen(Event.QUERY)
+        connection.transition(Event.QUERY)
     elif run.reply is not None:
         reply(connection, run.correlation_id, run.reply, local)
 
