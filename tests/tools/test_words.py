@@ -23,7 +23,6 @@ NOT_REWRITTEN: Final = (
     "proxy/connection/usage_registries.py",
     "proxy/connection/usage_registry.py",
     "quotas/broker_quotas.py",
-    "quotas/client_quotas.py",
     "quotas/connections.py",
     "quotas/limiters/budgets.py",
     "quotas/limiters/smooth.py",
