@@ -21,7 +21,7 @@ class Hour:
     violations: int = 0
     """Number of requests that were answered with a throttle time, or refused."""
     throttle_ms: int = 0
-    """Sum of these throttle times (ms)."""
+    """Sum of the throttle times (ms) of the violations."""
     throttled_ms: int = 0
     """Time (ms) in this hour during which at least one connection waited; overlapping waits count once."""
     first_ms: int | None = None

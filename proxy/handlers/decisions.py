@@ -31,7 +31,7 @@ class Forward:
         sasl: bool = False,
         byte_counter: ByteCounter | None = None,
     ) -> None:
-        """Forward only, unless told otherwise."""
+        """Forward without charges by default."""
         self.charged = charged
         """True if the plan's charges are made to the client's ledger."""
         self.answered = answered
@@ -47,7 +47,7 @@ class Forward:
         self.sasl = sasl
         """True if the request is part of a SASL exchange, which may change the client's principal."""
         self.byte_counter = byte_counter
-        """Counts the rest of the request; charged when the whole request has arrived."""
+        """Counter for the bytes of the request that arrive later; charged when the request is complete."""
 
     def but(
         self,
@@ -104,7 +104,7 @@ class Deferred:
         self._arrived: Callable[[], None] | None = None
 
     def on_arrival(self, arrived: Callable[[], None]) -> None:
-        """Call `arrived` when the response is ready; the connection goes on then."""
+        """Call `arrived` when the response is ready, so that the connection sends it."""
         self._arrived = arrived
 
     def answer(self, frame: bytes) -> None:

@@ -30,7 +30,7 @@ class Limiter(Protocol):
     throttled: int
     """Number of charges that returned a throttle time."""
     throttle_ms_total: int
-    """Sum of these throttle times (ms)."""
+    """Sum of the throttle times (ms) that charges returned."""
 
     def charge(self, units: float, now_ms: int) -> int:
         """Charge `units`; return the throttle time (ms), 0 if the usage is within the limit."""

@@ -118,7 +118,7 @@ class _EnforcedMutation(ChargedMutation[M]):
         self._charge = self._budget.begin(strict=self.strict)
 
     def finish(self) -> int:
-        """Record what was charged; return the throttle time (ms)."""
+        """Record the charges in the budgets; return the throttle time (ms)."""
         return max(self._charge.finish(self.context.now_ms), super().finish())
 
     def answer(self) -> Asking[Answer]:

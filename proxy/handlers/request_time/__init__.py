@@ -1,1 +1,1 @@
-"""Request time: what each request costs a broker (KIP-124)."""
+"""Request time: the estimated cost of each request for its broker (KIP-124)."""
