@@ -144,7 +144,7 @@ def _reach(key: QuotaKey, limit: Limit) -> str:
 
 
 class _Candidate(NamedTuple):
-    """An entity of a level whose entry could apply to the client."""
+    """The entity of a level for the client: an entry of this entity could apply to the client."""
 
     who: str
     """Entity as text."""

@@ -52,7 +52,7 @@ from quotas.table import QuotaKey
 PATIENCE_MS: Final = 120_000
 """Default of Java's producer for `delivery.timeout.ms`."""
 CONNECTIONS_MAX: Final = 100_000
-"""Number of connections above which the replay forgets connections that are silent for `IDLE_MS`."""
+"""Number of connections from which on the replay forgets connections that are silent for `IDLE_MS`."""
 IDLE_MS: Final = 3_600_000
 """Time (ms) of silence after which a connection may be forgotten."""
 NEVER: Final = 2**62

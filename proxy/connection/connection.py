@@ -397,7 +397,9 @@ class Connection:
 
     @property
     def identities(self) -> Identities:
-        """Principals that other connections have learnt; all connections share the object."""
+        """Rules for principals that the wire does not show, and principals learnt; shared by all
+        connections.
+        """
         return self.plans.identities
 
     def meet_broker(self, broker: Mapping[int, VersionRange]) -> None:

@@ -1,4 +1,4 @@
-"""Requests in flight: one record each, from the first byte that is forwarded to the head of its response."""
+"""Requests in flight: one record each, from the last byte of the request to the head of its response."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ NEXT: Final = (
     _row(_D, _D, _D, _D, _D, _D, _D),
     _row(_C, _C, _C, _C, _C, _C, _C),
 )
-"""The next state, by state and event: plain integers, because each request looks one up. ANSWERED leads to
-THROTTLED; if no throttle time remains, RELEASE follows at once.
+"""The next state, by state and event: plain integers, because each request looks one up. In a state that
+waits for a response, ANSWERED leads to THROTTLED; if no throttle time remains, RELEASE follows at once.
 """
 WHY: Final = (
     "",

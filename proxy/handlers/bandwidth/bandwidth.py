@@ -52,7 +52,7 @@ _PRODUCE = {
     (True, True): CHARGED,
     (True, False): CHARGED_UNANSWERED,
 }
-"""By (a quota or shadow quota applies, the broker will respond)."""
+"""(True if a quota or shadow quota applies, True if the broker will respond) → decision."""
 
 
 def plan_produce(plan: Plan) -> None:
