@@ -87,9 +87,11 @@ class Connection:
         "addresses",
         "authorized_again",
         "broker_end",
+        "broker_turn_over",
         "byte_counter",
         "client",
         "client_end",
+        "client_turn_over",
         "clock",
         "counters",
         "effects",
@@ -108,7 +110,6 @@ class Connection:
         "produce_shape",
         "quota_admin",
         "quotas",
-        "replies_wait",
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
@@ -170,8 +171,8 @@ class Connection:
         """Requests that wait for their responses, oldest first."""
         self.spare: list[RequestInFlight] = []
         """Records for reuse."""
-        self.replies_wait = False
-        """True if requests wait only until the transport has taken the replies that Weir itself has made."""
+        self.client_turn_over = self.broker_turn_over = False
+        """True if frames from that side wait only for the next turn of the transport."""
         self.request_rest_bytes = 0
         """Number of bytes still to arrive of a request that is being forwarded; taken in every state."""
         self.response_rest_bytes = 0
@@ -232,13 +233,13 @@ class Connection:
         """Return True if the transport may read from the client now: a request may be taken or is being
         forwarded, and both sockets have accepted all bytes for sending.
         """
-        if self.client_end.unsent or self.broker_end.unsent:
+        if self.client_end.unsent or self.broker_end.unsent or self.client_turn_over:
             return False
         return self.request_rest_bytes > 0 or self.may_take(now_ms)
 
     def takes_broker(self, now_ms: int) -> bool:
         """Return True if the transport may read from the broker now."""
-        return not self.client_end.unsent and self.held_until_ms <= now_ms
+        return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
 
     def client_room_bytes(self, now_ms: int) -> int:
         """Return the maximum number of bytes to read from the client; 0 for no maximum."""
@@ -262,9 +263,12 @@ class Connection:
         effects.read_broker = self.takes_broker(now_ms)
         times = (self.throttled_until_ms, self.held_until_ms, self.linger_until_ms)
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
-        if self.replies_wait and effects.read_client:
-            effects.deadline_ms = now_ms
+        effects.again = self.client_turn_over or self.broker_turn_over
         return effects
+
+    def begin_turn(self) -> None:
+        """Go on with the frames that were left for another turn."""
+        self.client_turn_over = self.broker_turn_over = False
 
     @property
     def idle(self) -> bool:

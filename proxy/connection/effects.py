@@ -13,6 +13,7 @@ class Effects:
     """
 
     __slots__ = (
+        "again",
         "changed",
         "close_detail",
         "close_reason",
@@ -38,6 +39,10 @@ class Effects:
         """True if the transport is to read from the broker."""
         self.deadline_ms = 0
         """Time (ms) at which the transport must call `Connection.settle`; 0 for no deadline."""
+        self.again = False
+        """True if the transport must call `Connection.begin_turn` in one of its next turns, and present the
+        bytes that it has kept.
+        """
         self.close_reason: CloseReason | None = None
         """Reason why both sockets are to be closed now; None while the connection stays open."""
         self.close_detail = ""

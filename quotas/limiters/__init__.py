@@ -1,7 +1,11 @@
 """The limiters: each counts the units used of one limit, and computes throttle times.
 
-`limiter` has their common protocol. `budgets` has Kafka's limiter of bytes and request time: a rate over
-samples (`rate`, `samples`). `smooth` has a limiter that Kafka lacks, which keeps a byte rate even. `bucket`
-has the token bucket of partition mutations. `throttle` computes a throttle time from a rate or from missing
-tokens.
+`limiter` names what they have in common. `budgets` has Kafka's limiter of bytes and request time: a rate over
+samples (`rate`, `samples`). `smooth` has Weir's own, which holds a byte rate evenly. `bucket` holds the
+tokens of partition mutations, `throttle` turns a rate or
+missing tokens into a throttle time. `shadow` is a decorator that charges a shadow limiter too.
+
+A new algorithm is a subclass of `Budget`, a value of `Pacing` in `quotas.options`, and a line in
+`smooth.paced`. `smooth` keeps a debt in bytes, not the time at which it is free: a new limit then pays off
+what is owed, where a time would stay, which a low limit may have set days ahead.
 """
