@@ -3,8 +3,8 @@ in, effects out.
 
 `state` has the states, their transitions, and the reasons why each takes no request (`WHY`). `connection` is
 the machine, `inbound` and `outbound` are the halves that process the bytes of each side, `effects` is the
-interface to the transport, `in_flight` has the records of requests, `client` the principal, its ledger and its
-parse cache, `replies` Weir's own responses and queries, `ending` the ends of connections, `emptied` fetch
+interface to the transport, `in_flight` has the records of requests, `client` the principal, its ledger and
+the parse cache, `replies` Weir's own responses and queries, `ending` the ends of connections, `emptied` fetch
 responses without their records, `tokens` bare SASL tokens. `charges` charges request time; `usage*` counts
 usage.
 
