@@ -1,8 +1,9 @@
-"""Per-topic byte rates: what produce requests and fetch responses cost topics that have a rate.
+"""Per-topic byte rates: charges of produce requests and fetch responses to topics that have a rate.
 
-These are charged beside the client's own quotas (`bandwidth`), whose plans are wrapped here; the longest
-throttle counts. The bytes of a topic's records are counted as the frame streams by, and charged at its last
-byte. A response larger than the buffer is already forwarded by then: the next fetch tells the throttle time.
+They are charged in addition to the client's own quotas: this module wraps the plans of `bandwidth`. The
+longest throttle counts. The bytes of a topic's records are counted as the frame arrives, and charged at its
+last byte. If a response is larger than the buffer, its head is already forwarded by then, and the response of
+the next fetch tells the throttle time.
 
 Newer versions have topic ids instead of names (KIP-516). While any topic has a rate, clients are not offered
 these versions; a connection that already uses one is closed, and negotiates again.
@@ -11,9 +12,9 @@ While a topic is over its rate, fetches of it get no records, on any connection.
 for the topic are held for a limited time, in whichever request they come: a client that connects anew for
 each request could send at any rate otherwise. A request that is complete, or that begins with such records,
 is held as a whole; in a longer request, the bytes behind those that were read are held. All holds of a
-connection end by one time. A fetch that continues a fetch session
-names no topics (`fetch_sessions`): it has the topics named when this connection began the session; if another
-connection began it, it may have any topic.
+connection end by one time. A fetch that continues a fetch session names no topics (`fetch_sessions`). If this
+connection began the session, the fetch has the topics named then; if another connection began the session,
+the fetch may have any topic.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class TopicByteCounter:
         return self._rates.charge(self._bytes.counted, now_ms, told=told)
 
     def cut(self, now_ms: int) -> None:
-        """Charge nothing: a broker ignores a request that is cut off."""
+        """Charge no bytes: a broker ignores an incomplete request."""
 
 
 class FetchByteCounter(TopicByteCounter):
