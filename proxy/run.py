@@ -88,11 +88,11 @@ async def _main(
     async with trio.open_nursery() as nursery:
         listening = trio.Event()
         if config.admin is not None:
-            from proxy.admin import start  # its libraries take half a second to import, and 20 MB
+            from proxy.admin import endpoint  # its libraries take half a second to import, and 20 MB
 
             tally = recorded.writer.tally if recorded is not None else None
-            sources = start.Sources(server, registry, state, lambda: reactor.now_ms, tally)
-            await start.start(nursery, config.admin, sources, listening)
+            sources = endpoint.Sources(server, registry, state, lambda: reactor.now_ms, tally)
+            await endpoint.start(nursery, config.admin, sources, listening)
         await nursery.start(quota_manager.run)
         nursery.start_soon(_obey_signals, server, nursery.cancel_scope)
         nursery.start_soon(_obey_hangup, quota_manager.reload)
