@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from proxy.config.config import Config
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.choose import Chosen, choose
 from proxy.control.stores.quota_manager import QuotaManager

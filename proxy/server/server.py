@@ -15,8 +15,9 @@ import trio
 from proxy import file_watch
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.close_reasons import BY_PEERS, CloseReason
-from proxy.config.config import Config, ConfigError
+from proxy.config.config import Config, ConfigError, Settings
 from proxy.connection.connection import Connection, ConnectionLimits
+from proxy.connection.usage_registries import UsageRegistries
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.control.shadow_log import PERIOD_S, ShadowLog, log_shadow
@@ -50,7 +51,7 @@ class Server:
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
         """Describes and alters quotas for clients; set it before `serve`."""
-        self.usage = config.usage.registries() if config.usage is not None else None
+        self.usage = _usage_registries(config.settings) if config.records_usage else None
         """Usage counters, if usage is recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
@@ -72,9 +73,7 @@ class Server:
         self._rate_limited_log = RateLimitedLog(reactor)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the process's tasks after failures."""
-        self.connection_limiter = ConnectionLimiter(
-            config.connections, quotas.in_force, lambda: reactor.now_ms
-        )
+        self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.connection_limiter.quotas.update)
         self._listeners = Listeners(
             self.connection_limiter, self.supervisor, self._rate_limited_log, self._run_soon
@@ -251,6 +250,14 @@ class Server:
                 await self._ended.wait()
         for relay in list(self._relays):
             relay.close(CloseReason.DRAIN_TIMEOUT, f"requests still unanswered after {timeout_s:g} s")
+
+
+def _usage_registries(settings: Settings) -> UsageRegistries:
+    return UsageRegistries(
+        entities_max=settings.usage_entities_max,
+        trace_share=settings.usage_trace_share,
+        traces_max=settings.usage_queue_records,
+    )
 
 
 @contextmanager

@@ -60,8 +60,8 @@ def written(path: Path, text: str) -> str:
         (["--upstream", "a:1", "--connect-timeout-s", "nan"], ["connect_timeout_s is nan"]),
         (["--upstream", "a:1", "--refresh-s", "nan"], ["refresh_s is nan"]),
         (["--upstream", "a:1", "--drain-timeout-s", "nan"], ["drain_timeout_s"]),
-        (["--upstream", "a:1", "--drain-timeout-s", "-1"], ["drain_timeout_s", "must not be negative"]),
-        (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id", "must not be negative"]),
+        (["--upstream", "a:1", "--drain-timeout-s", "-1"], ["drain_timeout_s is -1.0, must be at least 0"]),
+        (["--upstream", "a:1", "--first-node-id", "-1"], ["first_node_id is -1, must be at least 0"]),
         (["--upstream", "a:1", "--controller-quota-samples", "0"], ["controller_quota_samples is 0", "1"]),
         (
             ["--upstream", "a:1", "--controller-quota-window-seconds", "-1"],

@@ -24,7 +24,7 @@ from protocol.messages import (
 )
 from proxy.addresses import Address, AddressBook
 from proxy.config.config import ConfigError, Settings, load
-from proxy.config.credentials import Credentials, credentials_of
+from proxy.config.principals import Credentials, credentials_of
 from proxy.control.cluster.connection import Connection, LoginError, QuestionError
 from proxy.control.cluster.login import log_in
 from proxy.run import _single

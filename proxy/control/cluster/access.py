@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 import trio
 
 from proxy.addresses import Address
-from proxy.config.credentials import Credentials
+from proxy.config.principals import Credentials
 from proxy.control.cluster.connection import Connection, TlsError, failures
 from proxy.control.cluster.login import log_in
 from proxy.net.tls.handshakes import BrokerTlsError

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import trio
 
 from proxy.config.config import Config
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.control.stores.broker import broker_store
 from proxy.control.stores.file import FileStore
 from proxy.control.stores.snapshot import LastKnown

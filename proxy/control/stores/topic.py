@@ -16,7 +16,7 @@ import structlog
 import trio
 
 from protocol.api import ApiKey
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.control.cluster.access import Access
 from proxy.control.cluster.broker_versions import ask_versions
 from proxy.control.cluster.connection import QuestionError

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.net.tls import problems
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import structlog
 import trio
 
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.file_watch import FileWatch
 
 log = structlog.get_logger("weir.tls")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy.addresses import ServerNames
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.net.tls.contexts import Pair, client_context, server_context
 from proxy.net.tls.files import ContextOfFiles
 from proxy.net.tls.principal_mapping import PrincipalMapping
