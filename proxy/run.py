@@ -6,6 +6,8 @@ import select
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 import trio
@@ -13,9 +15,12 @@ import trio
 from proxy.config.config import Config
 from proxy.config.settings import ConfigError
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.choose import Chosen, choose
+from proxy.control.stores.broker import broker_store
+from proxy.control.stores.file import FileStore
 from proxy.control.stores.quota_manager import QuotaManager
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.snapshot import LastKnown
+from proxy.control.stores.store import QuotaStore, StoreHealth
+from proxy.control.stores.topic import topic_store
 from proxy.control.usage.start import Recording, recording
 from proxy.net import sockets
 from proxy.net.drivers import monotonic_us, run_hosting_trio
@@ -50,6 +55,30 @@ def _check_system() -> None:
         raise ConfigError(
             "this system has no epoll, which Weir needs: run it on Linux, or in Docker (deploy/Dockerfile)"
         )
+
+
+class Chosen(NamedTuple):
+    """A store, and the first quotas."""
+
+    store: QuotaStore
+    table: QuotaTable
+
+
+def choose(config: Config) -> Chosen:
+    """Open the store and read it for the first time, before Trio runs. Raises ConfigError."""
+    settings = config.settings
+    if settings.quota_store == "file":
+        if settings.quota_snapshot:
+            raise ConfigError("quota_snapshot goes with quota_store = topic or broker: leave it out")
+        file = FileStore(config.quota_file)
+        return Chosen(file, file.start())
+    if config.quota_file is not None:
+        raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
+    snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
+    store = LastKnown(
+        topic_store(config) if settings.quota_store == "topic" else broker_store(config), snapshot
+    )
+    return Chosen(store, trio.run(store.start))
 
 
 def quota_registry(config: Config, table: QuotaTable) -> QuotaRegistry:

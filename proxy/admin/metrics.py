@@ -18,7 +18,7 @@ from proxy.admin.entities import broker_label
 from proxy.admin.exposition import WEIR
 from proxy.close_reasons import CloseReason
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import RESULTS, StoreHealth
+from proxy.control.stores.store import RESULTS, StoreHealth
 from proxy.control.supervisor import Task
 from proxy.control.usage.tally import Kind, Loss, Tally
 from proxy.counters import Counters

@@ -25,7 +25,7 @@ from proxy.admin.exposition import LINES, render
 from proxy.admin.metrics import Sources, families
 from proxy.close_reasons import CloseReason
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from proxy.server.server import Server
 from quotas import Budget, MutationBudget, QuotaTable, parse
 from quotas.client_quotas import IDLE_MS_MAX

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
+from protocol.values import Message
 from proxy.addresses import Address
 from proxy.config.principals import Credentials
-from proxy.control.cluster.connection import Connection, TlsError, failures
+from proxy.control.cluster.connection import Connection, M, TlsError, failures
 from proxy.control.cluster.login import log_in
 from proxy.net.tls.handshakes import BrokerTlsError
 from proxy.net.tls.upstream import Upstream
@@ -50,6 +51,16 @@ class Access:
             await connection.aclose()
             raise
         return connection
+
+    async def ask(
+        self, address: Address, request: Message, answer: type[M], version: int, timeout_s: float
+    ) -> M:
+        """Send one request, in a version with header v1, on a connection of its own; return the response.
+
+        Raises as `connect`.
+        """
+        async with await self.connect(address, timeout_s) as connection:
+            return await connection.ask(request, answer, version)
 
 
 DIRECT: Final = Access()

@@ -1,4 +1,4 @@
-"""Ask the cluster for its brokers: one Metadata request on a connection of its own.
+"""Ask the cluster for its brokers (Metadata), and a broker for its API versions, on connections of their own.
 
 Weir also learns brokers from forwarded responses. Asking opens their listeners before the first client needs
 one, and follows brokers that appear or move while no client is connected.
@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.messages import MetadataRequest, MetadataResponse
+from protocol.error_codes import ErrorCode
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from protocol.versions import VersionRange
 from proxy.addresses import Address
 from proxy.control.cluster.access import DIRECT, Access
 from proxy.control.cluster.connection import LoginError, QuestionError, TlsError
-from proxy.control.cluster.question import ask
+from proxy.handlers.api_versions.api_versions import ranges
 
 METADATA_VERSION: Final = 1
 """Every broker from 0.10 on has this version, in which an empty list of topics means none."""
+API_VERSIONS_VERSION: Final = 0
+"""Every broker from 0.10 on has this version, which lists the same ranges as later ones."""
 
 
 class DiscoveryError(Exception):
@@ -50,9 +54,21 @@ async def discover(
     question = MetadataRequest(topics=[])
     for address in bootstrap:
         try:
-            answer = await ask(address, question, MetadataResponse, METADATA_VERSION, timeout_s, access)
+            answer = await access.ask(address, question, MetadataResponse, METADATA_VERSION, timeout_s)
         except QuestionError as error:
             failures.append(error)
         else:
             return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
     raise DiscoveryError(failures)
+
+
+async def ask_versions(
+    address: Address, timeout_s: float, access: Access = DIRECT
+) -> dict[int, VersionRange]:
+    """Return a broker's versions by API key. Raises QuestionError."""
+    question = ApiVersionsRequest()
+    answer = await access.ask(address, question, ApiVersionsResponse, API_VERSIONS_VERSION, timeout_s)
+    if answer.error_code != ErrorCode.NONE:
+        text = f"{address}: it answers ApiVersions with error {answer.error_code}"
+        raise QuestionError(text, reachable=True, foreign=False)
+    return ranges(answer)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 import trio
 
-from proxy.control.stores.store import QuotaStore, StoreError
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import QuotaStore, StoreError, StoreHealth
 from proxy.control.supervisor import Supervisor, Task, Works
 from proxy.logs import audit_logger
 from quotas import QuotaTable

@@ -14,14 +14,12 @@ import structlog
 import trio
 
 from proxy.config.settings import ConfigError
-from proxy.control.stores.librdkafka import properties
 from proxy.control.stores.topic import REPLICAS_MAX, TOPIC_NAME, cluster_facts
 from proxy.control.usage import directory
 from proxy.control.usage.files import Clocks as FileClocks
 from proxy.control.usage.files import FileRules, Files
 from proxy.control.usage.recorder import Clocks, Recorder
-from proxy.control.usage.report import Report
-from proxy.control.usage.tally import Kind, Tally
+from proxy.control.usage.tally import Kind, Report, Tally
 from proxy.control.usage.writer import Writer
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.config.config import Config
     from proxy.config.settings import Settings
     from proxy.connection.usage_registries import UsageRegistries
-    from proxy.control.stores.librdkafka import Properties
+    from proxy.control.stores.topic_log import Properties
     from proxy.control.supervisor import Supervisor
     from proxy.control.usage.outlet import Outlet
 
@@ -100,6 +98,7 @@ def _topic(config: Config, tally: Tally) -> Outlet:
             f"at most {TOPIC_NAME_MAX - len('-trace')}"
         )
     try:
+        from proxy.control.stores.topic_log import properties
         from proxy.control.usage import topic  # optional, and 20 MB
     except ImportError:
         raise ConfigError(
