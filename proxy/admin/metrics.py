@@ -22,7 +22,7 @@ from proxy.control.stores.store import RESULTS, StoreHealth
 from proxy.control.supervisor import Task
 from proxy.control.usage.tally import Kind, Loss, Tally
 from proxy.counters import Counters
-from proxy.net.tls.files import ContextOfFiles
+from proxy.net.tls.contexts import ContextOfFiles
 from proxy.server.server import Server
 from quotas.connections import ConnectionBudget, ConnectionQuotas
 

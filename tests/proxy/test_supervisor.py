@@ -19,7 +19,7 @@ from proxy.counters import Counters
 from proxy.file_watch import LOOK_S
 from proxy.net.drivers import trio_us
 from proxy.net.reactor import Reactor
-from proxy.net.tls.files import ContextOfFiles
+from proxy.net.tls.contexts import ContextOfFiles
 from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.housekeeping import EXPIRY_S, expire
 from tests.proxy.certificates import client_context, write_pair
@@ -195,7 +195,7 @@ CALLS: dict[Task, tuple[str, Callable[..., Any], int]] = {
     Task.BROKERS: ("proxy.server.housekeeping.discover", discover, 2),
     Task.EXPIRY: ("proxy.control.quota_registry.QuotaRegistry.expire", QuotaRegistry.expire, 1),
     Task.SHADOW_LOG: ("proxy.control.shadow_log.ShadowLog.look", ShadowLog.look, 1),
-    Task.TLS_FILES: ("proxy.net.tls.files.ContextOfFiles.look", ContextOfFiles.look, 1),
+    Task.TLS_FILES: ("proxy.net.tls.contexts.ContextOfFiles.look", ContextOfFiles.look, 1),
 }
 """Of each task, a function that it calls, and the first call of it that is the task's."""
 PERIODS_S = {Task.BROKERS: 30.0, Task.EXPIRY: EXPIRY_S, Task.SHADOW_LOG: PERIOD_S, Task.TLS_FILES: LOOK_S}

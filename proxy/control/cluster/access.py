@@ -17,7 +17,7 @@ from proxy.net.tls.upstream import Upstream
 
 if TYPE_CHECKING:
     from proxy.config.config import Config
-    from proxy.net.tls.rules import UpstreamRules
+    from proxy.net.tls.contexts import ContextOfFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Access:
     """Weir's credentials, and whether brokers use TLS."""
 
     credentials: Credentials | None = None
-    tls: UpstreamRules | None = None
+    tls: ContextOfFiles | None = None
 
     @classmethod
     def of(cls, config: Config) -> Self:
