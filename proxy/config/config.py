@@ -31,7 +31,8 @@ BROKER_PORTS = 100
 _ONCE_IN_TABLES: Final = {
     "quotas": "quota",
     "quotas.file": "quotas",
-    "quotas.controller": "controller_quota",
+    "quotas.controller.samples": "controller_quota_window_num",
+    "quotas.controller.window_seconds": "controller_quota_window_size_seconds",
     "brokers": "upstream",
     "connections.max_creation_rate": "max_connection_creation_rate",
     "connections.listener_max_creation_rate": "listener_max_connection_creation_rate",

@@ -66,12 +66,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     quota_window_size_seconds: Annotated[
         int, AT_LEAST_1, _key("Seconds of each sample (quota.window.size.seconds).")
     ] = WINDOW_S_DEFAULT
-    controller_quota_samples: Annotated[
+    controller_quota_window_num: Annotated[
         int,
         AT_LEAST_1,
         _key("The burst of mutations is rate * samples * seconds (controller.quota.window.num)."),
     ] = NUM_SAMPLES_DEFAULT
-    controller_quota_window_seconds: Annotated[
+    controller_quota_window_size_seconds: Annotated[
         int, AT_LEAST_1, _key("Seconds of each sample (controller.quota.window.size.seconds).")
     ] = WINDOW_S_DEFAULT
     request_costs: Annotated[
