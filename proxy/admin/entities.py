@@ -49,7 +49,7 @@ class Pot(NamedTuple):
 
 Pots: TypeAlias = Iterator[tuple[Pot, ClientQuotas[A]]]
 Kinds: TypeAlias = Callable[[QuotaRegistry, bool], Pots[A]]
-"""(quotas, whether of shadow entries) -> those counted in one unit: only these can be compared."""
+"""(quotas, True for shadow entries) -> quotas counted in one unit: only their budgets can be compared."""
 
 
 class Entity(NamedTuple):
@@ -93,17 +93,17 @@ class Reading(Generic[A]):
 
 
 def byte_rates(registry: QuotaRegistry, shadow: bool) -> Pots[Budget]:
-    """Yield those counted in bytes."""
+    """Yield the quotas counted in bytes."""
     return _pots(registry, lambda quotas: (quotas.produce, quotas.fetch), shadow=shadow)
 
 
 def request_times(registry: QuotaRegistry, shadow: bool) -> Pots[RequestBudget]:
-    """Yield those counted in percent of a thread, each for a second."""
+    """Yield the quotas counted in percent of a thread, each for a second."""
     return _pots(registry, lambda quotas: (quotas.request,), shadow=shadow)
 
 
 def mutations(registry: QuotaRegistry, shadow: bool) -> Pots[MutationBudget]:
-    """Yield those counted in partitions, which belong to no broker."""
+    """Yield the quota counted in partitions, which belongs to no broker."""
     kind = registry.mutations.shadow if shadow else registry.mutations
     if kind is not None:
         yield Pot(CLUSTER, kind.key.value), kind
@@ -169,7 +169,7 @@ def _pots(
     *,
     shadow: bool,
 ) -> Pots[A]:
-    """Yield these kinds of quota at every broker; of the shadow's and the cluster's, those in use."""
+    """Yield quotas of these kinds at every broker; shadow quotas, and those of the cluster, only if used."""
     for node_id, quotas in registry.brokers.items():
         for kind in kinds(quotas):
             if not shadow:

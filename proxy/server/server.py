@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 import structlog
 import trio
@@ -18,10 +19,11 @@ from proxy.close_reasons import BY_PEERS, CloseReason
 from proxy.config.config import Config, ConfigError, Settings
 from proxy.connection.connection import Connection, ConnectionLimits
 from proxy.connection.usage_registries import UsageRegistries
+from proxy.control.cluster.discovery import first_brokers, refresh
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.rate_limited_log import RateLimitedLog
-from proxy.control.shadow_log import PERIOD_S, ShadowLog, log_shadow
-from proxy.control.supervisor import Supervisor, Task, every
+from proxy.control.shadow_log import PERIOD_S, ShadowLog
+from proxy.control.supervisor import Supervisor, Task, every, in_steps
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
@@ -34,11 +36,13 @@ from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
 from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.establish import Client, Connector
-from proxy.server.housekeeping import EXPIRY_S, expire, first_brokers, refresh
 from proxy.server.listeners import Listeners
 from quotas.limiters.throttle import INT32_MAX
 
 log = structlog.get_logger("weir")
+
+EXPIRY_S: Final = 30.0
+"""Time (s) between looking for idle budgets, as Kafka does for idle sensors."""
 
 
 class Server:
@@ -132,10 +136,10 @@ class Server:
         start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.address_book))
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
-        for quotas in (self.quotas, self.connection_limiter.quotas):
-            start(Task.EXPIRY, EXPIRY_S, partial(expire, quotas, now_ms))
         shadow_log = ShadowLog(self.quotas, self.connection_limiter.quotas)
-        start(Task.SHADOW_LOG, PERIOD_S, partial(log_shadow, shadow_log, now_ms))
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
+        start(Task.SHADOW_LOG, PERIOD_S, lambda: in_steps(shadow_log.look(now_ms())))
 
     def stop(self) -> None:
         """Accept no more clients; let requests in flight finish within the drain time."""

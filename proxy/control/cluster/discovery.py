@@ -7,15 +7,23 @@ one, and follows brokers that appear or move while no client is connected.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import structlog
 
 from protocol.error_codes import ErrorCode
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from protocol.versions import VersionRange
-from proxy.addresses import Address
+from proxy.addresses import Address, AddressBook
+from proxy.config.settings import ConfigError
 from proxy.control.cluster.access import DIRECT, Access
 from proxy.control.cluster.connection import LoginError, QuestionError, TlsError
 from proxy.handlers.api_versions.api_versions import ranges
+
+if TYPE_CHECKING:
+    from proxy.config.config import Config
+
+log = structlog.get_logger("weir")
 
 METADATA_VERSION: Final = 1
 """Every broker from 0.10 on has this version, in which an empty list of topics means none."""
@@ -60,6 +68,43 @@ async def discover(
         else:
             return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
     raise DiscoveryError(failures)
+
+
+async def first_brokers(config: Config, address_book: AddressBook) -> tuple[dict[int, Address], str]:
+    """Return the cluster's brokers, which all have ports; or none, and why the upstream does not list
+    them.
+
+    Raises ConfigError if no address can be a Kafka broker, if TLS fails, if Weir's credentials are refused,
+    or if the ports do not fit.
+    """
+    try:
+        nodes = await discover(config.upstream, config.settings.connect_timeout_s, Access.of(config))
+    except DiscoveryError as error:
+        if not error.reachable and error.tls:
+            raise ConfigError(f"cannot connect to the brokers: {error.tls}") from None
+        if not error.reachable:
+            raise ConfigError(f"no upstream broker can be reached: {error}: check --upstream") from None
+        if error.foreign:
+            raise ConfigError(f"upstream is no Kafka broker: {error}: check --upstream") from None
+        if error.refused:
+            raise ConfigError(f"cannot log in to the brokers: {error.first}") from None
+        return {}, str(error)
+    unmapped = address_book.unmapped(list(nodes))
+    if unmapped is not None:
+        raise ConfigError(unmapped)
+    return nodes, ""
+
+
+async def refresh(config: Config, address_book: AddressBook) -> None:
+    """Ask the cluster for brokers that are new or have moved."""
+    try:
+        known = [*address_book.nodes.values(), *config.upstream]
+        nodes = await discover(known, config.settings.connect_timeout_s, Access.of(config))
+    except DiscoveryError as error:
+        log.warning("no broker answers", reason=str(error))
+        return
+    for node_id, address in nodes.items():
+        address_book.observe(node_id, address)
 
 
 async def ask_versions(
