@@ -25,7 +25,7 @@ from proxy.admin.exposition import SHADOW, WEIR, Families, Row
 from proxy.admin.request_time import api_name, seconds
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget, MutationBudget
-from quotas.client_quotas import Totals
+from quotas.registry import Totals
 from quotas.request_time import RequestBudget
 
 BROKER_QUOTA: Final = ("broker", "quota")

@@ -252,12 +252,8 @@ class Outbound:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
                 byte_counter: ByteCounter | None = None
-                if (
-                    connection.quotas.topics is not None
-                    and plan.byte_counter is not None
-                    and ledger is not None
-                ):
-                    byte_counter = plan.byte_counter(connection)
+                if ledger is not None and ledger.topics is not None and plan.byte_counter is not None:
+                    byte_counter = plan.byte_counter(connection, ledger)
                 if byte_counter is not None and not complete and not self._is_streamed(length):
                     return WAIT
                 self._begun = True
