@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from prometheus_client.core import InfoMetricFamily, Metric
+from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
 from proxy.admin import quota_metrics
@@ -22,6 +22,7 @@ from proxy.control.stores.store import RESULTS, StoreHealth
 from proxy.control.supervisor import Task
 from proxy.control.usage.tally import Kind, Loss, Tally
 from proxy.counters import Counters
+from proxy.net.reactor import TURN_BOUNDS_US, Turns
 from proxy.net.tls.contexts import ContextOfFiles
 from proxy.server.server import Server
 from quotas.connections import ConnectionBudget, ConnectionQuotas
@@ -47,6 +48,7 @@ def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     """Yield every metric of Weir's own, and None where sockets may be served."""
     server, registry = sources.server, sources.quota_registry
     yield from _process(server, ready=ready)
+    yield _turns(server.turns)
     yield from _sessions(server)
     yield from _store(registry, sources.store)
     for shadow in (False, True):
@@ -76,6 +78,19 @@ def _process(server: Server, *, ready: bool) -> Iterator[Metric]:
         "Failures of Weir's own tasks, which were restarted.",
         {task.value: failures[task] for task in Task},
         "task",
+    )
+
+
+def _turns(turns: Turns) -> Metric:
+    counts, below = [], turns.number - turns.longer
+    for bound_us, count in zip(TURN_BOUNDS_US, turns.within, strict=True):
+        below += count
+        counts.append((str(bound_us / 1_000_000), float(below)))
+    return HistogramMetricFamily(
+        "weir_turn_seconds",
+        "Time for which the only thread that moves bytes served sockets before it looked for others.",
+        buckets=[*counts, ("+Inf", float(turns.number))],
+        sum_value=turns.busy_us / 1_000_000,
     )
 
 
