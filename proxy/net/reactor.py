@@ -5,8 +5,8 @@ sockets share one receive buffer, so ten thousand idle connections need no memor
 heap: the earliest deadline is the timeout of epoll.
 
 A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. It handles at most
-`EVENTS_MAX` ready sockets, each of which does a bounded amount of work. What they leave for later (`later`),
-and timers, get the rest of `TURN_US`. Sockets without leftovers thus go first.
+`EVENTS_MAX` ready sockets, and each handler does a bounded amount of work. Work left for later (`later`) and
+timers get the rest of `TURN_US`. Sockets without leftovers thus go first.
 
 The reactor does not wait by itself: `turn` handles everything that is ready now. Two drivers wait for it
 (`proxy.net.drivers`): one hosts Trio as a guest, the other is a Trio task.
