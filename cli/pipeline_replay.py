@@ -48,14 +48,14 @@ Examples:
     help="As in weir run.",
 )
 @click.option(
-    "--controller-quota-samples",
+    "--controller-quota-window-num",
     type=click.IntRange(1),
     default=11,
     show_default=True,
     help="As in weir run.",
 )
 @click.option(
-    "--controller-quota-window-seconds",
+    "--controller-quota-window-size-seconds",
     type=click.IntRange(1),
     default=1,
     show_default=True,
@@ -112,8 +112,8 @@ def replay(
     days: tuple[date, date] | None,
     quota_window_num: int,
     quota_window_size_seconds: int,
-    controller_quota_samples: int,
-    controller_quota_window_seconds: int,
+    controller_quota_window_num: int,
+    controller_quota_window_size_seconds: int,
     throttle_ms_max: int,
     throttle_mode: str,
     quota_pacing: str,
@@ -141,8 +141,8 @@ def replay(
         settings = BudgetSettings(
             quota_window_num,
             quota_window_size_seconds,
-            controller_quota_samples,
-            controller_quota_window_seconds,
+            controller_quota_window_num,
+            controller_quota_window_size_seconds,
             patience_ms=1000 * patience_s,
             throttle_ms_max=throttle_ms_max or INT32_MAX,
             hold=throttle_mode == "hold",

@@ -28,11 +28,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from proxy.addresses import Address
-from proxy.admin import request_time_report
+from proxy.admin import request_time
 from proxy.admin.exposition import render
-from proxy.admin.metrics import Sources, families
+from proxy.admin.metrics import Sources as Sources
+from proxy.admin.metrics import families
 from proxy.admin.readiness import Readiness
-from proxy.admin.request_time_page import report
 from proxy.config.config import ConfigError
 from proxy.control.supervisor import Supervisor, Task, Works
 from proxy.net import sockets
@@ -46,6 +46,23 @@ IDLE_S: Final = 5
 """Time (s) that a connection may go without a complete request."""
 CONNECTION_S: Final = 30.0
 """Time (s) that a connection may last; each serves one request."""
+
+
+async def start(nursery: trio.Nursery, address: Address, sources: Sources, listening: trio.Event) -> None:
+    """Serve in the nursery until it is cancelled; `listening` is set once clients can connect. Raises
+    ConfigError.
+    """
+    server = sources.server
+    sockets = await listen(address, server.config.settings.connect_timeout_s)
+    endpoint = Endpoint(sockets, application(sources, Readiness(server, listening)))
+    nursery.start_soon(endpoint.serve, server.supervisor)
+
+    async def say() -> None:
+        """Log only after a successful start: a failed one has one line, its error."""
+        await listening.wait()
+        log.info("admin endpoint listening", address=str(address))
+
+    nursery.start_soon(say)
 
 
 async def listen(address: Address, timeout_s: float) -> list[socket.socket]:
@@ -78,15 +95,15 @@ def application(sources: Sources, readiness: Readiness) -> Starlette:
             return PlainTextResponse("ready\n")
         return PlainTextResponse(f"not ready: {problem}\n", status_code=503)
 
-    async def request_time(request: Request) -> Response:
-        answer = report(sources.quota_registry, request.query_params, sources.now_ms())
+    async def request_times(request: Request) -> Response:
+        answer = request_time.report(sources.quota_registry, request.query_params, sources.now_ms())
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "/metrics": metrics,
         "/healthz": healthz,
         "/readyz": readyz,
-        request_time_report.PATH: request_time,
+        request_time.PATH: request_times,
     }
     return Starlette(routes=[Route(path, page, methods=["GET"]) for path, page in pages.items()])
 

@@ -27,8 +27,7 @@ from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.counters import Counters
 from proxy.net import sockets
 from proxy.net.side import Socket
-from proxy.net.tls.acceptor import RefusedError, TlsAcceptor
-from proxy.net.tls.handshakes import BrokerTlsError
+from proxy.net.tls.handshakes import BrokerTlsError, RefusedError, TlsAcceptor
 from proxy.net.tls.upstream import Upstream
 from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.listeners import OVERLOAD

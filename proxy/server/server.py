@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 import structlog
 import trio
@@ -15,12 +16,14 @@ import trio
 from proxy import file_watch
 from proxy.addresses import Address, AddressBook, AdvertisedAddresses
 from proxy.close_reasons import BY_PEERS, CloseReason
-from proxy.config.config import Config, ConfigError
+from proxy.config.config import Config, ConfigError, Settings
 from proxy.connection.connection import Connection, ConnectionLimits
+from proxy.connection.usage_registries import UsageRegistries
+from proxy.control.cluster.discovery import first_brokers, refresh
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.rate_limited_log import RateLimitedLog
-from proxy.control.shadow_log import PERIOD_S, ShadowLog, log_shadow
-from proxy.control.supervisor import Supervisor, Task, every
+from proxy.control.shadow_log import PERIOD_S, ShadowLog
+from proxy.control.supervisor import Supervisor, Task, every, in_steps
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
@@ -34,11 +37,13 @@ from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
 from proxy.server.connection_limiter import ConnectionLimiter
 from proxy.server.establish import Client, Connector
-from proxy.server.housekeeping import EXPIRY_S, expire, first_brokers, refresh
 from proxy.server.listeners import Listeners
 from quotas.limiters.throttle import INT32_MAX
 
 log = structlog.get_logger("weir")
+
+EXPIRY_S: Final = 30.0
+"""Time (s) between looking for idle budgets, as Kafka does for idle sensors."""
 
 
 class Server:
@@ -51,7 +56,7 @@ class Server:
         self.quotas = quotas
         self.quota_admin: QuotaAdmin = NoQuotaAdmin()
         """Describes and alters quotas for clients; set it before `serve`."""
-        self.usage = config.usage.registries() if config.usage is not None else None
+        self.usage = _usage_registries(config.settings) if config.records_usage else None
         """Usage counters, if usage is recorded."""
         self.address_book = AddressBook(config.advertised_listeners, self._open_broker_listener)
         self._reactor = reactor
@@ -74,9 +79,7 @@ class Server:
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the process's tasks after failures."""
         reactor.on_error = self._note_error
-        self.connection_limiter = ConnectionLimiter(
-            config.connections, quotas.in_force, lambda: reactor.now_ms
-        )
+        self.connection_limiter = ConnectionLimiter(config, quotas.in_force, lambda: reactor.now_ms)
         quotas.on_update.append(self.connection_limiter.quotas.update)
         self._listeners = Listeners(
             self.connection_limiter, self.supervisor, self._rate_limited_log, self._run_soon
@@ -139,10 +142,10 @@ class Server:
         start(Task.BROKERS, self.config.settings.refresh_s, partial(refresh, self.config, self.address_book))
         for files in self.config.tls.files:
             start(Task.TLS_FILES, file_watch.LOOK_S, files.look)
-        for quotas in (self.quotas, self.connection_limiter.quotas):
-            start(Task.EXPIRY, EXPIRY_S, partial(expire, quotas, now_ms))
         shadow_log = ShadowLog(self.quotas, self.connection_limiter.quotas)
-        start(Task.SHADOW_LOG, PERIOD_S, partial(log_shadow, shadow_log, now_ms))
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.quotas.expire(now_ms())))
+        start(Task.EXPIRY, EXPIRY_S, lambda: in_steps(self.connection_limiter.quotas.expire(now_ms())))
+        start(Task.SHADOW_LOG, PERIOD_S, lambda: in_steps(shadow_log.look(now_ms())))
 
     def stop(self) -> None:
         """Accept no more clients; let requests in flight finish within the drain time."""
@@ -283,6 +286,14 @@ class Server:
         if self._relays or self._lingering:
             with trio.move_on_after(timeout_s):
                 await self._ended.wait()
+
+
+def _usage_registries(settings: Settings) -> UsageRegistries:
+    return UsageRegistries(
+        entities_max=settings.usage_entities_max,
+        trace_share=settings.usage_trace_share,
+        traces_max=settings.usage_queue_records,
+    )
 
 
 @contextmanager

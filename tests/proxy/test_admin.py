@@ -27,7 +27,7 @@ from proxy.admin.readiness import Readiness
 from proxy.config import config
 from proxy.config.config import ConfigError
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.poll import WRITE
 from proxy.net.reactor import Reactor

@@ -18,7 +18,7 @@ import trio
 
 from proxy import file_watch
 from proxy.atomic_write import PRIVATE, replace
-from proxy.config.config_error import ConfigError
+from proxy.config.settings import ConfigError
 from proxy.control.stores.store import Changed, StoreError
 from proxy.file_watch import FileWatch, Stamp, stamp
 from proxy.handlers.quota_api.quota_admin import Changes
