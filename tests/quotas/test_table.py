@@ -129,6 +129,7 @@ def test_each_entity_type_allows_its_quota_keys_only() -> None:
     for entity in (ALICE, APP, Entity("a", DEFAULT), Entity(client_id=Prefix("a"))):
         assert {key.value for key in keys_of(entity)} == clients
     assert [key.value for key in keys_of(Entity(ip=DEFAULT))] == ["connection_creation_rate"]
+    assert {key.value for key in QuotaKey} == clients | {"connection_creation_rate"}
     assert {key.value for key in keys_of(Entity(topic="t"))} == {"producer_byte_rate", "consumer_byte_rate"}
 
 
@@ -138,13 +139,3 @@ def test_a_limit_is_a_number_above_zero(value: float) -> None:
         ValueError, match="producer_byte_rate of user <default> must be a finite number above 0"
     ):
         QuotaTable({(Entity(DEFAULT), PRODUCE): value})
-
-
-def test_quota_keys_have_kafkas_names() -> None:
-    assert {key.value for key in QuotaKey} == {
-        "producer_byte_rate",
-        "consumer_byte_rate",
-        "request_percentage",
-        "controller_mutation_rate",
-        "connection_creation_rate",
-    }
