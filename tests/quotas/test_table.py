@@ -66,12 +66,6 @@ def test_shadow_and_enforced_entries_of_a_table_are_independent() -> None:
     assert len(table) == 3
 
 
-def test_an_enforced_entry_of_a_more_specific_level_beats_a_shadow_entry() -> None:
-    table = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(APP, PRODUCE): 1.0})
-    limit = table.shadow_limits(PRODUCE).resolve("alice", "app")
-    assert limit == Limit(10.0, Tags("alice", ""), is_shadow=False)
-
-
 def test_altering_enforced_entries_keeps_shadow_entries() -> None:
     before = QuotaTable({(ALICE, PRODUCE): 10.0}, shadow={(ALICE, PRODUCE): 5.0})
     enforced = before.altered({(ALICE, PRODUCE): None, (APP, FETCH): 2.0})
