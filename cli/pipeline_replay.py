@@ -133,12 +133,12 @@ def replay(
     def job(spark: SparkSession) -> Outcome:
         from pipeline.lake import Lake
         from pipeline.replay.job import Options, replay
-        from pipeline.replay.run import Rules
+        from pipeline.replay.run import BudgetSettings
         from quotas.bounded_names import EMPTY
         from quotas.limiters.throttle import INT32_MAX
         from quotas.options import Pacing
 
-        rules = Rules(
+        settings = BudgetSettings(
             quota_window_num,
             quota_window_size_seconds,
             controller_quota_samples,
@@ -152,7 +152,7 @@ def replay(
             source=source,
             first=first,
             last=last,
-            rules=rules,
+            settings=settings,
             unnamed=unnamed,
             pacing=Pacing(quota_pacing),
             charges_per_record=charges_per_record,

@@ -2,7 +2,8 @@
 
 Hypercorn's own server is not used: it has no limit of connections, ends all of them at an error of one, and
 waits without limit for clients that do not read, even to stop. Here connections are few and short, fail
-independently, and have a deadline for sending.
+independently, and have a deadline for sending. Slow clients make room for new ones: /healthz
+answers beside any number of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -98,7 +99,8 @@ class Endpoint:
         self._listening = listening
         self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # ASGI's scopes, as each library types them
         self._config = _http_config()
-        self._open: set[_Stream] = set()
+        self._open: dict[_Stream, None] = {}
+        """The oldest first."""
 
     async def serve(self, supervisor: Supervisor) -> None:
         """Accept connections until cancelled, then close all of them at once."""
@@ -117,19 +119,24 @@ class Endpoint:
             finally:
                 for copy in copies:
                     copy.close()
-                for stream in self._open:
+                for stream in list(self._open):
                     stream.close()
 
     async def _connection(self, stream: trio.SocketStream) -> None:
-        if len(self._open) >= CONNECTIONS_MAX:
+        if len(self._open) >= CONNECTIONS_MAX and not self._make_room():
             await trio.aclose_forcefully(stream)
             return
         bounded = _Stream(stream)
-        self._open.add(bounded)
+        self._open[bounded] = None
+
+        async def app(*args: Any) -> None:  # hypercorn's calls of an application
+            bounded.asked = True
+            await self._app(*args)
+
         try:
             with trio.move_on_after(CONNECTION_S):
                 await TCPServer(
-                    self._app,
+                    app,  # type: ignore[arg-type]  # it passes hypercorn's arguments on
                     self._config,
                     WorkerContext(None),
                     ConnectionState({}),
@@ -138,8 +145,20 @@ class Endpoint:
         except Exception as error:  # a bug in parsing HTTP must affect only its connection
             log.error("internal error, the admin connection is closed; please report this", exc_info=error)
         finally:
-            self._open.discard(bounded)
+            self._open.pop(bounded, None)
             bounded.close()
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection that waits for its client: for a request, else to send; return False
+        if Weir owes an answer to all of them.
+        """
+        slow = [stream for stream in self._open if not stream.asked]
+        slow = slow or [stream for stream in self._open if stream.sending]
+        if not slow:
+            return False
+        del self._open[slow[0]]
+        slow[0].close()
+        return True
 
 
 class _Stream:
@@ -153,11 +172,17 @@ class _Stream:
         self.receive_some = stream.receive_some
         self.send_eof = stream.send_eof
         self.aclose = stream.aclose
+        self.asked = False
+        """True once the client has sent the head of a request."""
+        self.sending = False
+        """True while a send waits."""
 
     async def send_all(self, data: bytes) -> None:
         """Send. Raises trio.BrokenResourceError, also after the time limit."""
         with trio.move_on_after(SEND_S) as deadline:
+            self.sending = True
             await self._stream.send_all(data)
+            self.sending = False
         if deadline.cancelled_caught:
             raise trio.BrokenResourceError("the client does not read")
 

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
+from proxy import logs
 from proxy.admin import (
     authentication_metrics,
     connection_metrics,
@@ -67,6 +68,7 @@ def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
     build = {"version": version("kafka-weir"), "python": platform.python_version()}
     yield InfoMetricFamily("weir_build", "Version of Weir and of Python.", value=build)
     yield family.gauge("weir_ready", "1 if /readyz answers 200.", ready)
+    yield family.counter("weir_log_lines_lost", "Log lines that could not be written.", logs.lost_lines())
     yield family.gauge("weir_brokers", "Known brokers; each has a listener.", len(server.address_book.nodes))
     known = GaugeMetricFamily(
         "weir_broker_info",

@@ -55,6 +55,7 @@ class Client:
         "sasl_in_progress",
         "sends_sasl_tokens",
         "time_ledger",
+        "topics_produced",
         "usage",
         "user",
     )
@@ -109,6 +110,8 @@ class Client:
         """Time (ms) at which holds of first requests end; None while none was held."""
         self.first_fetch_seen = False
         """The same of share fetches: all other fetches are answered without records instead."""
+        self.topics_produced: set[bytes] = set()
+        """Topics with a rate, in UTF-8, to which this connection has begun to produce."""
         self.parse_cache = ParseCache()
         self.usage = usage
         """Counts what the client uses, if usage is recorded."""
@@ -175,6 +178,7 @@ class Client:
         """
         if user != self.user or not self.authenticated:
             self.first_request_seen = self.first_produce_seen = self.first_fetch_seen = False
+            self.topics_produced.clear()
             self.first_hold_end_ms = None
         self.user = user
         self.authenticated = True

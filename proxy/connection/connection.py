@@ -111,6 +111,7 @@ class Connection:
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
+        "rest_held_until_ms",
         "spare",
         "speaks_api_versions_3",
         "state",
@@ -170,6 +171,10 @@ class Connection:
         """True if frames from that side are here that wait only for the transport's next turn."""
         self.request_rest_bytes = 0
         """Number of bytes to come of a request that has gone on; they are taken whatever the state."""
+        self.rest_held_until_ms = 0
+        """Time (ms) before which these bytes are not taken after all: they are the first of a topic over its
+        rate.
+        """
         self.response_rest_bytes = 0
         """Number of bytes to come of a response whose head was judged."""
         self.byte_counter: ByteCounter | None = None
@@ -223,7 +228,9 @@ class Connection:
         """
         if self.client_end.unsent or self.broker_end.unsent or self.client_turn_over:
             return False
-        return self.request_rest_bytes > 0 or self.may_take(now_ms)
+        if self.request_rest_bytes > 0:
+            return self.rest_held_until_ms <= now_ms
+        return self.may_take(now_ms)
 
     def takes_broker(self, now_ms: int) -> bool:
         """Return whether bytes from the broker are of use now."""
@@ -249,7 +256,12 @@ class Connection:
         find_end(self, now_ms)
         effects.read_client = self.takes_client(now_ms)
         effects.read_broker = self.takes_broker(now_ms)
-        times = (self.throttled_until_ms, self.held_until_ms, self.linger_until_ms)
+        times = (
+            self.throttled_until_ms,
+            self.held_until_ms,
+            self.rest_held_until_ms,
+            self.linger_until_ms,
+        )
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
         effects.again = self.client_turn_over or self.broker_turn_over
         return effects
@@ -300,6 +312,13 @@ class Connection:
         if self.client.first_hold_end_ms is None:
             self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
         self.mute(hold_ms)
+
+    def hold_rest(self, hold_ms: int) -> None:
+        """Hold the rest of the request that is arriving."""
+        if self.client.first_hold_end_ms is None:
+            self.client.first_hold_end_ms = self.now_ms + self.limits.first_hold_ms_max
+        self.rest_held_until_ms = self.now_ms + hold_ms
+        self.effects.change()
 
     def tell_next(self, until_ms: int) -> None:
         """Have the next response that can do so tell a throttle that its own response cannot tell: there is

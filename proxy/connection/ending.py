@@ -54,5 +54,6 @@ def _nothing_left(connection: Connection, now_ms: int) -> bool:
     if not (in_flight or connection.response_rest_bytes or unsent_bytes):
         return client.eof and (not client.kept or connection.takes_client(now_ms))
     more = bool(client.kept) or not client.eof
-    waits = connection.held_until_ms > now_ms or (more and connection.throttled_until_ms > now_ms)
+    waits_until_ms = max(connection.throttled_until_ms, connection.rest_held_until_ms)
+    waits = connection.held_until_ms > now_ms or (more and waits_until_ms > now_ms)
     return connection.linger_until_ms <= now_ms and not waits

@@ -305,7 +305,10 @@ class Inbound:
                 record.plan, forward.byte_counter, data, taken
             ):
                 forward = self._forward = forward.but()
-            if connection.request_rest_bytes == 0:
+            if connection.request_rest_bytes:
+                if forward.byte_counter is not None:
+                    self._hold_rest(forward.byte_counter)
+            else:
                 self._arriving = None
                 if record.usage_counters is not None:
                     answered, length = forward.answered, self._arriving_bytes
@@ -313,6 +316,12 @@ class Inbound:
                 serial = forward.serial or self._is_near_arriving
                 self._arrived(record, forward, self._arriving_bytes, serial=serial)
         return taken
+
+    def _hold_rest(self, byte_counter: ByteCounter) -> None:
+        """Hold the rest of the arriving request, if it begins with records of a topic over its rate."""
+        hold_ms = byte_counter.first_hold_ms(self._connection)
+        if hold_ms > 0:
+            self._connection.hold_rest(hold_ms)
 
     def _measure(self, plan: Plan, byte_counter: ByteCounter, data: bytearray, stop: int) -> bool:
         """Feed the counter; False if it cannot read the request: that goes on, for the broker to refuse."""

@@ -26,6 +26,8 @@ class Task(StrEnum):
     BROKERS = "brokers"
     EXPIRY = "expiry"
     QUOTA_STORE = "quota_store"
+    REACTOR = "reactor"
+    """Callbacks that raised: nothing is restarted, at worst their connection has ended."""
     SHADOW_LOG = "shadow_log"
     TLS_FILES = "tls_files"
     USAGE = "usage"

@@ -56,6 +56,8 @@ class Client(Protocol):
     """True once this connection's first produce request was admitted. Until then the request may be held for
     throttles that other connections of its client have caused.
     """
+    topics_produced: set[bytes]
+    """Topics with a rate, in UTF-8, to which this connection has begun to produce."""
     first_fetch_seen: bool
     """True once this connection's first share fetch was admitted; see `first_produce_seen`."""
 
@@ -231,6 +233,9 @@ class ByteCounter(Protocol):
         """Charge the bytes counted; return the throttle time (ms). `told`: False if no response can tell the
         throttle time any more; then return 0 and leave it to the next request.
         """
+
+    def first_hold_ms(self, context: Context) -> int:
+        """Return how long (ms) to hold the bytes of a request behind those counted; 0 for not at all."""
 
     def cut(self, now_ms: int) -> None:
         """Charge the bytes forwarded so far of a frame that was cut off."""

@@ -27,7 +27,8 @@ from proxy.handlers.plans import Plans
 from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
-from proxy.net.reactor import BUFFER_BYTES, Reactor, Turns
+from proxy.net.lingering import DISCARD_MS, Lingering
+from proxy.net.reactor import BUFFER_BYTES, INTERNAL_ERROR, Reactor, Turns
 from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
@@ -72,6 +73,7 @@ class Server:
         self._rate_limited_log = RateLimitedLog(reactor)
         self.supervisor = Supervisor(self.counters, self._rate_limited_log.note)
         """Restarts the process's tasks after failures."""
+        reactor.on_error = self._note_error
         self.connection_limiter = ConnectionLimiter(
             config.connections, quotas.in_force, lambda: reactor.now_ms
         )
@@ -89,6 +91,8 @@ class Server:
             self._listeners.refuse,
         )
         self._relays: set[Relay] = set()
+        self._lingering: set[Lingering] = set()
+        """Clients' sockets that outlive their relays."""
         self._port_per_broker = config.advertised_listeners is config.ports
         self._ips: list[str] = []
         """IP addresses of `listen`, looked up once at the start, because that may take seconds."""
@@ -119,6 +123,8 @@ class Server:
             self._listeners.close()
             for relay in list(self._relays):
                 relay.close(CloseReason.STOPPED)
+            for lingering in list(self._lingering):
+                lingering.close()
             self._rate_limited_log.close()
 
     def _start_housekeeping(self, nursery: trio.Nursery) -> None:
@@ -210,14 +216,24 @@ class Server:
             self._relays.discard(relay)
             self.connection_limiter.leave(client.peer.host)
             self.counters.note_ended(reason, *relay.received_bytes)
+            if relay.lingering is not None:
+                self._lingering.add(relay.lingering)
+                relay.lingering.on_close = partial(self._lingered, relay.lingering)
+            self._look_if_ended()
             self._say_ended(node_id, client.peer, reason, detail)
-            if self._draining and not self._relays:
-                self._run_soon(self._ended.set)
 
         host = self.config.settings.advertised_host or client.host
         self._relays.add(
             new_relay(self._reactor, client.sock, broker, self._connection(node_id, host, client), ended)
         )
+
+    def _lingered(self, lingering: Lingering) -> None:
+        self._lingering.discard(lingering)
+        self._look_if_ended()
+
+    def _look_if_ended(self) -> None:
+        if self._draining and not self._relays and not self._lingering:
+            self._run_soon(self._ended.set)
 
     def _connection(self, node_id: int | None, host: str, client: Client) -> Connection:
         return Connection(
@@ -243,6 +259,12 @@ class Server:
         else:
             self._rate_limited_log.note(("ended", node_id, reason), _ended_badly, details)
 
+    def _note_error(self, error: Exception) -> None:
+        """Count and log an exception of one of the reactor's callbacks."""
+        self.counters.task_failures[Task.REACTOR] += 1
+        kind = ("internal", type(error).__name__)
+        self._rate_limited_log.note(kind, _internal_error, {"exc_info": error})
+
     async def _drain(self) -> None:
         """Wait, for a limited time, until every request in flight is answered."""
         timeout_s = self.config.settings.drain_timeout_s
@@ -250,12 +272,17 @@ class Server:
         log.info("draining", connections=len(self._relays), timeout_s=timeout_s)
         for relay in list(self._relays):
             relay.drain()
-        self._reactor.wake()
-        if self._relays:
-            with trio.move_on_after(timeout_s):
-                await self._ended.wait()
+        await self._all_closed(timeout_s)
         for relay in list(self._relays):
             relay.close(CloseReason.DRAIN_TIMEOUT, f"requests still unanswered after {timeout_s:g} s")
+        await self._all_closed(2 * DISCARD_MS / 1000)
+
+    async def _all_closed(self, timeout_s: float) -> None:
+        """Wait, for a limited time, until every connection is closed."""
+        self._reactor.wake()  # its current wait does not include new timers
+        if self._relays or self._lingering:
+            with trio.move_on_after(timeout_s):
+                await self._ended.wait()
 
 
 @contextmanager
@@ -271,3 +298,7 @@ def _listening_at(address: Address, remedy: str, node_id: int | None = None) -> 
 
 def _ended_badly(count: int, details: Mapping[str, object]) -> None:
     log.warning("connection closed", count=count, **details)
+
+
+def _internal_error(count: int, details: Mapping[str, object]) -> None:
+    log.error(INTERNAL_ERROR, count=count, **details)
