@@ -56,13 +56,6 @@ NOW_MS = 400
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "quotas.toml"
-    path.write_text(FILE)
-    return path
-
-
-@pytest.fixture
 def registry() -> QuotaRegistry:
     """Alice has used 5.2 s of a thread within 10.4 s, half of it with her app: 50 and 25 %."""
     registry = QuotaRegistry(parse(FILE))

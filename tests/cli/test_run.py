@@ -18,8 +18,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cli.exits import USAGE
-from cli.main import main, weir
+from cli.main import weir
 from cli.sections import SECTIONS
 from protocol.messages import ProduceRequest, ProduceResponse
 from proxy.config import config
@@ -34,6 +33,8 @@ from usage import UsageRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.cli.conftest import Misused
 
 HOST = "127.0.0.1"
 
@@ -340,19 +341,9 @@ def test_weir_answers_help_and_version(option: str) -> None:
     ],
 )
 def test_wrong_usage_of_the_weir_command_is_one_line(
-    arguments: list[str],
-    words: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], words: list[str], misused: Misused
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["weir", *arguments])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert exited.value.code == USAGE
-    out, err = capsys.readouterr()
-    (line,) = err.splitlines()
-    assert out == ""
-    assert line.startswith("weir: ")
+    line = misused(*arguments)
     assert all(word in line for word in words)
 
 

@@ -151,11 +151,6 @@ def test_a_prefix_budget_is_shared_by_exactly_the_matching_clients(
         assert one.value == other.value
 
 
-def test_an_empty_client_id_matches_no_prefix() -> None:
-    limits = Limits([(Entity(client_id=Prefix("a")), 1.0), (Entity("alice", Prefix("a")), 2.0)])
-    assert limits.resolve("alice", "") is None
-
-
 def test_names_of_quota_entries_are_not_replaced_in_overflow_tags() -> None:
     limits = Limits([(Entity(DEFAULT, Prefix("x" * 300)), 1.0)])
     limit = limits.resolve("alice", "x" * 400)

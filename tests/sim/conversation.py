@@ -82,8 +82,8 @@ class Conversation:
         self._serial_until_ms = 0
         """When the last response came that may have held back later requests: its cost was not known."""
         self._firsts = {"produce", "share_fetch", HOT}
-        """APIs, and the topic with a rate, whose next request may wait for others for a while: it is the first
-        of this connection.
+        """APIs, and the topic with a rate, whose next request is the connection's first, and so may wait for
+        others for a while.
         """
         self._fetched: set[str] = set()
         """Topics of the fetch session."""
