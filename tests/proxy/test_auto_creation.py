@@ -310,8 +310,6 @@ def test_the_size_of_a_metadata_request_under_a_mutation_quota_is_bounded() -> N
     asked = request(MetadataRequest(topics=names), 12)
     quotas = Cluster().quotas
     with Playbook(session=new_connection(quotas=quotas)) as play:
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         told = response(MetadataResponse(), 12)
-        play.broker(told)
-        play.to_client(told)
+        play.returns(told)

@@ -46,8 +46,7 @@ def test_a_request_is_answered_after_its_broker_queries() -> None:
         play.to_broker(asked(7, 0))
         play.broker(answer(7))
         play.to_broker(asked(7, 1))
-        play.broker(answer(7, "second"))
-        play.to_client(deleted(7, "second"))
+        play.returns(answer(7, "second"), told=deleted(7, "second"))
         assert play.session.idle
 
 
@@ -55,19 +54,16 @@ def test_later_requests_wait_behind_a_broker_query() -> None:
     with Playbook(session=session_of(two)) as play:
         play.client(ping(1), ping(2), delete(3), ping(4), delete(5))
         play.to_broker(ping(1), ping(2), asked(3, 0))
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         play.broker(pong(2), answer(3))
         play.to_client(pong(2))
         play.to_broker(asked(3, 1))
-        play.broker(answer(3))
-        play.to_client(deleted(3, "c"))
+        play.returns(answer(3), told=deleted(3, "c"))
         play.to_broker(ping(4), asked(5, 0))
         play.broker(pong(4), answer(5))
         play.to_client(pong(4))
         play.to_broker(asked(5, 1))
-        play.broker(answer(5))
-        play.to_client(deleted(5, "c"))
+        play.returns(answer(5), told=deleted(5, "c"))
 
 
 def test_a_reply_without_broker_queries_waits_for_earlier_responses() -> None:
@@ -76,8 +72,7 @@ def test_a_reply_without_broker_queries_waits_for_earlier_responses() -> None:
         play.to_broker(ping(1), ping(3))
         play.broker(pong(1))
         play.to_client(pong(1), deleted(2))
-        play.broker(pong(3))
-        play.to_client(pong(3))
+        play.returns(pong(3))
         play.client(delete(4))
         play.to_client(deleted(4))
 
@@ -92,8 +87,7 @@ def test_a_request_is_decided_again_after_an_informative_broker_query() -> None:
         play.to_broker(asked(1))
         play.broker(answer(1))
         play.to_broker(delete(1), ping(2))
-        play.broker(deleted(1), pong(2))
-        play.to_client(deleted(1), pong(2))
+        play.returns(deleted(1), pong(2))
 
 
 @pytest.mark.parametrize("client_id", [None, b"", b"\xff\xfe", b"x" * 20_000])
@@ -116,8 +110,7 @@ def test_broker_queries_count_towards_the_in_flight_limit() -> None:
         play.broker(pong(1), answer(2))
         play.to_client(pong(1))
         play.to_broker(asked(2, 1))
-        play.broker(answer(2))
-        play.to_client(deleted(2, "c"))
+        play.returns(answer(2), told=deleted(2, "c"))
         play.to_broker(ping(3))
 
 
@@ -227,8 +220,7 @@ def test_draining_completes_a_broker_query_and_takes_no_more_requests() -> None:
         play.drain()
         play.broker(answer())
         play.to_broker(asked(1, 1))
-        play.broker(answer())
-        play.to_client(deleted(1, "c"))
+        play.returns(answer(), told=deleted(1, "c"))
         play.closed(CloseReason.DRAINED)
 
 

@@ -581,16 +581,12 @@ def test_client_quota_requests_pass_to_brokers_that_store_quotas() -> None:
     quota_admin = Managed()
     with Playbook(session=session_of(quota_admin, manages=False)) as play:
         asks = request(describe(), 1, 1)
-        play.client(asks)
-        play.to_broker(asks)
+        play.forwards(asks)
         told = response(DescribeClientQuotasResponse(entries=[]), 1, 1)
-        play.broker(told)
-        play.to_client(told)
+        play.returns(told)
         assert quota_admin.broker_alterations == 0
         asks = request(alter(entry({"user": "a"}, {"producer_byte_rate": 1.0})), 1, 2)
-        play.client(asks)
-        play.to_broker(asks)
+        play.forwards(asks)
         told = response(AlterClientQuotasResponse(), 1, 2)
-        play.broker(told)
-        play.to_client(told)
+        play.returns(told)
         assert quota_admin.broker_alterations == 1

@@ -98,8 +98,7 @@ def test_a_client_with_a_request_quota_has_at_most_32_requests_under_way(configu
     with Playbook(session=session) as play:
         play.client(*(ping(number) for number in range(50)))
         play.to_broker(*(ping(number) for number in range(most)))
-        play.broker(pong(0))
-        play.to_client(pong(0))
+        play.returns(pong(0))
         play.to_broker(ping(most))
 
 
@@ -116,24 +115,19 @@ def test_a_client_near_its_request_time_limit_has_one_request_in_flight() -> Non
     with Playbook(session=session) as play:
         play.client(ping(1), ping(2), ping(3))
         play.to_broker(ping(1))
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         play.to_broker(ping(2))
-        play.broker(pong(2))
-        play.to_client(pong(2))
+        play.returns(pong(2))
         play.to_broker(ping(3))
-        play.broker(pong(3))
-        play.to_client(pong(3))
+        play.returns(pong(3))
 
 
 def test_a_client_far_from_its_request_time_limit_has_several_requests_in_flight() -> None:
     session = timed()
     spend(session, LIMIT_US * 0.4)
     with Playbook(session=session) as play:
-        play.client(ping(1), ping(2), ping(3))
-        play.to_broker(ping(1), ping(2), ping(3))
-        play.broker(pong(1), pong(2), pong(3))
-        play.to_client(pong(1), pong(2), pong(3))
+        play.forwards(ping(1), ping(2), ping(3))
+        play.returns(pong(1), pong(2), pong(3))
 
 
 # Connections
@@ -171,8 +165,7 @@ def test_a_connection_waits_for_throttles_of_others_only_before_its_first_reques
         play.at(500)
         play.to_broker(ping(1))
         assert session.state != State.THROTTLED
-        play.broker(pong(1))
-        play.to_client(pong(1, 1000))
+        play.returns(pong(1), told=pong(1, 1000))
         play.muted_until(1500)
 
 
@@ -329,11 +322,9 @@ def test_a_fetch_is_charged_request_time_for_its_response() -> None:
         brought = padded(response(FetchResponse(), 11), 200_000)  # 110 µs, which are 50 too many
         told = padded(response(FetchResponse(throttle_time_ms=500), 11), 200_000)
         play.at(400)
-        play.broker(brought[:900])
-        play.to_client(reported(told, 100)[:900])
+        play.returns(brought[:900], told=reported(told, 100)[:900])
         play.muted_until(500)
-        play.broker(brought[900:])
-        play.to_client(told[900:])
+        play.returns(brought[900:], told=told[900:])
         play.at(500)
         play.to_broker(ping(2))
 
@@ -346,11 +337,9 @@ def test_a_long_poll_costs_no_more_request_time_than_a_fetch() -> None:
     session = timed()
     with Playbook(session=session) as play:
         asked = request(FetchRequest(max_wait_ms=30_000), 11)
-        play.client(asked)
-        play.to_broker(asked)
+        play.forwards(asked)
         play.at(30_000)
-        play.broker(response(FetchResponse(), 11))
-        play.to_client(response(FetchResponse(), 11))
+        play.returns(response(FetchResponse(), 11))
         assert charged_us(session) == EACH_US
 
 
@@ -368,11 +357,9 @@ def test_a_serial_request_larger_than_the_buffer_streams_through() -> None:
             for piece in (asked[:700], asked[700:701], asked[701:4500], asked[4500:] + ping(9)):
                 play.client(piece)
                 play.to_broker(piece if piece[-16:] != ping(9)[-16:] else asked[4500:])
-            play.broker(produced(number))
-            play.to_client(produced(number))
+            play.returns(produced(number))
             play.to_broker(ping(9))
-            play.broker(pong(9))
-            play.to_client(pong(9))
+            play.returns(pong(9))
 
 
 def test_a_draining_session_of_a_client_near_its_limit_ends() -> None:
@@ -382,8 +369,7 @@ def test_a_draining_session_of_a_client_near_its_limit_ends() -> None:
         play.client(ping(1), ping(2))
         play.to_broker(ping(1))
         play.drain()
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         play.closed(CloseReason.DRAINED)
 
 
@@ -395,8 +381,7 @@ def test_replica_fetches_of_a_broker_near_its_limit_are_pipelined() -> None:
     spend(session, LIMIT_US * 0.9, user="kafka")
     with Playbook(session=session) as play:
         many = [request(FetchRequest(replica_id=2), 11, number) for number in range(5)]
-        play.client(*many)
-        play.to_broker(*many)
+        play.forwards(*many)
 
 
 def test_acks_0_requests_are_not_held_by_serial_requests() -> None:
@@ -406,8 +391,7 @@ def test_acks_0_requests_are_not_held_by_serial_requests() -> None:
     spend(session, LIMIT_US * 0.9)
     with Playbook(session=session) as play:
         unanswered = [request(ProduceRequest(acks=0), 7, number) for number in range(50)]
-        play.client(*unanswered)
-        play.to_broker(*unanswered)
+        play.forwards(*unanswered)
         assert charged_us(session) == round(LIMIT_US * 0.9, 3)
 
 

@@ -57,10 +57,8 @@ def test_produce_over_a_shadow_quota_is_counted_and_not_throttled() -> None:
     """
     frames = [produce(number, 6102) for number in (1, 2, 3)]
     with Playbook(shadowed(quota_table(produce=1000))) as play:
-        play.client(*frames)
-        play.to_broker(*frames)
-        play.broker(produced(1), produced(2), produced(3))
-        play.to_client(produced(1), produced(2), produced(3))
+        play.forwards(*frames)
+        play.returns(produced(1), produced(2), produced(3))
         shadow = shadow_of(play.session, "produce")
         assert (shadow.charged, shadow.throttled, shadow.throttle_ms_total) == (18_306, 2, 8306)
     assert play.session.counters.throttles == 0
@@ -70,14 +68,11 @@ def test_produce_over_a_shadow_quota_is_counted_and_not_throttled() -> None:
 def test_fetches_under_a_shadow_quota_are_not_capped_serial_or_held(version: int) -> None:
     with Playbook(shadowed(quota_table(fetch=100))) as play:
         asked = [fetch(number, version, max_bytes=2**31 - 1) for number in (1, 2)]
-        play.client(*asked)
-        play.to_broker(*asked)
+        play.forwards(*asked)
         told = [fetched(number, 5000, version=version) for number in (1, 2)]
-        play.broker(*told)
-        play.to_client(*told)
+        play.returns(*told)
         play.at(1)
-        play.client(fetch(3, version), ping(4))
-        play.to_broker(fetch(3, version), ping(4))
+        play.forwards(fetch(3, version), ping(4))
         shadow = shadow_of(play.session, "fetch")
         assert shadow.throttled == 2
         assert shadow.throttled_until_ms > 1
@@ -88,12 +83,10 @@ def test_enforced_and_shadow_byte_rates_are_both_charged() -> None:
     """2000 bytes/s hold, 1000 would throttle: with 12,000 bytes of 20,000 that pass at once."""
     table = QuotaTable(quota_table(produce=2000).values, quota_table(produce=1000).values)
     with Playbook(table) as play:
-        play.client(produce(1, 12_000))
-        play.to_broker(produce(1, 12_000))
+        play.forwards(produce(1, 12_000))
         shadow = shadow_of(play.session, "produce")
         assert (shadow.charged, shadow.throttle_ms_total) == (12_000, 2000)
-        play.client(produce(2, 12_000))
-        play.to_broker(produce(2, 12_000))
+        play.forwards(produce(2, 12_000))
         play.muted_until(2000)
         assert shadow.charged == 24_000
 
@@ -102,25 +95,20 @@ def test_a_fetch_waits_for_its_enforced_quota_and_not_for_the_shadow_one() -> No
     table = QuotaTable(quota_table(fetch=1_000_000).values, quota_table(fetch=10).values)
     with Playbook(table) as play:
         for number in (1, 2):
-            play.client(fetch(number))
-            play.to_broker(fetch(number))
-            play.broker(fetched(number, 5000))
-            play.to_client(fetched(number, 5000))
+            play.relays(fetch(number), fetched(number, 5000))
         assert shadow_of(play.session, "fetch").throttled == 2
 
 
 def test_a_change_between_shadow_and_enforced_reaches_an_open_session() -> None:
     with Playbook(shadowed(quota_table(produce=1000))) as play:
-        play.client(produce(1, 9000))
-        play.to_broker(produce(1, 9000))
+        play.forwards(produce(1, 9000))
         play.session.quotas.update(quota_table(produce=1000))
         play.client(produce(2, 2000))  # 11 s' worth in all
         play.to_broker(produce(2, 2000))
         play.muted_until(1000)
         play.session.quotas.update(shadowed(quota_table(produce=1000)))
         play.at(1000)
-        play.client(produce(3, 9000))
-        play.to_broker(produce(3, 9000))
+        play.forwards(produce(3, 9000))
 
 
 # Request time
@@ -132,10 +120,8 @@ def test_request_time_over_a_shadow_quota_is_counted_and_not_throttled() -> None
     """
     asked = [ping(number) for number in range(40)]
     with Playbook(session=timed(shadowed(time_table()))) as play:
-        play.client(*asked)
-        play.to_broker(*asked)
-        play.broker(*(pong(number) for number in range(40)))
-        play.to_client(*(pong(number) for number in range(40)))
+        play.forwards(*asked)
+        play.returns(*(pong(number) for number in range(40)))
         shadow = shadow_of(play.session, "request")
         assert (shadow.throttled, shadow.throttle_ms_total) == (20, 1000)
         assert round(shadow.charged, 9) == percent(40 * EACH_US)
@@ -147,20 +133,15 @@ def test_a_connection_does_not_wait_for_shadow_usage_of_others() -> None:
     for _connection in range(3):
         with Playbook(session=timed(quotas=quotas)) as play:
             spend(play.session)
-            play.client(ping(1), ping(2))
-            play.to_broker(ping(1), ping(2))
-            play.broker(pong(1), pong(2))
-            play.to_client(pong(1), pong(2))
+            play.forwards(ping(1), ping(2))
+            play.returns(pong(1), pong(2))
 
 
 def test_enforced_and_shadow_request_time_are_both_charged() -> None:
     table = QuotaTable(time_table().values, time_table(LIMIT / 2).values)
     with Playbook(session=timed(table)) as play:
         spend(play.session)
-        play.client(ping())
-        play.to_broker(ping())
-        play.broker(pong())
-        play.to_client(pong(throttle_ms=500))
+        play.relays(ping(), pong(), told=pong(throttle_ms=500))
         play.muted_until(500)
         shadow = shadow_of(play.session, "request")
         assert round(shadow.charged, 9) == percent(LIMIT_US + EACH_US)
@@ -373,8 +354,7 @@ def test_an_unreadable_or_large_mutation_under_a_shadow_quota_passes_uncounted(
     unreadable = framed(header(19, 4, 1, b"app", tags=None) + b"\x7f\xff")
     for frame in (long, unreadable):
         with Playbook(shadowed(MUTATIONS)) as play:
-            play.client(frame)
-            play.to_broker(frame)
+            play.forwards(frame)
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["permissive", "strict"])

@@ -58,18 +58,14 @@ def test_a_counted_produce_request_is_forwarded_once_64_kb_arrived() -> None:
         play.silent()
         play.client(frame[LOOK_BYTES - 1 : LOOK_BYTES])
         play.to_broker(frame[:LOOK_BYTES])
-        play.client(frame[LOOK_BYTES:])
-        play.to_broker(frame[LOOK_BYTES:])
-        play.broker(produced())
-        play.to_client(produced())
+        play.relays(frame[LOOK_BYTES:], produced())
 
 
 def test_requests_before_a_buffered_one_are_forwarded() -> None:
     with Playbook(session=counted(new_connection())) as play:
         play.client(ping(1) + produce(2)[:100])
         play.to_broker(ping(1))
-        play.broker(pong(1))
-        play.to_client(pong(1))
+        play.returns(pong(1))
         play.client(produce(2)[100:] + ping(3))
         play.to_broker(produce(2), ping(3))
 
