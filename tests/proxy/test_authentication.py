@@ -386,10 +386,8 @@ def test_a_gssapi_clients_first_request_may_arrive_in_parts(byte_by_byte: bool) 
     wire = Wire(
         with_rules(KERBEROS, QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1.0}))
     )
-    wire.feed(0, client=handshake("GSSAPI"))
-    wire.feed(0, broker=shaken())
-    wire.feed(0, client=authenticate(AP_REQ))
-    wire.feed(0, broker=authenticated(WRAPPED))
+    wire.exchange(0, handshake("GSSAPI"), shaken())
+    wire.exchange(0, authenticate(AP_REQ), authenticated(WRAPPED))
     stream = request(ApiVersionsRequest(), 0, 5) + HEAVY
     for part in [stream[at : at + 1] for at in range(len(stream))] if byte_by_byte else [stream]:
         wire.feed(0, client=part)
@@ -575,10 +573,8 @@ def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: i
 
 def test_an_endless_sasl_response_is_not_buffered() -> None:
     wire = Wire(new_connection())
-    wire.feed(0, client=handshake("PLAIN"))
-    wire.feed(0, broker=shaken())
-    wire.feed(0, client=authenticate(plain("alice")))
-    wire.feed(0, broker=b"\x7f\xff\xff\xff\0\0\0\2" + bytes(2_000_000))
+    wire.exchange(0, handshake("PLAIN"), shaken())
+    wire.exchange(0, authenticate(plain("alice")), b"\x7f\xff\xff\xff\0\0\0\2" + bytes(2_000_000))
     assert wire.session.violation is not None
     assert wire.session.violation.reason is CloseReason.RESPONSE_MALFORMED
     assert wire.session.client.user == ANONYMOUS
@@ -638,11 +634,9 @@ def test_a_saslhandshake_whose_head_weir_cannot_read_closes_the_connection() -> 
 
 def test_a_sasl_token_of_a_megabyte_is_refused_and_half_a_megabyte_accepted() -> None:
     wire = Wire(new_connection())
-    wire.feed(0, client=handshake("PLAIN"))
-    wire.feed(0, broker=shaken())
+    wire.exchange(0, handshake("PLAIN"), shaken())
     token = b"\0alice\0" + b"p" * 500_000
-    wire.feed(0, client=authenticate(token))
-    wire.feed(0, broker=authenticated())
+    wire.exchange(0, authenticate(token), authenticated())
     assert wire.session.client.user == "alice"
     wire.feed(0, client=authenticate(b"\0bob\0" + b"p" * 2_000_000))
     assert wire.session.violation is not None

@@ -78,8 +78,7 @@ def visit(shared: BrokerQuotas, *asked: bytes, user: str = "alice", now_ms: int 
     session.client.become(user)
     wire = Wire(session)
     for frame in asked:
-        wire.feed(now_ms, client=frame)
-        wire.feed(now_ms, broker=PRODUCED)
+        wire.exchange(now_ms, frame, PRODUCED)
     return session
 
 
@@ -144,11 +143,9 @@ def test_a_name_spelled_in_broken_utf_8_has_no_budget_of_another_name() -> None:
 
 def test_a_claimed_replica_id_is_charged() -> None:
     shared = quotas(Entity(user="alice"))
-    session = new_connection(quotas=shared)
-    session.client.become("alice")
+    session = visit(shared)
     wire = Wire(session)
-    wire.feed(0, client=fetch(replica_id=1))
-    wire.feed(0, broker=fetched(40_000))
+    wire.exchange(0, fetch(replica_id=1), fetched(40_000))
     assert session.throttled_until_ms == 30_000
 
 
@@ -165,24 +162,19 @@ def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
 
 def test_no_new_connection_gets_records_while_its_client_is_throttled() -> None:
     shared = quotas(Entity(user="alice"))
-    session = new_connection(quotas=shared)
-    session.client.become("alice")
+    session = visit(shared)
     wire = Wire(session)
-    wire.feed(0, client=fetch())
-    wire.feed(0, broker=fetched(BURST + TEN_MINUTES_MS))
+    wire.exchange(0, fetch(), fetched(BURST + TEN_MINUTES_MS))
     assert session.throttled_until_ms == TEN_MINUTES_MS
     (budget,) = shared.fetch
     for now_ms in (1, 11_000, 300_000, TEN_MINUTES_MS - 1):
-        again = new_connection(quotas=shared)
-        again.client.become("alice")
+        again = visit(shared)
         wire = Wire(again)
-        wire.feed(now_ms, client=fetch(b"%d" % now_ms))
-        wire.feed(now_ms, broker=fetched(2000))
+        wire.exchange(now_ms, fetch(b"%d" % now_ms), fetched(2000))
         assert bytes(wire.to_client) == fetched(EMPTY_BYTES, throttle_ms=TEN_MINUTES_MS - now_ms)
         assert (again.throttled_until_ms, budget.charged) == (TEN_MINUTES_MS, BURST + TEN_MINUTES_MS)
     wire.to_client.clear()
-    wire.feed(TEN_MINUTES_MS, client=fetch())
-    wire.feed(TEN_MINUTES_MS, broker=fetched(2000))
+    wire.exchange(TEN_MINUTES_MS, fetch(), fetched(2000))
     assert bytes(wire.to_client) == fetched(2000)
 
 
@@ -190,9 +182,7 @@ def visits_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> l
     """A client that makes a connection for each request, 20 a second, and ignores waits."""
     made = []
     for now_ms in range(0, 60_000, 50):
-        session = new_connection(quotas=shared)
-        session.client.become("alice")
-        wire = Wire(session)
+        wire = Wire(visit(shared))
         wire.feed(now_ms, client=asked)
         if len(wire.to_broker) == len(asked):
             wire.feed(now_ms, broker=answered)
@@ -214,8 +204,7 @@ def test_parallel_long_polls_get_hardly_more_than_the_byte_rate(version: int) ->
     shared = quotas(Entity(user="alice"))
     wires = []
     for _ in range(100):
-        session = new_connection(quotas=shared)
-        session.client.become("alice")
+        session = visit(shared)
         wires.append(Wire(session))
         wires[-1].feed(0, client=fetch(version=version))
         assert bytes(wires[-1].to_broker) == fetch(version=version)
@@ -231,8 +220,7 @@ def test_a_producers_throttle_holds_its_next_connection_for_a_few_seconds() -> N
     shared = quotas(Entity(user="alice"))
     first = visit(shared, produce(BURST + TEN_MINUTES_MS))
     assert first.throttled_until_ms == TEN_MINUTES_MS
-    again = new_connection(quotas=shared)
-    again.client.become("alice")
+    again = visit(shared)
     wire = Wire(again)
     wire.feed(1000, client=produce(1000))
     assert (bytes(wire.to_broker), again.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
@@ -240,8 +228,7 @@ def test_a_producers_throttle_holds_its_next_connection_for_a_few_seconds() -> N
     assert bytes(wire.to_broker) == produce(1000)
     assert charged(shared) == {("alice", ""): BURST + TEN_MINUTES_MS + 1000}
     assert again.throttled_until_ms > TEN_MINUTES_MS
-    other = new_connection(quotas=shared)
-    other.client.become("bob")
+    other = visit(shared, user="bob")
     wire = Wire(other)
     wire.feed(1000, client=produce(1000))
     assert bytes(wire.to_broker) == produce(1000)
@@ -263,8 +250,7 @@ def test_a_first_produce_request_is_held_at_most_as_long_as_configured(most_ms: 
 def test_open_connections_of_a_producer_wait_only_for_their_throttles() -> None:
     """As at a broker: another connection's wait does not hold back one that has produced before."""
     shared = quotas(Entity(user="alice"))
-    calm = new_connection(quotas=shared)
-    calm.client.become("alice")
+    calm = visit(shared)
     wire = Wire(calm)
     wire.feed(0, client=produce(1000))
     visit(shared, produce(BURST + TEN_MINUTES_MS))
@@ -283,8 +269,7 @@ def test_a_connection_per_produce_request_that_waits_gets_one_request_per_hold()
     shared, now_ms, passed = quotas(Entity(user="alice")), 0, 0
     visit(shared, produce(BURST + TEN_MINUTES_MS))
     while now_ms < 60_000:
-        session = new_connection(quotas=shared)
-        session.client.become("alice")
+        session = visit(shared)
         wire = Wire(session)
         wire.feed(now_ms, client=produce(2000))
         assert not wire.to_broker

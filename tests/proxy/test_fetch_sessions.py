@@ -151,8 +151,7 @@ def test_a_fetch_session_id_is_read_from_a_response_in_pieces(cut: int) -> None:
     exceed(quotas, "a", seconds=60)
     wire = Wire(new_connection(quotas=quotas, buffer_bytes=64))
     answer = fetched_from(session_id=OURS, c=200)
-    wire.feed(0, client=fetch("b").frame())
-    wire.feed(0, broker=answer[:cut])
+    wire.exchange(0, fetch("b").frame(), answer[:cut])
     wire.feed(0, broker=answer[cut:])
     assert bytes(wire.to_client) == answer
     assert delivers(wire, fetch(session_id=OURS, epoch=1), 1, b=0)
@@ -183,8 +182,7 @@ def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics(
     quotas = BrokerQuotas.create(RATES)
     session = new_connection(quotas=quotas, buffer_bytes=4096)
     wire = Wire(session)
-    wire.feed(0, client=fetch("a", epoch=-1).frame())
-    wire.feed(0, broker=fetched_from(session_id=0, a=70_000)[:-1])
+    wire.exchange(0, fetch("a", epoch=-1).frame(), fetched_from(session_id=0, a=70_000)[:-1])
     assert session.throttled_until_ms == 0
     session.end(5)
     session.end(6)

@@ -158,8 +158,7 @@ def test_a_response_without_records_is_as_kio_writes_it(
     head = b"\0\0\0\x01" + (b"\0" if version >= 12 else b"")
     answer = framed(head + kio_bytes(value, version))
     wire = Wire(throttled())
-    wire.feed(NOW_MS, client=fetch(1, version))
-    wire.feed(NOW_MS, broker=answer[: cut % len(answer)])
+    wire.exchange(NOW_MS, fetch(1, version), answer[: cut % len(answer)])
     wire.feed(NOW_MS, broker=answer[cut % len(answer) :])
     assert bytes(wire.to_client) == framed(head + kio_bytes(told, version))
 
@@ -380,8 +379,7 @@ def test_usage_counts_the_bytes_that_a_client_without_records_has_got(
     value = large(version, record_bytes, partitions=1)
     if version in NODE_ENDPOINTS:
         value = with_endpoints(value, "kafka.example.com")
-    wire.feed(NOW_MS, client=fetch(1, version))
-    wire.feed(NOW_MS, broker=response(value, version))
+    wire.exchange(NOW_MS, fetch(1, version), response(value, version))
     session.end(NOW_MS)
     taken.drain()
     told = response(without_records(value, version, UNTIL_MS - NOW_MS), version)
@@ -423,8 +421,7 @@ def test_request_time_is_charged_when_a_client_leaves_while_its_records_are_take
     session = timed(table, costs({"Fetch": ApiCost(us=10.0)}), buffer_bytes=SMALL_BYTES)
     assert fetch_budget(session.quotas).charge(70_000, 0) == UNTIL_MS
     wire = Wire(session)
-    wire.feed(0, client=fetch(1))
-    wire.feed(0, broker=fetched(1, 9000)[:5000])
+    wire.exchange(0, fetch(1), fetched(1, 9000)[:5000])
     session.end(5)
     assert (charged_us(session), charged(session)) == (10, 0)
 
@@ -443,8 +440,7 @@ def test_a_response_that_ends_within_a_field_is_malformed_when_its_records_are_t
     for length in range(len(body)):
         session = throttled(buffer_bytes=buffer_bytes)
         wire = Wire(session)
-        wire.feed(0, client=fetch(1, version))
-        wire.feed(0, broker=framed(head + body[:length]))
+        wire.exchange(0, fetch(1, version), framed(head + body[:length]))
         assert session.violation is not None, length
         assert session.violation.reason is CloseReason.RESPONSE_MALFORMED
         assert (bytes(wire.to_client), charged(session)) == (b"", 0)

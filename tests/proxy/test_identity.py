@@ -120,8 +120,7 @@ def test_no_sasl_token_is_in_any_log_line_or_violation(mechanism: str, error_cod
     with capture_logs() as lines:
         for token in BAD:
             wire = Wire(new_connection())
-            wire.feed(0, client=handshake(mechanism, 0 if raw else 1))
-            wire.feed(0, broker=shaken(0, 0 if raw else 1))
+            wire.exchange(0, handshake(mechanism, 0 if raw else 1), shaken(0, 0 if raw else 1))
             for _ in range(2):
                 wire.feed(0, client=bare(token) if raw else authenticate(token))
                 wire.feed(0, broker=bare(b"") if raw else authenticated(b"", error_code))

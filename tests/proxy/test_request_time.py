@@ -176,10 +176,8 @@ def test_unknown_apis_are_charged_request_time(api_key: int, version: int) -> No
 def test_error_responses_are_charged_as_successes() -> None:
     session = timed()
     wire = Wire(session)
-    wire.feed(0, client=asked(ApiKey.METADATA, 9))
-    wire.feed(0, broker=response(MetadataResponse(), 9))
-    wire.feed(0, client=asked(ApiKey.FETCH, 11, 2))
-    wire.feed(0, broker=response(FetchResponse(error_code=70), 11, 2))
+    wire.exchange(0, asked(ApiKey.METADATA, 9), response(MetadataResponse(), 9))
+    wire.exchange(0, asked(ApiKey.FETCH, 11, 2), response(FetchResponse(error_code=70), 11, 2))
     assert charged_us(session) == 2 * EACH_US
 
 
@@ -282,8 +280,7 @@ def test_inter_broker_requests_are_exempt_from_request_time_for_brokers_only(key
     session = of_a_broker(user=user)
     wire, count = Wire(session), 0
     for version in versions(key) or ():
-        wire.feed(0, client=asked(key, version, version))
-        wire.feed(0, broker=answered(key, version, 0, version))
+        wire.exchange(0, asked(key, version, version), answered(key, version, 0, version))
         count += 1
     assert session.violation is None
     assert charged_us(session) == (0 if user == "kafka" else count * EACH_US)
@@ -457,8 +454,7 @@ def test_produce_is_throttled_by_the_longer_of_byte_rate_and_request_time(length
         session = timed(both(produce=1000), hold=hold)
         spend(session)
         wire = Wire(session)
-        wire.feed(0, client=produce(1, length))
-        wire.feed(0, broker=response(ProduceResponse(), 7))
+        wire.exchange(0, produce(1, length), response(ProduceResponse(), 7))
         assert session.throttled_until_ms == until_ms
         if hold:
             assert not wire.to_client
@@ -475,8 +471,7 @@ def test_fetch_is_throttled_by_the_longer_of_byte_rate_and_request_time(size: in
     session = timed(both(fetch=1000))
     spend(session)
     wire = Wire(session)
-    wire.feed(0, client=request(FetchRequest(max_bytes=1000), 11))
-    wire.feed(0, broker=padded_fetch(size))
+    wire.exchange(0, request(FetchRequest(max_bytes=1000), 11), padded_fetch(size))
     assert session.throttled_until_ms == until_ms
     told = body_of(bytes(wire.to_client), FetchResponse, 11)
     assert told.throttle_time_ms == until_ms
@@ -513,12 +508,10 @@ def test_a_request_time_window_may_be_longer_than_a_second() -> None:
     session = timed(quotas=quotas)
     wire = Wire(session)
     spend(session, 400)  # 0.01 % in two windows of 2 s
-    wire.feed(0, client=ping(1))
-    wire.feed(0, broker=pong(1))
+    wire.exchange(0, ping(1), pong(1))
     assert session.throttled_until_ms == 500
     spend(session, 10_000)
-    wire.feed(500, client=ping(2))
-    wire.feed(500, broker=pong(2))
+    wire.exchange(500, ping(2), pong(2))
     assert session.throttled_until_ms == 500 + 2000
 
 
@@ -526,8 +519,7 @@ def test_request_time_scale_multiplies_the_charges_of_a_broker() -> None:
     quotas = BrokerQuotas.create(time_table(), request_time_scale=2.5)
     session = timed(quotas=quotas)
     wire = Wire(session)
-    wire.feed(0, client=ping(1))
-    wire.feed(0, broker=pong(1))
+    wire.exchange(0, ping(1), pong(1))
     assert charged_us(session) == 2.5 * EACH_US
 
 
@@ -747,8 +739,7 @@ def test_request_time_grows_with_the_lengths_of_request_and_response() -> None:
     session = timed(time_table(100.0), costs({"Heartbeat": own}))
     wire = Wire(session)
     frame, answer = padded(ping(1), 2500), padded(pong(1), 1200)
-    wire.feed(0, client=frame)
-    wire.feed(0, broker=answer)
+    wire.exchange(0, frame, answer)
     assert charged_us(session) == 10 + 5 + 36
 
 
@@ -758,8 +749,7 @@ def test_a_fetch_with_record_conversion_costs_more_request_time() -> None:
     for release, version, per_kb in (((2, 8), 3, 51), ((2, 8), 4, 1), ((0, 10, 2), 3, 1)):
         session = timed(time_table(100.0), costs({"Fetch": own}), broker=broker_of(release))
         wire = Wire(session)
-        wire.feed(0, client=request(FetchRequest(), version))
-        wire.feed(0, broker=padded(response(FetchResponse(), version), 3000))
+        wire.exchange(0, request(FetchRequest(), version), padded(response(FetchResponse(), version), 3000))
         assert charged_us(session) == 10 + 3 * per_kb
 
 
@@ -775,8 +765,7 @@ def test_a_request_to_an_idle_broker_costs_more_request_time(gap_us: int, more_u
     for session, now_us in ((one, 5_000_000), (other, 5_000_000 + gap_us)):
         one.clock.now_us = now_us
         wire = Wire(session)
-        wire.feed(now_us // 1000, client=ping(1, b"app" if session is other else b"else"))
-        wire.feed(now_us // 1000, broker=pong(1))
+        wire.exchange(now_us // 1000, ping(1, b"app" if session is other else b"else"), pong(1))
     assert charged_us(one) == EACH_US + more_us
 
 
@@ -787,6 +776,5 @@ def test_exempt_requests_also_end_a_brokers_idleness() -> None:
     session.clock.now_us = 2_000_000
     wire.feed(2000, client=request(ProduceRequest(acks=0), 7))
     session.clock.now_us = 2_000_200
-    wire.feed(2000, client=ping(1))
-    wire.feed(2000, broker=pong(1))
+    wire.exchange(2000, ping(1), pong(1))
     assert charged_us(session) == EACH_US

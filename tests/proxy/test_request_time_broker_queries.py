@@ -321,8 +321,7 @@ def test_the_throttle_of_a_broker_query_delays_the_response() -> None:
     session = managed(Managed(QuotaTable()))
     spend(session)
     wire = Wire(session)
-    wire.feed(0, client=request(describe(), 1))
-    wire.feed(0, broker=response(MetadataResponse(), 1))
+    wire.exchange(0, request(describe(), 1), response(MetadataResponse(), 1))
     assert session.throttled_until_ms == 500
     wire.feed(499)
     assert not wire.to_client

@@ -251,8 +251,7 @@ def test_a_huge_client_id_is_charged_with_each_request() -> None:
     session = timed(time_table(entity=Entity(client_id=DEFAULT)))
     wire = Wire(session)
     for number in range(3):
-        wire.feed(0, client=ping(number, name))
-        wire.feed(0, broker=pong(number))
+        wire.exchange(0, ping(number, name), pong(number))
     assert charged_us(session) == 3 * EACH_US
     assert len(budgets(session)) == 1
 
@@ -261,19 +260,16 @@ def test_client_ids_of_a_user_share_its_request_budget() -> None:
     session = timed(everybody())
     spend(session)
     wire = Wire(session)
-    wire.feed(0, client=ping(1, b"one"))
-    wire.feed(0, broker=pong(1))
+    wire.exchange(0, ping(1, b"one"), pong(1))
     assert session.throttled_until_ms == 500
-    wire.feed(500, client=ping(2, b"other"))
-    wire.feed(500, broker=pong(2))
+    wire.exchange(500, ping(2, b"other"), pong(2))
     assert charged_us(session) == LIMIT_US + 2 * EACH_US
 
 
 def test_a_client_id_that_is_not_utf_8_is_charged_to_its_users_request_budget() -> None:
     session = timed(everybody())
     wire = Wire(session)
-    wire.feed(0, client=ping(1, b"\xff\xfe"))
-    wire.feed(0, broker=pong(1))
+    wire.exchange(0, ping(1, b"\xff\xfe"), pong(1))
     assert charged_us(session) == EACH_US
 
 
@@ -302,8 +298,7 @@ def test_unknown_apis_share_one_counter_of_a_request_budget() -> None:
     session = timed(time_table(1e6))
     wire = Wire(session)
     for api_key in range(200, 1200):
-        wire.feed(0, client=unknown_request(api_key, 0))
-        wire.feed(0, broker=pong(1))
+        wire.exchange(0, unknown_request(api_key, 0), pong(1))
     assert charged_us(session) == 1000 * EACH_US
     assert len(the_budget(session).by_api) <= 129
 

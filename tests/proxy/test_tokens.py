@@ -190,10 +190,8 @@ def test_a_request_ends_a_gssapi_exchange_of_sasl_v0_tokens() -> None:
 def test_a_request_sent_with_the_last_token_ends_a_gssapi_exchange(cut: int) -> None:
     session = session_of(OF_KERBEROS)
     wire = Wire(session)
-    wire.feed(0, client=handshake("GSSAPI", 0))
-    wire.feed(0, broker=shaken(0, 0))
-    wire.feed(0, client=bare(AP_REQ))
-    wire.feed(0, broker=bare(WRAPPED))
+    wire.exchange(0, handshake("GSSAPI", 0), shaken(0, 0))
+    wire.exchange(0, bare(AP_REQ), bare(WRAPPED))
     stream = bare(WRAPPED) + request(ApiVersionsRequest(), 0, 5) + UNANSWERED
     for at in range(0, len(stream), cut):
         wire.feed(0, client=stream[at : at + cut])
@@ -226,8 +224,7 @@ def test_a_token_of_a_hidden_mechanism_is_not_taken_for_a_request(token: bytes) 
 def test_any_api_key_and_version_below_256_end_a_hidden_exchange(api_key: int, version: int) -> None:
     wire = Wire(session_of())
     for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
-        wire.feed(0, client=asked)
-        wire.feed(0, broker=answered)
+        wire.exchange(0, asked, answered)
     wire.feed(0, client=framed(struct.pack(">hhih", api_key, version, 7, -1)))
     assert (wire.session.client.sends_sasl_tokens, wire.session.client.user) == (False, "kerberos")
 
@@ -294,8 +291,7 @@ def test_sasl_v0_tokens_of_every_allowed_length_pass(size: int) -> None:
 def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
     wire = Wire(session_of(OF_KERBEROS))
     for asked, answered in ((handshake("GSSAPI", 0), shaken(0, 0)), (bare(AP_REQ), bare(WRAPPED))):
-        wire.feed(0, client=asked)
-        wire.feed(0, broker=answered)
+        wire.exchange(0, asked, answered)
     wire.to_broker.clear()
     large = padded(HEAVY, 3_000_000)
     wire.feed(0, client=bare(WRAPPED) + large)
@@ -315,10 +311,8 @@ def test_a_request_after_sasl_v0_may_be_larger_than_a_token() -> None:
 )
 def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, reason: CloseReason) -> None:
     wire = Wire(new_connection())
-    wire.feed(0, client=handshake("PLAIN", 0))
-    wire.feed(0, broker=shaken(0, 0))
-    wire.feed(0, client=bare(plain("alice")))
-    wire.feed(0, broker=sent + bytes(8))
+    wire.exchange(0, handshake("PLAIN", 0), shaken(0, 0))
+    wire.exchange(0, bare(plain("alice")), sent + bytes(8))
     assert wire.session.violation is not None
     assert wire.session.violation.reason is reason
 
@@ -326,8 +320,7 @@ def test_garbage_instead_of_a_sasl_v0_response_closes_the_session(sent: bytes, r
 def test_an_unexpected_sasl_v0_token_of_the_broker_closes_the_session() -> None:
     for sent in (bare(SALT), shaken(0, 0)):
         wire = Wire(new_connection())
-        wire.feed(0, client=handshake("PLAIN", 0))
-        wire.feed(0, broker=shaken(0, 0))
+        wire.exchange(0, handshake("PLAIN", 0), shaken(0, 0))
         wire.feed(0, broker=sent)
         assert wire.session.violation is not None
         assert wire.session.violation.reason is CloseReason.RESPONSE_UNEXPECTED
@@ -360,8 +353,7 @@ def test_any_bytes_after_handshake_v0_are_relayed_or_end_the_session(
     """What went on is a prefix of what came, byte for byte (addresses and versions are not in these)."""
     wire = Wire(session_of())
     from_client, from_broker = handshake(mechanism, 0), shaken(0, 0)
-    wire.feed(0, client=from_client)
-    wire.feed(0, broker=from_broker)
+    wire.exchange(0, from_client, from_broker)
     for asked, answered in turns:
         from_client += b"".join(asked)
         from_broker += b"".join(answered)

@@ -266,8 +266,7 @@ def test_a_response_larger_than_the_buffer_is_uplifted_as_it_streams() -> None:
     frame = response(answer, 2)
     assert len(frame) > 1 << 20
     wire = Wire(session_with(broker_of((0, 10, 2))))
-    wire.feed(0, client=request(MetadataRequest(topics=None), 3))
-    wire.feed(0, broker=frame[:300_000])
+    wire.exchange(0, request(MetadataRequest(topics=None), 3), frame[:300_000])
     assert len(wire.to_client) > 200_000
     wire.feed(0, broker=frame[300_000:])
     found = body_of(bytes(wire.to_client), MetadataResponse, 3)
@@ -280,8 +279,7 @@ def test_a_response_whose_throttle_time_comes_last_may_be_larger_than_the_buffer
     entry = ApiVersionsResponse.ApiVersion
     many = [entry(api_key=3, max_version=2)] * 100_000
     wire = Wire(session_with(broker_of((0, 10, 2))))
-    wire.feed(0, client=request(ApiVersionsRequest(), 1))
-    wire.feed(0, broker=response(ApiVersionsResponse(api_keys=many), 0))
+    wire.exchange(0, request(ApiVersionsRequest(), 1), response(ApiVersionsResponse(api_keys=many), 0))
     assert wire.session.violation is None
     assert len(body_of(bytes(wire.to_client), ApiVersionsResponse, 1).api_keys) == 100_000
 

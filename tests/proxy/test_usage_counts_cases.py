@@ -41,6 +41,12 @@ def traced() -> Taken:
     return Taken(UsageRegistries(trace_share=1.0))
 
 
+def counted(trace_share: float = 0.0) -> tuple[Taken, Wire]:
+    """What is drained, and the wire of a session without quotas."""
+    taken = Taken(UsageRegistries(trace_share=trace_share))
+    return taken, wire_of(taken)
+
+
 def too_new(number: int) -> bytes:
     """An ApiVersions request that Weir answers itself."""
     return framed(header(ApiKey.API_VERSIONS, 99, number, b"app", tags=None))
@@ -58,8 +64,7 @@ def test_every_api_is_in_one_usage_group() -> None:
 
 
 def test_a_response_is_counted_for_its_requests_client() -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted(trace_share=1.0)
     wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
     taken.drain()
     wire.feed(2, broker=pong(1) + pong(2))
@@ -76,16 +81,14 @@ def test_a_response_is_counted_for_its_requests_client() -> None:
 
 
 def test_usage_before_and_after_authentication_has_separate_users() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted()
     for user in ("alice", "bob"):
         for asked_, answered in (
             (handshake("PLAIN"), shaken()),
             (authenticate(plain(user)), authenticated()),
             (ping(), pong()),
         ):
-            wire.feed(1, client=asked_)
-            wire.feed(1, broker=answered)
+            wire.exchange(1, asked_, answered)
     taken.drain()
     exchange = len(handshake("PLAIN")), len(authenticate(plain("alice"))), len(authenticate(plain("bob")))
     security = {
@@ -103,14 +106,10 @@ def test_usage_before_and_after_authentication_has_separate_users() -> None:
 
 
 def test_sasl_v0_tokens_are_counted_as_bytes_and_not_as_requests() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
-    wire.feed(1, client=handshake("PLAIN", 0))
-    wire.feed(1, broker=shaken(version=0))
-    wire.feed(1, client=bare(plain("alice")))
-    wire.feed(1, broker=bare(b""))
-    wire.feed(1, client=ping())
-    wire.feed(1, broker=pong())
+    taken, wire = counted()
+    wire.exchange(1, handshake("PLAIN", 0), shaken(version=0))
+    wire.exchange(1, bare(plain("alice")), bare(b""))
+    wire.exchange(1, ping(), pong())
     taken.drain()
     sums = total(taken.records, api="security")
     assert sums["requests"] == 1
@@ -120,12 +119,9 @@ def test_sasl_v0_tokens_are_counted_as_bytes_and_not_as_requests() -> None:
 
 
 def test_a_violation_is_counted_for_the_authenticated_user() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
-    wire.feed(1, client=handshake("PLAIN"))
-    wire.feed(1, broker=shaken())
-    wire.feed(1, client=authenticate(plain("alice")))
-    wire.feed(1, broker=authenticated())
+    taken, wire = counted()
+    wire.exchange(1, handshake("PLAIN"), shaken())
+    wire.exchange(1, authenticate(plain("alice")), authenticated())
     wire.feed(1, client=b"\xff" * 100)
     wire.session.end(1)
     taken.drain()
@@ -145,8 +141,7 @@ def test_a_violation_is_counted_for_the_authenticated_user() -> None:
     ],
 )
 def test_a_violation_is_counted_once(sent: bytes, reason: CloseReason) -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted(trace_share=1.0)
     wire.feed(1, client=sent)
     wire.session.end(1)
     taken.drain()
@@ -158,18 +153,15 @@ def test_a_violation_is_counted_once(sent: bytes, reason: CloseReason) -> None:
 
 
 def test_a_brokers_violation_is_not_counted_for_the_client() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
-    wire.feed(1, client=ping(1))
-    wire.feed(1, broker=pong(2))
+    taken, wire = counted()
+    wire.exchange(1, ping(1), pong(2))
     taken.drain()
     assert wire.session.violation is not None
     assert "errors" not in total(taken.records)
 
 
 def test_a_header_without_client_id_is_counted_for_an_empty_client_id() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted()
     frame = request(ControlledShutdownRequest(broker_id=1), 0, 1)
     wire.feed(1, client=ping(1) + frame + ping(2))
     taken.drain()
@@ -183,17 +175,14 @@ def test_replica_fetches_have_no_charges_in_usage_records() -> None:
     session.client.is_broker = True
     wire = Wire(session)
     asked_, answered = request(FetchRequest(replica_id=1), 11), response(FetchResponse(), 11)
-    wire.feed(1, client=asked_)
-    wire.feed(1, broker=answered)
+    wire.exchange(1, asked_, answered)
     taken.drain()
     assert total(taken.records) == {"requests": 1, "bytes_in": len(asked_), "bytes_out": len(answered)}
 
 
 def test_an_unknown_api_is_in_usage_group_other() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
-    wire.feed(1, client=unknown_request(999, 1))
-    wire.feed(1, broker=unknown_response())
+    taken, wire = counted()
+    wire.exchange(1, unknown_request(999, 1), unknown_response())
     taken.drain()
     sums = total(taken.records, api="other")
     assert (sums["requests"], sums["bytes_out"]) == (1, len(unknown_response()))
@@ -203,8 +192,7 @@ def test_an_unknown_api_is_in_usage_group_other() -> None:
 
 
 def test_a_connection_is_counted_once_per_interval_and_client_id() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted()
     for number in range(6):
         wire.feed(1, client=ping(number, b"ab"[number % 2 : number % 2 + 1]))
     wire_of(taken).feed(1, client=ping(1, b"a"))
@@ -215,8 +203,7 @@ def test_a_connection_is_counted_once_per_interval_and_client_id() -> None:
 
 
 def test_a_connection_is_counted_once_while_counters_are_drained() -> None:
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted()
     wire.feed(1, client=ping(1, b"a") + ping(2, b"b"))
     taken.step()  # a is taken, b is not
     wire.feed(1, client=ping(3, b"a") + ping(4, b"b"))
@@ -239,8 +226,7 @@ def test_many_client_ids_on_one_connection_are_one_session_of_the_overflow_entit
 
 
 def test_an_unsent_local_response_is_not_counted() -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted(trace_share=1.0)
     wire.feed(1, client=ping(1) + too_new(2))
     assert not wire.to_client
     wire.session.end(2)
@@ -251,8 +237,7 @@ def test_an_unsent_local_response_is_not_counted() -> None:
 
 
 def test_a_local_response_is_counted_when_it_is_sent() -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted(trace_share=1.0)
     wire.feed(1, client=ping(1) + too_new(2))
     taken.drain()
     assert "bytes_out" not in total(taken.records)
@@ -347,8 +332,7 @@ def test_a_client_that_leaves_before_the_response_is_counted_with_its_charge() -
 
 
 def test_an_incomplete_request_is_not_counted() -> None:
-    taken = traced()
-    wire = wire_of(taken)
+    taken, wire = counted(trace_share=1.0)
     frame = padded(ping(), 500_000)
     wire.feed(1, client=frame[:300_000])
     wire.session.end(2)
@@ -432,8 +416,7 @@ def test_a_fetch_answered_without_records_is_counted_by_its_throttle_time(entity
     topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
     for session, now_ms in ((first, 0), (other, 1000)):
         wire = Wire(session)
-        wire.feed(now_ms, client=request(fetch, 11))
-        wire.feed(now_ms, broker=response(FetchResponse(responses=[topic]), 11))
+        wire.exchange(now_ms, request(fetch, 11), response(FetchResponse(responses=[topic]), 11))
         session.end(now_ms)
     taken.drain()
     topics = first.quotas.topics
@@ -469,8 +452,7 @@ def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts
         session = recorded(timed(table, quotas=quotas, throttle_ms_max=700), taken.registries)
         session.client.first_request_seen = True
         wire = Wire(session)
-        wire.feed(now_ms, client=asked_)
-        wire.feed(now_ms, broker=answered)
+        wire.exchange(now_ms, asked_, answered)
         assert session.throttled_until_ms == now_ms + 700
         session.end(now_ms)
     taken.drain()
@@ -483,11 +465,9 @@ def test_usage_counts_throttle_times_as_they_are_told_where_throttle_ms_max_cuts
 
 def test_an_interval_without_usage_has_no_record() -> None:
     """A response that is held back until it can be rewritten is counted when it begins, and not again."""
-    taken = Taken(UsageRegistries())
-    wire = wire_of(taken)
+    taken, wire = counted()
     answered = response(MetadataResponse(), 9)
-    wire.feed(1, client=request(MetadataRequest(topics=None), 9))
-    wire.feed(1, broker=answered[:10])
+    wire.exchange(1, request(MetadataRequest(topics=None), 9), answered[:10])
     taken.drain()
     wire.feed(1, broker=answered[10:])
     assert total(taken.records)["bytes_out"] == len(wire.to_client)

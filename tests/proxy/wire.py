@@ -112,6 +112,11 @@ class Wire:
         while not self._is_closed and (self._step_broker(now_ms) or self._step_client(now_ms)):
             pass
 
+    def exchange(self, now_ms: int, asked: bytes, answered: bytes) -> None:
+        """The client sends; then the broker does."""
+        self.feed(now_ms, client=asked)
+        self.feed(now_ms, broker=answered)
+
     def client_ends(self) -> None:
         """The client closes its half, behind all that it has sent."""
         self._client.leave()
