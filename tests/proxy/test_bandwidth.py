@@ -102,15 +102,6 @@ def test_weir_expects_a_produce_response_unless_acks_is_0(version: int, acks: in
             assert [b.charged for b in play.session.quotas.produce] == [length_of(asked)] * len(table)
 
 
-def test_an_acks_0_producer_is_muted_without_a_response() -> None:
-    with Playbook(quota_table(produce=1000)) as play:
-        play.client(produce(1, 12_106, acks=0), ping(2))
-        play.to_broker(produce(1, 12_106, acks=0))
-        play.muted_until(2106)
-        play.at(2106)
-        play.to_broker(ping(2))
-
-
 @in_one_test
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("brokers_ms", [0, 2105, 2107])
@@ -129,18 +120,12 @@ def test_the_larger_throttle_time_is_reported_in_every_version(version: int, bro
         play.returns(answered(brokers_ms), told=answered(max(brokers_ms, 2106)))
 
 
-def test_the_reported_throttle_time_is_the_remaining_wait() -> None:
+@pytest.mark.parametrize(("now_ms", "told_ms"), [(2000, 106), (2106, 0), (3000, 0)])
+def test_the_reported_throttle_time_is_the_remaining_wait(now_ms: int, told_ms: int) -> None:
     with Playbook(quota_table(produce=1000)) as play:
         play.forwards(produce(1, 12_106))
         play.muted_until(2106)
-        play.at(2000).returns(produced(1), told=produced(1, throttle_ms=106))
-
-
-def test_no_throttle_time_is_reported_after_the_wait_has_passed() -> None:
-    with Playbook(quota_table(produce=1000)) as play:
-        play.forwards(produce(1, 12_106))
-        play.muted_until(2106)
-        play.at(3000).returns(produced(1))
+        play.at(now_ms).returns(produced(1), told=produced(1, throttle_ms=told_ms))
 
 
 # Fetch

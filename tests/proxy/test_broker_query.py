@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +19,7 @@ from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import ask
 from tests.proxy.broker_query import VERSION, answer, asked, delete, deleted, questions, result, session_of
 from tests.proxy.playbook import Playbook
-from tests.proxy.rigs import Rig, tcp_pair
+from tests.proxy.rigs import Rig
 from tests.proxy.wire import Wire
 from tests.wire.frames import framed, padded, request
 from tests.wire.messages import ping, pong
@@ -213,17 +212,6 @@ def test_a_broker_query_that_its_version_cannot_encode_raises_an_error() -> None
         play.to_client(deleted(1, "topics"))
 
 
-def test_draining_completes_a_broker_query_and_takes_no_more_requests() -> None:
-    with Playbook(session=session_of(two)) as play:
-        play.client(delete(1), ping(2))
-        play.to_broker(asked(1, 0))
-        play.drain()
-        play.broker(answer())
-        play.to_broker(asked(1, 1))
-        play.returns(answer(), told=deleted(1, "c"))
-        play.closed(CloseReason.DRAINED)
-
-
 def test_a_request_is_not_decided_again_while_draining() -> None:
     def find_out() -> BrokerQuery:
         yield from questions(1)
@@ -238,18 +226,6 @@ def test_a_request_is_not_decided_again_while_draining() -> None:
 
 
 # On sockets
-
-
-def test_a_half_closed_client_gets_the_response_after_a_broker_query(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(session=session_of(two), pair=tcp_pair)
-    rig.send(rig.client, delete())
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.expect(rig.broker, asked(1, 0))
-    rig.send(rig.broker, answer())
-    rig.expect(rig.broker, asked(1, 1))
-    rig.send(rig.broker, answer())
-    rig.expect(rig.client, deleted(1, "c"))
-    assert rig.end() is CloseReason.CLIENT_CLOSED
 
 
 def test_a_broker_that_closes_during_a_query_ends_the_session(new_rig: Callable[..., Rig]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gc
-import os
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -99,15 +98,6 @@ def test_a_borrowed_client_id_is_charged_to_the_authenticated_user(user: str, fo
     assert session.throttled_until_ms == 30_000  # 40,000 bytes are worth 40 s, of which 10 have passed
 
 
-def test_requests_with_changing_client_ids_share_the_users_budget() -> None:
-    shared = quotas(Entity(user="alice"))
-    names = [os.urandom(20) if number % 2 else b"app-%d" % number for number in range(50)]
-    session = visit(shared, *(produce(200, name) for name in names))
-    assert (charged(shared), session.throttled_until_ms) == ({("alice", ""): 10_000}, 0)
-    visit(shared, produce(1000, b"one-more"))
-    assert charged(shared) == {("alice", ""): 11_000}
-
-
 def test_a_mute_holds_for_the_next_request_with_any_client_id() -> None:
     shared = quotas(Entity(client_id="app"), Entity(client_id=DEFAULT))
     session = new_connection(quotas=shared)
@@ -141,14 +131,6 @@ def test_a_name_spelled_in_broken_utf_8_has_no_budget_of_another_name() -> None:
     assert sum(charged(shared).values()) == 7000
 
 
-def test_a_claimed_replica_id_is_charged() -> None:
-    shared = quotas(Entity(user="alice"))
-    session = visit(shared)
-    wire = Wire(session)
-    wire.exchange(0, fetch(replica_id=1), fetched(40_000))
-    assert session.throttled_until_ms == 30_000
-
-
 # Connections
 
 
@@ -158,24 +140,6 @@ def test_a_thousand_connections_of_a_user_share_a_byte_rate() -> None:
     (budget,) = shared.produce
     assert budget.charged == 10_100  # the burst is 100 of them, one more was not known to be too much
     assert sum(session.throttled_until_ms == 100 for session in sessions) == 900
-
-
-def test_no_new_connection_gets_records_while_its_client_is_throttled() -> None:
-    shared = quotas(Entity(user="alice"))
-    session = visit(shared)
-    wire = Wire(session)
-    wire.exchange(0, fetch(), fetched(BURST + TEN_MINUTES_MS))
-    assert session.throttled_until_ms == TEN_MINUTES_MS
-    (budget,) = shared.fetch
-    for now_ms in (1, 11_000, 300_000, TEN_MINUTES_MS - 1):
-        again = visit(shared)
-        wire = Wire(again)
-        wire.exchange(now_ms, fetch(b"%d" % now_ms), fetched(2000))
-        assert bytes(wire.to_client) == fetched(EMPTY_BYTES, throttle_ms=TEN_MINUTES_MS - now_ms)
-        assert (again.throttled_until_ms, budget.charged) == (TEN_MINUTES_MS, BURST + TEN_MINUTES_MS)
-    wire.to_client.clear()
-    wire.exchange(TEN_MINUTES_MS, fetch(), fetched(2000))
-    assert bytes(wire.to_client) == fetched(2000)
 
 
 def visits_in_a_minute(shared: BrokerQuotas, asked: bytes, answered: bytes) -> list[Wire]:
@@ -215,25 +179,6 @@ def test_parallel_long_polls_get_hardly_more_than_the_byte_rate(version: int) ->
     assert BURST <= 2000 * got <= BURST + 2000
 
 
-def test_a_producers_throttle_holds_its_next_connection_for_a_few_seconds() -> None:
-    """Ten minutes for 610,000 bytes: a broker would take the next connection's first request at once."""
-    shared = quotas(Entity(user="alice"))
-    first = visit(shared, produce(BURST + TEN_MINUTES_MS))
-    assert first.throttled_until_ms == TEN_MINUTES_MS
-    again = visit(shared)
-    wire = Wire(again)
-    wire.feed(1000, client=produce(1000))
-    assert (bytes(wire.to_broker), again.throttled_until_ms) == (b"", 1000 + FIRST_HOLD_MS)
-    wire.feed(1000 + FIRST_HOLD_MS, client=produce(1000))
-    assert bytes(wire.to_broker) == produce(1000)
-    assert charged(shared) == {("alice", ""): BURST + TEN_MINUTES_MS + 1000}
-    assert again.throttled_until_ms > TEN_MINUTES_MS
-    other = visit(shared, user="bob")
-    wire = Wire(other)
-    wire.feed(1000, client=produce(1000))
-    assert bytes(wire.to_broker) == produce(1000)
-
-
 @pytest.mark.parametrize("most_ms", [0, 1, 700])
 def test_a_first_produce_request_is_held_at_most_as_long_as_configured(most_ms: int) -> None:
     shared = quotas(Entity(user="alice"))
@@ -245,18 +190,6 @@ def test_a_first_produce_request_is_held_at_most_as_long_as_configured(most_ms: 
     assert bytes(wire.to_broker) == (b"" if most_ms else produce(1000))
     wire.feed(1000 + most_ms)
     assert bytes(wire.to_broker) == produce(1000)
-
-
-def test_open_connections_of_a_producer_wait_only_for_their_throttles() -> None:
-    """As at a broker: another connection's wait does not hold back one that has produced before."""
-    shared = quotas(Entity(user="alice"))
-    calm = visit(shared)
-    wire = Wire(calm)
-    wire.feed(0, client=produce(1000))
-    visit(shared, produce(BURST + TEN_MINUTES_MS))
-    wire.feed(1000, client=produce(1000))
-    assert bytes(wire.to_broker) == produce(1000) * 2
-    assert calm.throttled_until_ms > TEN_MINUTES_MS
 
 
 def test_a_connection_per_produce_request_that_does_not_wait_gets_only_its_byte_rate() -> None:

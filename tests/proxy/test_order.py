@@ -43,13 +43,6 @@ def refusal(correlation_id: int) -> bytes:
     return response(answer, 0, correlation_id)
 
 
-def test_requests_and_responses_pass_in_order() -> None:
-    with Playbook() as play:
-        play.forwards(ping(1), ping(2), ping(3))
-        play.returns(pong(1), pong(2))
-        play.returns(pong(3))
-
-
 def test_a_local_response_with_nothing_in_flight_is_sent_at_once() -> None:
     with Playbook() as play:
         play.client(too_new(7))
@@ -111,14 +104,6 @@ def test_a_too_new_apiversions_request_is_refused_once_it_is_whole() -> None:
         play.to_client(refusal(1))
 
 
-def test_a_request_streams_through_before_its_end_arrives() -> None:
-    asked = large_ping(1)
-    with Playbook(buffer_bytes=1000) as play:
-        play.forwards(asked[:1500])
-        play.forwards(asked[1500:], ping(2))
-        play.returns(pong(1), pong(2))
-
-
 def test_unknown_apis_and_versions_pass_and_are_counted() -> None:
     asked = [unknown_request(999, 0, 1), unknown_request(ApiKey.OFFSET_COMMIT, 99, 2, b"\xff" * 50)]
     answered = [unknown_response(1, b"\x00" * 9), unknown_response(2, b"")]
@@ -143,19 +128,6 @@ def test_at_most_in_flight_max_requests_are_in_flight() -> None:
         play.to_broker(ping(3))
         play.returns(pong(2), pong(3))
         play.to_broker(ping(4))
-
-
-def test_draining_takes_no_new_request_and_completes_those_in_flight() -> None:
-    begun = large_ping(2)
-    with Playbook() as play:
-        play.forwards(ping(1), begun[:100])
-        play.drain()
-        play.client(begun[100:], ping(3))
-        play.to_broker(begun[100:])
-        play.returns(pong(1))
-        play.returns(pong(2))
-        play.closed(CloseReason.DRAINED)
-        assert play.wire.waiting_bytes == len(ping(3))
 
 
 def test_a_malformed_tail_of_a_streamed_fetch_response_is_the_brokers_violation() -> None:

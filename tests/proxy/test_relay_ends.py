@@ -27,17 +27,6 @@ def test_a_client_that_closes_ends_the_session(new_rig: Callable[..., Rig], pair
     assert rig.at_end(rig.broker)
 
 
-def test_a_half_closed_client_gets_its_responses(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(pair=tcp_pair)
-    rig.send(rig.client, ping(1) + ping(2))
-    rig.client.shutdown(socket.SHUT_WR)
-    rig.expect(rig.broker, ping(1) + ping(2))
-    assert rig.pass_on(pong(1), rig.broker, rig.client) == pong(1)
-    assert rig.reason is None
-    assert rig.pass_on(pong(2), rig.broker, rig.client) == pong(2)
-    assert rig.end() is CloseReason.CLIENT_CLOSED
-
-
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_half_closed_client_gets_a_large_response_whole(new_rig: Callable[..., Rig], pair: str) -> None:
     """Its request leaves the queue as soon as the answer begins: that must not look like the end."""

@@ -20,7 +20,6 @@ from protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
-    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -150,15 +149,6 @@ def test_every_request_is_charged_request_time_and_its_response_has_the_throttle
     assert len(split(bytes(wire.to_broker))) == 2
 
 
-def test_requests_within_the_request_time_quota_are_charged_and_pass_unchanged() -> None:
-    with Playbook(session=timed()) as play:
-        for number in range(20):
-            play.relays(ping(number), pong(number))
-        assert charged_us(play.session) == 20 * EACH_US
-        play.relays(ping(21), pong(21), told=pong(21, 500))
-        play.muted_until(500)
-
-
 @pytest.mark.parametrize(("api_key", "version"), [(999, 0), (-5, 3), (32767, 32767), (ApiKey.HEARTBEAT, 99)])
 def test_unknown_apis_are_charged_request_time(api_key: int, version: int) -> None:
     """And the wait is silent: nobody knows where to write it."""
@@ -171,14 +161,6 @@ def test_unknown_apis_are_charged_request_time(api_key: int, version: int) -> No
         play.at(500)
         play.to_broker(ping(2))
     assert charged_us(play.session) == LIMIT_US + EACH_US
-
-
-def test_error_responses_are_charged_as_successes() -> None:
-    session = timed()
-    wire = Wire(session)
-    wire.exchange(0, asked(ApiKey.METADATA, 9), response(MetadataResponse(), 9))
-    wire.exchange(0, asked(ApiKey.FETCH, 11, 2), response(FetchResponse(error_code=70), 11, 2))
-    assert charged_us(session) == 2 * EACH_US
 
 
 def test_a_too_new_apiversions_request_is_charged_request_time() -> None:
@@ -493,15 +475,6 @@ def padded_fetch(length: int, number: int = 1) -> bytes:
 # Bounds and windows
 
 
-def test_a_request_time_throttle_lasts_at_most_one_window() -> None:
-    session = timed()
-    spend(session, 1000 * LIMIT_US)
-    with Playbook(session=session) as play:
-        play.session.client.first_request_seen = True
-        play.relays(ping(), pong(), told=pong(1, 1000))
-        play.muted_until(1000)
-
-
 def test_a_request_time_window_may_be_longer_than_a_second() -> None:
     """quota.window.size.seconds is the bound, and with the number of windows the allowance."""
     quotas = BrokerQuotas.create(time_table(), num_samples=3, window_s=2)
@@ -696,38 +669,6 @@ def produce_of(version: int, length: int) -> bytes:
 
 
 # Shadow
-
-
-def test_shadow_request_time_counts_and_delays_no_client() -> None:
-    table = QuotaTable(None, time_table().values)
-    session = timed(table)
-    with Playbook(session=session) as play:
-        many = [ping(number) for number in range(100)]
-        play.client(*many)
-        play.to_broker(*many)  # not one at a time, either
-        told = [pong(number) for number in range(100)]
-        play.returns(*told)
-        shadow = session.quotas.request.shadow
-        assert shadow is not None
-        (budget,) = shadow
-        assert round(budget.charged * 10_000, 3) == 100 * EACH_US
-        assert budget.throttled == 80
-        play.forwards(*many)
-        assert not budgets(session)
-
-
-def test_shadow_and_enforced_request_budgets_are_both_charged() -> None:
-    table = QuotaTable(time_table().values, time_table(0.001).values)
-    session = timed(table)
-    with Playbook(session=session) as play:
-        for number in range(20):
-            play.relays(ping(number), pong(number))
-        play.relays(ping(21), pong(21), told=pong(21, 500))
-        play.muted_until(500)
-        shadow = session.quotas.request.shadow
-        assert shadow is not None
-        (budget,) = shadow
-        assert round(budget.charged * 10_000, 3) == 21 * EACH_US
 
 
 # Costs

@@ -19,13 +19,12 @@ from protocol.messages import (
 from proxy.close_reasons import CloseReason
 from proxy.connection.inbound import LOOK_BYTES
 from proxy.connection.state import State
-from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas import BrokerQuotas, Entity
 from quotas.request_costs import ApiCost
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import (
     EACH_US,
     LIMIT_US,
-    budgets,
     charged_us,
     costs,
     everybody,
@@ -220,20 +219,6 @@ def test_closing_during_a_response_is_charged_once() -> None:
     assert charged_us(session) == 14
 
 
-def test_a_throttle_of_a_closed_connection_holds_the_next_one() -> None:
-    quotas = BrokerQuotas.create(time_table())
-    session = timed(quotas=quotas)
-    spend(session)
-    wire = Wire(session)
-    wire.feed(0, client=ping(1))
-    session.end(0)
-    again = timed(quotas=quotas)
-    wire = Wire(again)
-    wire.feed(0, client=ping(2))
-    assert not wire.to_broker
-    assert again.throttled_until_ms == 500
-
-
 def test_a_partial_request_costs_no_request_time() -> None:
     """A broker has not begun with it."""
     session = timed(buffer_bytes=1000)
@@ -244,33 +229,6 @@ def test_a_partial_request_costs_no_request_time() -> None:
 
 
 # Names
-
-
-def test_a_huge_client_id_is_charged_with_each_request() -> None:
-    name = b"n" * 32_000
-    session = timed(time_table(entity=Entity(client_id=DEFAULT)))
-    wire = Wire(session)
-    for number in range(3):
-        wire.exchange(0, ping(number, name), pong(number))
-    assert charged_us(session) == 3 * EACH_US
-    assert len(budgets(session)) == 1
-
-
-def test_client_ids_of_a_user_share_its_request_budget() -> None:
-    session = timed(everybody())
-    spend(session)
-    wire = Wire(session)
-    wire.exchange(0, ping(1, b"one"), pong(1))
-    assert session.throttled_until_ms == 500
-    wire.exchange(500, ping(2, b"other"), pong(2))
-    assert charged_us(session) == LIMIT_US + 2 * EACH_US
-
-
-def test_a_client_id_that_is_not_utf_8_is_charged_to_its_users_request_budget() -> None:
-    session = timed(everybody())
-    wire = Wire(session)
-    wire.exchange(0, ping(1, b"\xff\xfe"), pong(1))
-    assert charged_us(session) == EACH_US
 
 
 def test_a_request_that_ends_within_its_client_id_is_refused() -> None:
@@ -328,16 +286,6 @@ def reported(fetched: bytes, throttle_ms: int) -> bytes:
     return fetched[:8] + throttle_ms.to_bytes(4) + fetched[12:]
 
 
-def test_a_long_poll_costs_no_more_request_time_than_a_fetch() -> None:
-    session = timed()
-    with Playbook(session=session) as play:
-        asked = request(FetchRequest(max_wait_ms=30_000), 11)
-        play.forwards(asked)
-        play.at(30_000)
-        play.returns(response(FetchResponse(), 11))
-        assert charged_us(session) == EACH_US
-
-
 # Stalls
 
 
@@ -357,17 +305,6 @@ def test_a_serial_request_larger_than_the_buffer_streams_through() -> None:
             play.returns(pong(9))
 
 
-def test_a_draining_session_of_a_client_near_its_limit_ends() -> None:
-    session = timed()
-    spend(session, LIMIT_US * 0.6)
-    with Playbook(session=session) as play:
-        play.client(ping(1), ping(2))
-        play.to_broker(ping(1))
-        play.drain()
-        play.returns(pong(1))
-        play.closed(CloseReason.DRAINED)
-
-
 def test_replica_fetches_of_a_broker_near_its_limit_are_pipelined() -> None:
     """Though its principal is near the limit."""
     session = timed(everybody())
@@ -377,17 +314,6 @@ def test_replica_fetches_of_a_broker_near_its_limit_are_pipelined() -> None:
     with Playbook(session=session) as play:
         many = [request(FetchRequest(replica_id=2), 11, number) for number in range(5)]
         play.forwards(*many)
-
-
-def test_acks_0_requests_are_not_held_by_serial_requests() -> None:
-    session = timed(
-        QuotaTable({**time_table().values, (Entity(client_id="app"), QuotaKey.PRODUCER_BYTE_RATE): 1e9})
-    )
-    spend(session, LIMIT_US * 0.9)
-    with Playbook(session=session) as play:
-        unanswered = [request(ProduceRequest(acks=0), 7, number) for number in range(50)]
-        play.forwards(*unanswered)
-        assert charged_us(session) == round(LIMIT_US * 0.9, 3)
 
 
 # Looks into requests

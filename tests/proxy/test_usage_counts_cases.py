@@ -331,16 +331,6 @@ def test_a_client_that_leaves_before_the_response_is_counted_with_its_charge() -
     assert sums["request_percentage violations"] == 1
 
 
-def test_an_incomplete_request_is_not_counted() -> None:
-    taken, wire = counted(trace_share=1.0)
-    frame = padded(ping(), 500_000)
-    wire.feed(1, client=frame[:300_000])
-    wire.session.end(2)
-    taken.drain()
-    assert total(taken.records) == {}
-    assert not taken.traces
-
-
 # What is charged
 
 

@@ -201,15 +201,6 @@ def test_the_first_produce_request_of_a_connection_is_held_once(before: str, hol
         play.returns(produced(1), pong(2), produced(3))
 
 
-def test_a_first_produce_request_is_not_held_longer_than_its_client_is_throttled() -> None:
-    with Playbook(session=new_connection(quotas=throttled_quotas(produce_s=3))) as play:
-        play.at(1000).client(produce(1, 100))
-        play.muted_until(3000)
-        assert play.tick() == 3000
-        play.to_broker(produce(1, 100))
-        play.muted_until(play.session.throttled_until_ms)
-
-
 def test_a_first_produce_request_is_not_held_if_that_is_configured() -> None:
     """As at a broker: it is forwarded, charged, and told its own throttle time."""
     quotas = throttled_quotas(produce_s=60)
