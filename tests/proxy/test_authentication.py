@@ -329,15 +329,6 @@ def test_sasl_requests_are_never_charged() -> None:
     assert play.session.counters.throttles == 0
 
 
-def test_a_sasl_response_is_forwarded_while_draining() -> None:
-    with Playbook() as play:
-        play.forwards(handshake("PLAIN"))
-        play.drain()
-        play.client(authenticate(plain("alice")))
-        play.returns(shaken())
-        play.closed(CloseReason.DRAINED)
-
-
 # Names that cannot be seen
 
 
@@ -569,15 +560,6 @@ def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: i
         play.broker(framed(b"\0\0\0\2" + b"\0" * (version == 2) + garbage))
         play.violation(CloseReason.RESPONSE_MALFORMED)
     assert play.session.client.user == ANONYMOUS
-
-
-def test_an_endless_sasl_response_is_not_buffered() -> None:
-    wire = Wire(new_connection())
-    wire.exchange(0, handshake("PLAIN"), shaken())
-    wire.exchange(0, authenticate(plain("alice")), b"\x7f\xff\xff\xff\0\0\0\2" + bytes(2_000_000))
-    assert wire.session.violation is not None
-    assert wire.session.violation.reason is CloseReason.RESPONSE_MALFORMED
-    assert wire.session.client.user == ANONYMOUS
 
 
 @pytest.mark.parametrize(("key", "version"), [(ApiKey.SASL_HANDSHAKE, 2), (ApiKey.SASL_AUTHENTICATE, 3)])

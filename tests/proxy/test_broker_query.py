@@ -228,15 +228,6 @@ def test_a_request_is_not_decided_again_while_draining() -> None:
 # On sockets
 
 
-def test_a_broker_that_closes_during_a_query_ends_the_session(new_rig: Callable[..., Rig]) -> None:
-    rig = new_rig(session=session_of(two))
-    rig.send(rig.client, delete())
-    rig.expect(rig.broker, asked(1, 0))
-    rig.broker.close()
-    assert rig.end() in {CloseReason.BROKER_CLOSED, CloseReason.BROKER_RESET}
-    assert rig.at_end(rig.client)
-
-
 def test_a_bug_in_a_broker_query_ends_only_its_session(new_rig: Callable[..., Rig]) -> None:
     def broken() -> BrokerQuery:
         yield from questions(1)

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from protocol.messages import FetchRequest
-from proxy.close_reasons import CloseReason
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
-from tests.proxy.rigs import Rig, tcp_pair
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import request
 from tests.wire.messages import fetched_from
@@ -189,17 +187,3 @@ def test_a_client_that_leaves_during_a_fetch_response_is_charged_for_its_topics(
     other = connection(quotas)
     assert not delivers(other, fetch("a", epoch=-1), 10, 0, a=1)
     assert other.session.throttled_until_ms == 60_005
-
-
-def test_a_client_that_leaves_a_relay_during_a_fetch_response_is_charged() -> None:
-    quotas = BrokerQuotas.create(RATES)
-    rig = Rig(session=new_connection(quotas=quotas), broker_pair=tcp_pair)
-    try:
-        rig.pass_on(fetch("a", epoch=-1).frame(), rig.client, rig.broker)
-        sent = fetched_from(session_id=0, a=600_000)[:-1]
-        assert rig.pass_on(sent, rig.broker, rig.client) == sent
-        rig.relay.close(CloseReason.CLIENT_RESET)
-        assert quotas.topics is not None
-        assert quotas.topics.fetch.throttled_until_ms(["a"]) == 590_000
-    finally:
-        rig.close()

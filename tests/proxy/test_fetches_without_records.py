@@ -328,13 +328,6 @@ def test_hold_mode_delays_fetches_over_the_quota_with_their_records() -> None:
         assert charged(play.session) == length_of(answer)
 
 
-def test_a_shadow_quota_takes_no_records() -> None:
-    quotas = BrokerQuotas.create(QuotaTable(None, quota_table(fetch=RATE).values))
-    with Playbook(session=new_connection(quotas=quotas)) as play:
-        for number in range(3):
-            play.relays(fetch(number), fetched(number, 20_000))
-
-
 def test_a_replica_gets_its_records_while_its_principal_is_over_the_quota() -> None:
     quotas = BrokerQuotas.create(quota_table(fetch=RATE, entity=Entity(user=DEFAULT)))
     session = new_connection(quotas=quotas)

@@ -54,8 +54,6 @@ from tests.wire.frames import body_of, request, split, unknown_request
 if TYPE_CHECKING:
     from tests.mutations.requests import Mutation
 
-STRICT: Final = {Create: 7, Grow: 3, Delete: 6}
-
 
 def test_a_topic_that_exists_takes_no_token_from_those_behind_it() -> None:
     """Zero tokens still admit (KIP-599): only because the second costs nothing is the third created."""

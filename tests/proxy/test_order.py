@@ -10,7 +10,6 @@ from protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
-    HeartbeatRequest,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -18,10 +17,6 @@ from proxy.close_reasons import CloseReason
 from tests.proxy.playbook import Playbook
 from tests.wire.frames import framed, header, request, response, unknown_request, unknown_response
 from tests.wire.messages import ping, pong
-
-
-def large_ping(correlation_id: int) -> bytes:
-    return request(HeartbeatRequest(group_id="g" * 5000), 4, correlation_id)
 
 
 def large_pong(correlation_id: int) -> bytes:

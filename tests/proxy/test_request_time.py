@@ -29,7 +29,6 @@ from proxy.handlers.plans import Plans
 from proxy.handlers.request_time.request_time import CLASSES, Charged
 from proxy.handlers.sasl.identity import Identities
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.entities import Prefix
 from quotas.request_costs import ApiCost, ColdCost
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
@@ -45,7 +44,6 @@ from tests.proxy.request_costs import (
     everybody,
     percent,
     spend,
-    the_budget,
     time_table,
     timed,
 )
@@ -266,14 +264,6 @@ def test_inter_broker_requests_are_exempt_from_request_time_for_brokers_only(key
         count += 1
     assert session.violation is None
     assert charged_us(session) == (0 if user == "kafka" else count * EACH_US)
-
-
-def test_brokers_are_charged_request_time_for_client_apis() -> None:
-    session = of_a_broker()
-    wire = Wire(session)
-    wire.feed(0, client=ping(1) + asked(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 2))
-    wire.feed(0, broker=pong(1) + answered(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 2))
-    assert charged_us(session) == 2 * EACH_US
 
 
 def test_exempt_requests_of_brokers_are_not_held_on_new_connections() -> None:
@@ -519,48 +509,6 @@ def test_hold_mode_delays_the_response_by_the_request_time_throttle() -> None:
 
 
 # Whose quota it is
-
-
-def of(user: str | None = None, client_id: str | None = None) -> Entity:
-    return Entity(DEFAULT if user == "*" else user, DEFAULT if client_id == "*" else client_id)
-
-
-LEVELS: Final = [
-    (("alice", "app"), ("alice", "app")),
-    (("alice", "*"), ("alice", "app")),
-    (("alice", None), ("alice", "")),
-    (("*", "app"), ("alice", "app")),
-    (("*", "*"), ("alice", "app")),
-    (("*", None), ("alice", "")),
-    ((None, "app"), ("", "app")),
-    ((None, "*"), ("", "app")),
-]
-"""The entities of Kafka's eight levels, first hit first, and who shares a budget there."""
-
-
-@pytest.mark.parametrize("first", range(8))
-def test_each_request_time_quota_level_applies_until_a_more_specific_one_is_set(first: int) -> None:
-    values = {
-        (of(*entity), QuotaKey.REQUEST_PERCENTAGE): LIMIT if number == first else 100.0
-        for number, (entity, _tags) in enumerate(LEVELS)
-        if number >= first
-    }
-    session = timed(QuotaTable(values))
-    session.client.become("alice")
-    spend(session, user="alice")
-    with Playbook(session=session) as play:
-        play.relays(ping(), pong(), told=pong(1, 500))
-        play.muted_until(500)
-        assert (the_budget(session).tags.user, the_budget(session).tags.client_id) == LEVELS[first][1]
-
-
-def test_client_id_prefixes_can_have_a_request_time_quota() -> None:
-    session = timed(time_table(entity=Entity(client_id=Prefix("ap"))))
-    spend(session)
-    with Playbook(session=session) as play:
-        play.relays(ping(1, b"other"), pong(1))
-        play.relays(ping(2), pong(2), told=pong(2, 500))
-        play.muted_until(500)
 
 
 def test_each_request_time_charge_goes_to_the_requests_client_id() -> None:

@@ -205,12 +205,6 @@ def managed(quota_admin: Managed) -> Connection:
     return session
 
 
-def authorized_again(play: Playbook) -> None:
-    """The broker is asked for no topic's metadata, and answers."""
-    play.to_broker(request(MetadataRequest(topics=[]), 1))
-    play.broker(response(MetadataResponse(), 1))
-
-
 @pytest.mark.parametrize("version", [0, 1])
 def test_describeclientquotas_costs_as_much_as_at_a_broker(version: int) -> None:
     """And its question whether the broker takes the client besides: 50 µs each."""

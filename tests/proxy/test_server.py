@@ -622,14 +622,6 @@ async def test_garbage_from_a_client_ends_only_its_connection(stage: Stage) -> N
     assert closed == {CloseReason.REQUEST_TOO_LARGE: 1, CloseReason.TLS_ON_PLAIN_PORT: 1}
 
 
-@staged()
-async def test_garbage_from_a_broker_ends_the_session(stage: Stage) -> None:
-    stage.cluster.garbage = b"\0\0\0\x20" + b"garbage" * 9
-    client = await stage.connect()
-    assert await client.ask(PING) is None
-    await stage.closed(CloseReason.RESPONSE_UNEXPECTED)
-
-
 # Quotas
 
 

@@ -9,7 +9,7 @@ from quotas.options import Pacing
 from tests.proxy.playbook import Playbook
 from tests.proxy.throttled import fetch_budget
 from tests.proxy.wire import new_connection, quota_table
-from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
+from tests.wire.messages import emptied, fetch, fetched, least, length_of, produce, produced
 
 RATE: Final = 1000
 CREDIT: Final = RATE // 10
@@ -66,18 +66,3 @@ def test_a_fetch_under_a_smooth_quota_may_ask_for_a_fifth_of_a_second() -> None:
         wait_ms = -(-(length_of(answered) - 100_000) // 1000)
         play.to_client(fetched(1, 199_000, throttle_ms=wait_ms))
         play.muted_until(wait_ms)
-
-
-def test_hold_mode_delays_the_response_by_the_smooth_wait() -> None:
-    asked = produce(1, SIZE)
-    with Playbook(session=new_connection(quotas=smooth_quotas(), hold=True)) as play:
-        play.client(asked, ping(2))
-        play.to_broker(asked)
-        play.muted_until(2000)
-        play.at(6).broker(produced(1))
-        play.at(1999)
-        play.silent()
-        play.at(2000)
-        play.to_client(produced(1, throttle_ms=1994))
-        play.to_broker(ping(2))
-        play.returns(pong(2))

@@ -18,7 +18,7 @@ from proxy.control.stores.log import Batch, Found
 from proxy.control.stores.records import Record, alteration
 from proxy.control.stores.store import StoreError
 from proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
-from quotas import DEFAULT, Entity, QuotaTable
+from quotas import Entity, QuotaTable
 from quotas.table import QuotaKey
 from tests.proxy.following import Followed, until
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proxy.handlers.quota_api.quota_admin import Changes
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
-ALICE, BOB, EVERYONE = Entity(user="alice"), Entity(user="bob"), Entity(user=DEFAULT)
+ALICE, BOB = Entity(user="alice"), Entity(user="bob")
 
 
 @dataclass
