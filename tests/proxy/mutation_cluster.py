@@ -11,6 +11,7 @@ from protocol.messages import (
 )
 from protocol.versions import VersionRange
 from proxy.counters import Counters
+from proxy.handlers.mutations.cluster_state import ClusterState
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
@@ -58,12 +59,14 @@ class Cluster:
         table: QuotaTable | None = None,
         samples: int = BURST,
         uplift: bool = False,
+        strict: bool = False,
+        controller: Controller | None = None,
     ) -> None:
-        self.controller = Controller(everything() if spoken is None else spoken)
+        self.controller = controller or Controller(everything() if spoken is None else spoken)
         for name, partitions in (sizes or {}).items():
             self.controller.add(name, partitions)
         self.quotas = quotas_of(limited() if table is None else table, samples)
-        self.plans = Plans(Counters(), uplift=uplift)
+        self.plans = Plans(Counters(), uplift=uplift, cluster=ClusterState(strict))
 
     def connect(self, node_id: int | None = NODE) -> ControllerClient:
         """A new connection."""

@@ -24,7 +24,6 @@ from protocol.messages import (
     DescribeDelegationTokenResponse,
     HeartbeatRequest,
     HeartbeatResponse,
-    ProduceRequest,
     ProduceResponse,
 )
 from proxy.close_reasons import CloseReason
@@ -38,7 +37,14 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
     CHALLENGE,
+    DIALOGUES,
+    HEAVY,
     ILLEGAL_STATE,
+    OF_ALICE,
+    OF_NOBODY,
+    PING,
+    PONG,
+    PRODUCED,
     PROOF,
     REFUSED,
     SALT,
@@ -50,24 +56,19 @@ from tests.proxy.sasl import (
     authenticated,
     bearer,
     handshake,
+    log_in,
     plain,
     scram_first,
     shaken,
 )
 from tests.proxy.wire import Wire, new_connection
-from tests.wire.frames import framed, padded, request, response, unknown_request
+from tests.wire.frames import framed, request, response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.connection.connection import Connection
 
-OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-OF_NOBODY: Final = QuotaTable({(Entity(user=ANONYMOUS), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-HEAVY: Final = padded(request(ProduceRequest(acks=1), 7, 9), 12_106)
-"""Under 1000 bytes/s it has to wait 2106 ms (measured on a broker)."""
-PRODUCED: Final = response(ProduceResponse(), 7, 9)
-PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4, 7)
 KERBEROS: Final = Identities(IdentityRules(hidden="kerberos", unknown_owner="tokens"))
 
 
@@ -85,20 +86,7 @@ def step(play: Playbook, token: bytes, answer: bytes = b"", error_code: int = 0)
     return play.session.client.user
 
 
-def log_in(play: Playbook, user: str = "alice") -> None:
-    shake(play)
-    assert step(play, plain(user)) == user
-
-
 # Success
-
-
-DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
-    "PLAIN": [(plain("alice"), b"")],
-    "SCRAM-SHA-256": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
-    "SCRAM-SHA-512": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
-    "OAUTHBEARER": [(bearer({"sub": "alice"}), b"")],
-}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -560,13 +548,6 @@ def test_garbage_in_a_sasl_response_sets_no_principal(garbage: bytes, version: i
         play.broker(framed(b"\0\0\0\2" + b"\0" * (version == 2) + garbage))
         play.violation(CloseReason.RESPONSE_MALFORMED)
     assert play.session.client.user == ANONYMOUS
-
-
-@pytest.mark.parametrize(("key", "version"), [(ApiKey.SASL_HANDSHAKE, 2), (ApiKey.SASL_AUTHENTICATE, 3)])
-def test_unknown_versions_of_sasl_requests_close_the_session(key: ApiKey, version: int) -> None:
-    with Playbook() as play:
-        play.client(unknown_request(key, version))
-        play.violation(CloseReason.REQUEST_VERSION_UNKNOWN)
 
 
 def test_bytes_behind_a_saslauthenticate_change_nothing() -> None:

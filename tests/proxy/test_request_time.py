@@ -54,6 +54,7 @@ from tests.proxy.sasl import (
     authenticated,
     bare,
     handshake,
+    log_in,
     plain,
     shaken,
 )
@@ -314,12 +315,6 @@ def negotiate(play: Playbook, number: int = 1) -> None:
         request(ApiVersionsRequest(), 0, number),
         response(ApiVersionsResponse(error_code=-1), 0, number),
     )
-
-
-def log_in(play: Playbook, user: str = "alice") -> None:
-    play.relays(handshake("PLAIN"), shaken())
-    play.relays(authenticate(plain(user)), authenticated())
-    assert play.session.client.user == user
 
 
 def by_user(session: Connection) -> dict[str, float]:

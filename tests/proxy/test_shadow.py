@@ -13,16 +13,13 @@ from proxy import run
 from proxy.config import config
 from proxy.connection.state import State
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.counters import Counters
 from proxy.handlers.mutations import decoded_requests
-from proxy.handlers.mutations.cluster_state import ClusterState
-from proxy.handlers.plans import Plans
-from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
+from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from quotas.bounded_names import EMPTY
-from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
-from tests.proxy.controller import NODE, Controller, ControllerClient
+from tests.proxy.controller import NODE, Controller
+from tests.proxy.mutation_cluster import Cluster
 from tests.proxy.mutation_steps import RATE, SAMPLES, STEPS, mutation_of
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import EACH_US, LIMIT, LIMIT_US, percent, spend, time_table, timed
@@ -31,7 +28,6 @@ from tests.wire.frames import framed, head_of, header, request, split
 from tests.wire.messages import fetch, fetched, length_of, ping, pong, produce, produced
 
 if TYPE_CHECKING:
-    from protocol.versions import VersionRange
     from proxy.connection.connection import Connection
     from quotas import Budget, MutationBudget
 
@@ -255,26 +251,15 @@ def test_shadow_quotas_leave_the_wire_unchanged_and_count_as_enforced_ones(
 # Mutations
 
 
-class Cluster(NamedTuple):
+class Shadowed(Cluster):
     """A controller without quota behind Weir, whose clients have connections of their own."""
 
-    quotas: BrokerQuotas
-    plans: Plans
-    controller: Controller
-
-    @classmethod
-    def make(
-        cls, table: QuotaTable, spoken: dict[int, VersionRange] | None = None, *, strict: bool = False
-    ) -> Cluster:
-        quotas = BrokerQuotas.create(table, mutations=mutation_rates(SAMPLES, 1))
-        controller = Controller() if spoken is None else Controller(spoken)
-        return cls(quotas, Plans(Counters(), cluster=ClusterState(strict)), controller)
+    def __init__(self, table: QuotaTable, *, strict: bool = False) -> None:
+        super().__init__(table=table, samples=SAMPLES, strict=strict, controller=Controller())
 
     def send(self, now_ms: int, frame: bytes) -> tuple[bytes, int]:
         """One request on a connection of its own: the response, and until when the session is mute."""
-        connection = ControllerClient(
-            new_connection(quotas=self.quotas, plans=self.plans, node_id=NODE), self.controller
-        )
+        connection = self.connect()
         (told,) = connection.send(now_ms, frame)
         return told, connection.session.throttled_until_ms
 
@@ -293,7 +278,7 @@ MUTATIONS: Final = QuotaTable({(APP, QuotaKey.CONTROLLER_MUTATION_RATE): RATE})
 def test_shadow_mutation_quotas_leave_results_unchanged_and_count_as_enforced(
     steps: list[tuple[int, object]],
 ) -> None:
-    plain, shadow, enforced = (Cluster.make(each) for each in (QuotaTable(), shadowed(MUTATIONS), MUTATIONS))
+    plain, shadow, enforced = (Shadowed(each) for each in (QuotaTable(), shadowed(MUTATIONS), MUTATIONS))
     now_ms, same = 1_000_000, True
     for pause_ms, what in steps:
         now_ms += pause_ms
@@ -315,7 +300,7 @@ def test_shadow_mutation_quotas_leave_results_unchanged_and_count_as_enforced(
 
 def test_mutations_over_a_shadow_quota_are_counted_and_executed() -> None:
     """10 tokens: the first topic leaves -2, the other two would be refused, for a second."""
-    cluster = Cluster.make(shadowed(MUTATIONS))
+    cluster = Shadowed(shadowed(MUTATIONS))
     create = Create((Topic("a", 12), Topic("b", 1), Topic("c", 1)))
     told, muted_until_ms = cluster.send(0, create.frame("app"))
     assert (create.answer(told).error_codes, create.answer(told).throttle_ms, muted_until_ms) == (
@@ -330,7 +315,7 @@ def test_mutations_over_a_shadow_quota_are_counted_and_executed() -> None:
 
 def test_a_refused_mutation_is_not_counted_by_the_shadow_quota() -> None:
     table = QuotaTable(MUTATIONS.values, {(Entity("ANONYMOUS"), QuotaKey.CONTROLLER_MUTATION_RATE): 100.0})
-    cluster = Cluster.make(table)
+    cluster = Shadowed(table)
     create = Create((Topic("a", 12), Topic("b", 5)))
     told, _until = cluster.send(0, create.frame("app"))
     assert create.answer(told).error_codes == (0, 89)
@@ -338,7 +323,7 @@ def test_a_refused_mutation_is_not_counted_by_the_shadow_quota() -> None:
 
 
 def test_deletions_are_charged_to_a_shadow_quota_as_to_an_enforced_one() -> None:
-    cluster = Cluster.make(shadowed(MUTATIONS))
+    cluster = Shadowed(shadowed(MUTATIONS))
     cluster.controller.add("seven", 7)
     delete = Delete(("seven", "none"), 5)
     told, _until = cluster.send(0, delete.frame("app"))
@@ -360,7 +345,7 @@ def test_an_unreadable_or_large_mutation_under_a_shadow_quota_passes_uncounted(
 @pytest.mark.parametrize("strict", [False, True], ids=["permissive", "strict"])
 def test_auto_created_topics_are_counted_by_a_shadow_quota(strict: bool) -> None:
     """Three partitions each, ten tokens: the fourth would have had its client wait."""
-    cluster, plain = Cluster.make(shadowed(MUTATIONS), strict=strict), Cluster.make(QuotaTable())
+    cluster, plain = Shadowed(shadowed(MUTATIONS), strict=strict), Shadowed(QuotaTable())
     for name in ("a", "b", "c", "d", "e", "e"):
         wanted = [MetadataRequest.MetadataRequestTopic(name=name)]
         frame = request(MetadataRequest(topics=wanted), 12)

@@ -17,7 +17,6 @@ from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     HeartbeatRequest,
-    HeartbeatResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -32,9 +31,14 @@ from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import (
     AP_REQ,
     CHALLENGE,
-    PROOF,
+    DIALOGUES,
+    HEAVY,
+    OF_ALICE,
+    OF_NOBODY,
+    PING,
+    PONG,
+    PRODUCED,
     SALT,
-    VERIFIED,
     WRAPPED,
     authenticate,
     authenticated,
@@ -48,13 +52,8 @@ from tests.proxy.sasl import (
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import framed, padded, request, response
 
-OF_ALICE: Final = QuotaTable({(Entity(user="alice"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
 OF_KERBEROS: Final = QuotaTable({(Entity(user="kerberos"), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-OF_NOBODY: Final = QuotaTable({(Entity(user=ANONYMOUS), QuotaKey.PRODUCER_BYTE_RATE): 1000.0})
-HEAVY: Final = padded(request(ProduceRequest(acks=1), 7, 9), 12_106)
 UNANSWERED: Final = padded(request(ProduceRequest(acks=0), 7, 9), 12_106)
-PRODUCED: Final = response(ProduceResponse(), 7, 9)
-PING, PONG = request(HeartbeatRequest(), 4, 7), response(HeartbeatResponse(), 4, 7)
 EMPTY: Final = bare(b"")
 
 
@@ -65,13 +64,6 @@ def session_of(table: QuotaTable | None = None) -> Connection:
 
 def shake(play: Playbook, mechanism: str = "PLAIN", error_code: int = 0) -> None:
     play.relays(handshake(mechanism, 0), shaken(error_code, 0))
-
-
-DIALOGUES: Final[dict[str, list[tuple[bytes, bytes]]]] = {
-    "PLAIN": [(plain("alice"), b"")],
-    "SCRAM-SHA-256": [(scram_first("alice"), SALT), (PROOF, VERIFIED)],
-    "OAUTHBEARER": [(bearer({"sub": "alice"}), b"")],
-}
 
 
 @pytest.mark.parametrize("mechanism", DIALOGUES)

@@ -27,7 +27,7 @@ from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.matrix import in_one_test
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import LIMIT_US, spend, timed
-from tests.proxy.sasl import authenticate, authenticated, handshake, plain, shaken
+from tests.proxy.sasl import log_in
 from tests.proxy.throttled import RATE, fetch_budget, produce_budget, throttled_quotas
 from tests.proxy.wire import APP, FIRST_HOLD_MS, new_connection, quota_table
 from tests.wire.frames import body_of, padded, request, response
@@ -140,13 +140,6 @@ def test_an_open_producer_does_not_wait_when_quotas_of_others_change() -> None:
             exchange(play, produce(3, 100), produced(3))
         quotas.update(QuotaTable({**table.values, (APP, QuotaKey.REQUEST_PERCENTAGE): 1e6}))
         exchange(play, produce(3, 100), produced(3))
-
-
-def log_in(play: Playbook, user: str) -> None:
-    """The client authenticates, for the first time or again (KIP-368)."""
-    exchange(play, handshake("PLAIN"), shaken())
-    exchange(play, authenticate(plain(user)), authenticated())
-    assert play.session.client.user == user
 
 
 def test_an_open_producer_does_not_wait_when_it_has_authenticated_again() -> None:
