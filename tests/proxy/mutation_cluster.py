@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.messages import (
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-)
+from protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.handlers.mutations.cluster_state import ClusterState
@@ -16,13 +12,7 @@ from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from quotas.client_quotas import mutation_rates
 from tests.mutations.requests import Answer, Create, Topic
-from tests.proxy.controller import (
-    NODE,
-    OK,
-    Controller,
-    ControllerClient,
-    everything,
-)
+from tests.proxy.controller import NODE, OK, Controller, ControllerClient, everything
 from tests.proxy.wire import new_connection
 
 if TYPE_CHECKING:

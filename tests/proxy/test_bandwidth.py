@@ -27,17 +27,7 @@ from tests.protocol.generate import sample
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import APP, Wire, new_connection, quota_table
 from tests.wire.frames import framed, header, padded, request, response, unknown_request
-from tests.wire.messages import (
-    emptied,
-    fetch,
-    fetched,
-    least,
-    length_of,
-    ping,
-    pong,
-    produce,
-    produced,
-)
+from tests.wire.messages import emptied, fetch, fetched, least, length_of, ping, pong, produce, produced
 
 if TYPE_CHECKING:
     from proxy.connection.connection import Connection

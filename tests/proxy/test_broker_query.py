@@ -9,12 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocol.errors import EncodeError
-from protocol.messages import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse, MetadataRequest, MetadataResponse
 from proxy.close_reasons import CloseReason
 from proxy.handlers.broker_query import ask
 from tests.proxy.broker_query import VERSION, answer, asked, delete, deleted, questions, result, session_of

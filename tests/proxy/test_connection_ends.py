@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from protocol.messages import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse, MetadataRequest, MetadataResponse
 from proxy.close_reasons import CloseReason
 from proxy.connection.ending import LINGER_MS
 from proxy.connection.state import State

@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.messages import (
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
+from protocol.messages import ShareFetchRequest, ShareFetchResponse
 from proxy.close_reasons import CloseReason
 from proxy.net.poll import READ
 from proxy.net.reactor import BUFFER_BYTES

@@ -16,11 +16,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from protocol.messages import (
-    FetchRequest,
-    ProduceRequest,
-    ProduceResponse,
-)
+from protocol.messages import FetchRequest, ProduceRequest, ProduceResponse
 from proxy.addresses import Address
 from proxy.close_reasons import CloseReason
 from proxy.config import config

@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.api import ApiKey
-from protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FetchRequest,
-)
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, FetchRequest
 from proxy.close_reasons import CloseReason
 from quotas import Entity, QuotaKey, QuotaTable
 from tests.proxy.wire import APP, Wire, new_connection
