@@ -16,9 +16,9 @@ from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import BrokerQuotas, Budget, ClientQuotas, Tags
-from quotas.client_quotas import Totals
 from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.limiter import Limiter
+from quotas.registry import Totals
 from quotas.request_time import RequestBudget
 
 ENTITIES_MAX: Final = 1000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
 
 from protocol import schema
 from proxy.admin import (
@@ -28,6 +28,7 @@ from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.store_health import StoreHealth
 from proxy.control.supervisor import Task
 from proxy.control.usage.tally import Tally
+from proxy.net.reactor import TURN_BOUNDS_US, Turns
 from proxy.server.server import Server
 
 
@@ -47,6 +48,7 @@ class Sources:
 def families(sources: Sources, *, ready: bool) -> Iterator[Metric | None]:
     """Yield every metric of Weir's own, and None where sockets may be served."""
     yield from _process(sources, ready=ready)
+    yield _turns(sources.server.turns)
     yield _tasks(sources.server)
     yield from _sessions(sources.server)
     yield from store_metrics.families(sources.quota_registry, sources.store)
@@ -76,6 +78,19 @@ def _process(sources: Sources, *, ready: bool) -> Iterator[Metric]:
             [str(node_id), str(address), str(server.config.advertised_listeners.port(node_id))], 1
         )
     yield known
+
+
+def _turns(turns: Turns) -> Metric:
+    counts, below = [], turns.number - turns.longer
+    for bound_us, count in zip(TURN_BOUNDS_US, turns.within, strict=True):
+        below += count
+        counts.append((str(bound_us / 1_000_000), float(below)))
+    return HistogramMetricFamily(
+        "weir_turn_seconds",
+        "Time for which the only thread that moves bytes served sockets before it looked for others.",
+        buckets=[*counts, ("+Inf", float(turns.number))],
+        sum_value=turns.busy_us / 1_000_000,
+    )
 
 
 def _tasks(server: Server) -> Metric:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from proxy.admin.entities import ENTITIES_MAX, SLICE, counted, sharers
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import MutationBudget
-from quotas.client_quotas import Totals
+from quotas.registry import Totals
 
 
 class MutationEntity(NamedTuple):

@@ -13,7 +13,7 @@ from proxy.admin.request_times import ApiTimes, api_times, seconds
 from proxy.admin.side import ENFORCED, SHADOW, Side
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import Budget
-from quotas.client_quotas import Totals
+from quotas.registry import Totals
 from quotas.request_time import RequestBudget
 
 BROKER: Final = ("broker",)

@@ -85,9 +85,11 @@ class Connection:
         "addresses",
         "authorized_again",
         "broker_end",
+        "broker_turn_over",
         "byte_counter",
         "client",
         "client_end",
+        "client_turn_over",
         "clock",
         "counters",
         "effects",
@@ -106,7 +108,6 @@ class Connection:
         "produce_shape",
         "quota_admin",
         "quotas",
-        "replies_wait",
         "report_ms",
         "request_rest_bytes",
         "response_rest_bytes",
@@ -165,8 +166,8 @@ class Connection:
         """Requests that wait for their responses, oldest first."""
         self.spare: list[RequestInFlight] = []
         """Records to be used again."""
-        self.replies_wait = False
-        """True if requests are here that wait only for the transport to take replies of Weir's own."""
+        self.client_turn_over = self.broker_turn_over = False
+        """True if frames from that side are here that wait only for the transport's next turn."""
         self.request_rest_bytes = 0
         """Number of bytes to come of a request that has gone on; they are taken whatever the state."""
         self.response_rest_bytes = 0
@@ -220,13 +221,13 @@ class Connection:
         """Return whether bytes from the client are of use now. Those of a request that has begun always are,
         unless a peer is slow to take what it was sent.
         """
-        if self.client_end.unsent or self.broker_end.unsent:
+        if self.client_end.unsent or self.broker_end.unsent or self.client_turn_over:
             return False
         return self.request_rest_bytes > 0 or self.may_take(now_ms)
 
     def takes_broker(self, now_ms: int) -> bool:
         """Return whether bytes from the broker are of use now."""
-        return not self.client_end.unsent and self.held_until_ms <= now_ms
+        return not (self.client_end.unsent or self.broker_turn_over) and self.held_until_ms <= now_ms
 
     def client_room_bytes(self, now_ms: int) -> int:
         """Return how many bytes may be read from the client; 0 for any number."""
@@ -250,9 +251,12 @@ class Connection:
         effects.read_broker = self.takes_broker(now_ms)
         times = (self.throttled_until_ms, self.held_until_ms, self.linger_until_ms)
         effects.deadline_ms = min((time_ms for time_ms in times if time_ms > now_ms), default=0)
-        if self.replies_wait and effects.read_client:
-            effects.deadline_ms = now_ms
+        effects.again = self.client_turn_over or self.broker_turn_over
         return effects
+
+    def begin_turn(self) -> None:
+        """Go on with the frames that were left for another turn."""
+        self.client_turn_over = self.broker_turn_over = False
 
     @property
     def idle(self) -> bool:

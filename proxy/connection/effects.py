@@ -9,6 +9,7 @@ class Effects:
     """Written by the connection; the transport takes the bytes after each event, the rest when `changed`."""
 
     __slots__ = (
+        "again",
         "changed",
         "close_detail",
         "close_reason",
@@ -31,6 +32,10 @@ class Effects:
         self.read_broker = True
         self.deadline_ms = 0
         """Time (ms) at which the transport must call `Connection.settle`; 0 for none."""
+        self.again = False
+        """True if the transport must call `Connection.begin_turn` in one of its next turns, and present the
+        bytes that it has kept.
+        """
         self.close_reason: CloseReason | None = None
         """Why both sides are to be closed now; None while they are not."""
         self.close_detail = ""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _unpack = RESPONSE_HEAD.unpack_from
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 
+TURN_FRAMES: Final = 32
+"""Number of responses that are charged or changed in a turn; see `inbound.TURN_FRAMES`."""
 EMPTYING: Final = Wait()
 """The records are being taken out of the response."""
 
@@ -65,7 +67,7 @@ class Outbound:
         if connection.client.sends_sasl_tokens:
             return self._judge_tokens(view, data, end)
         in_flight, spare = connection.in_flight, connection.spare
-        longest = connection.limits.response_bytes_max
+        longest, frames = connection.limits.response_bytes_max, TURN_FRAMES
         position = start = self._finish_response(data, view, end) if connection.response_rest_bytes else 0
         while end - position >= RESPONSE_HEAD_BYTES and connection.held_until_ms <= now_ms:
             length, correlation_id = _unpack(data, position)
@@ -76,6 +78,11 @@ class Outbound:
             record = in_flight[0]
             stop = position + LENGTH_BYTES + length
             if record.kind != PLAIN or record.plan.rewrite is not None:
+                if frames == 0:
+                    connection.broker_turn_over = True
+                    connection.effects.change()
+                    break
+                frames -= 1
                 complete = stop <= end
                 here = stop if complete else end
                 splice: ResponseEdit | Wait | None
@@ -252,12 +259,8 @@ class Outbound:
                     self._empty(record, data, body, frame, end)
                     return EMPTYING
                 byte_counter: ByteCounter | None = None
-                if (
-                    connection.quotas.topics is not None
-                    and plan.byte_counter is not None
-                    and ledger is not None
-                ):
-                    byte_counter = plan.byte_counter(connection)
+                if ledger is not None and ledger.topics is not None and plan.byte_counter is not None:
+                    byte_counter = plan.byte_counter(connection, ledger)
                 if byte_counter is not None and not complete and not self._is_streamed(length):
                     return WAIT
                 self._begun = True

@@ -36,7 +36,7 @@ _HEAD_BYTES: Final = 4
 def from_client(connection: Connection, data: bytearray, position: int, end: int) -> int:
     """Follow SASL tokens in `data[position:end]` from the client; return the position after the last one.
 
-    The bytes from there on are requests, unless the client still sends bare tokens: then more bytes are needed.
+    Bytes from there on are requests, unless the client still sends bare tokens: then more bytes are needed.
     """
     client, exchange = connection.client, connection.client.exchange
     assert exchange is not None

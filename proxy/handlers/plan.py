@@ -294,9 +294,9 @@ class Plan:
     """
     tell: Tell | None = None
     """Counts a response without records. Set if `over` is."""
-    byte_counter: Callable[[Context], ByteCounter | None] | None = None
-    """Returns the byte counter for a charged response, None if nothing is to be counted; called while topics
-    have rates.
+    byte_counter: Callable[[Context, ClientLedger], ByteCounter | None] | None = None
+    """Returns the byte counter for a charged response, None if nothing is to be counted; called if the ledger
+    has topic rates.
     """
     cost: Cost | None = None
     """None: request time is not charged."""

@@ -4,6 +4,10 @@ Sockets are registered with epoll once, level-triggered; a ready socket is handl
 sockets share one receive buffer, so ten thousand idle connections need no memory for reading. Timers are one
 heap: the earliest deadline is the timeout of epoll.
 
+A turn is short, so that a client that keeps Weir busy delays the others by milliseconds. It handles at most
+`EVENTS_MAX` ready sockets, each of which does a bounded amount of work. What they leave for later (`later`),
+and timers, get the rest of `TURN_US`. Sockets without leftovers thus go first.
+
 The reactor does not wait by itself: `turn` handles everything that is ready now. Two drivers wait for it
 (`proxy.net.drivers`): one hosts Trio as a guest, the other is a Trio task.
 """
@@ -14,6 +18,8 @@ import heapq
 import itertools
 import select
 import socket
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
@@ -22,8 +28,17 @@ from proxy.connection.clock import Clock
 from proxy.net.poll import READ, Poll
 
 BUFFER_BYTES: Final = 256 * 1024
+EVENTS_MAX: Final = 16
+"""Number of ready sockets that a turn handles; the kernel reports the others first in the next turn."""
+TURN_US: Final = 2_000
+"""Time (µs) after which a turn begins no timer and no leftover work."""
+CHECKED_EVERY: Final = 8
+"""Number of timers between two readings of the clock."""
 TIMERS_SWEPT_MIN: Final = 1024
 """With fewer timers, cancelled ones stay in the heap until their deadline."""
+
+TURN_BOUNDS_US: Final = (1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000)
+"""Bounds (µs) of the histogram of lengths of turns."""
 
 Ready: TypeAlias = Callable[[int], None]
 """Called with the events (`proxy.net.poll`) of a ready socket."""
@@ -42,6 +57,38 @@ class Timer:
         self.call = None
 
 
+class Turns:
+    """Numbers and lengths of the reactor's turns; waiting for sockets is not part of a turn."""
+
+    __slots__ = ("busy_us", "longer", "longest_us", "number", "within")
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.number = 0
+        self.busy_us = 0
+        """Sum of the lengths (µs)."""
+        self.longest_us = 0
+        """Length (µs) of the longest turn, 0 while none was longer than a millisecond."""
+        self.longer = 0
+        """Number of turns longer than a millisecond."""
+        self.within = [0] * len(TURN_BOUNDS_US)
+        """Their numbers, by the smallest of `TURN_BOUNDS_US` that they are within."""
+
+    def note(self, length_us: int) -> None:
+        """Count a turn of this length (µs)."""
+        self.number += 1
+        self.busy_us += length_us
+        if length_us > TURN_BOUNDS_US[0]:
+            self._note_slow(length_us)
+
+    def _note_slow(self, length_us: int) -> None:
+        self.longer += 1
+        self.longest_us = max(self.longest_us, length_us)
+        bound = bisect_left(TURN_BOUNDS_US, length_us)
+        if bound < len(TURN_BOUNDS_US):
+            self.within[bound] += 1
+
+
 class Reactor:
     """Sockets, timers, one buffer; one instance per process, used on one thread."""
 
@@ -56,6 +103,9 @@ class Reactor:
         self.epoll = epoll or select.epoll()
         self._clock_us = clock_us
         self._ready: dict[int, Ready] = {}
+        self._later: deque[Callable[[], None]] = deque()
+        self.turns = Turns()
+        """Numbers and lengths of turns."""
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
         self._sweep_at = TIMERS_SWEPT_MIN
@@ -91,8 +141,14 @@ class Reactor:
         heapq.heappush(timers, (deadline_ms, next(self._order), timer))
         return timer
 
+    def later(self, call: Callable[[], None]) -> None:
+        """Call `call` once, in the next turn that has time left after its ready sockets and timers."""
+        self._later.append(call)
+
     def timeout_s(self) -> float | None:
         """Return how long (s) a driver may wait for sockets: until the next timer; None without timers."""
+        if self._later:
+            return 0
         timers = self._timers
         if not timers:
             return None
@@ -104,7 +160,7 @@ class Reactor:
         """Wait at most `wait_s` (None: until a socket is ready), then handle all ready sockets and due
         timers.
         """
-        events = self.epoll.poll(wait_s)
+        events = self.epoll.poll(wait_s, EVENTS_MAX)
         self.clock.now_us = now_us = self._clock_us()
         self.now_ms = now_us // 1000
         ready = self._ready
@@ -114,6 +170,9 @@ class Reactor:
                 handle(what)
         if self._timers:
             self._run_timers()
+        if self._later:
+            self._run_later()
+        self.turns.note(self._clock_us() - now_us)
 
     def wake(self) -> None:
         """Make the current or next wait end at once; may be called from any thread."""
@@ -136,7 +195,22 @@ class Reactor:
         if timers[0][0] > self.now_ms:
             return
         newer = next(self._order)  # calls added by these run after the sockets' turn
+        ran = 0
         while timers and timers[0][0] <= self.now_ms and timers[0][1] < newer:
             call = heapq.heappop(timers)[2].call
             if call is not None:
                 call()
+                ran += 1
+                if ran % CHECKED_EVERY == 0 and self._is_over():
+                    return
+
+    def _run_later(self) -> None:
+        """Run the leftovers of earlier turns, the oldest first, at least one, until the turn is over."""
+        calls = self._later
+        for _ in range(len(calls)):  # those of this turn wait for the next one
+            calls.popleft()()
+            if self._is_over():
+                return
+
+    def _is_over(self) -> bool:
+        return self._clock_us() - self.clock.now_us >= TURN_US

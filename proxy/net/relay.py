@@ -44,6 +44,7 @@ class Relay:
         "_closed",
         "_on_end",
         "_reactor",
+        "_resumes",
         "_timer",
         "_timer_ms",
         "connection",
@@ -64,6 +65,8 @@ class Relay:
         self._calm = True
         """True if both sides are read, and kept bytes wait for nothing but more bytes."""
         self._closed = False
+        self._resumes = False
+        """True if the reactor will call `_resume`."""
         self._timer: Timer | None = None
         self._timer_ms = 0
         connection.on_wake = self._woken
@@ -298,6 +301,16 @@ class Relay:
         self._set_interest(broker, read=effects.read_broker)
         self._calm = client.interest == READ == broker.interest and (effects.read_client or not client.kept)
         self._set_timer(effects.deadline_ms)
+        if effects.again and not self._resumes:
+            self._resumes = True
+            self._reactor.later(self._resume)
+
+    def _resume(self) -> None:
+        """Go on with the frames that were left for another turn."""
+        self._resumes = False
+        if not self._closed:
+            self.connection.begin_turn()
+            self._obey()
 
     def _present(self, side: Side) -> None:
         """Have the kept bytes judged."""

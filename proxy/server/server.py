@@ -27,7 +27,7 @@ from proxy.handlers.plans import Plans
 from proxy.handlers.quota_api.quota_admin import NoQuotaAdmin, QuotaAdmin
 from proxy.handlers.sasl.identity import Identities
 from proxy.net import sockets
-from proxy.net.reactor import BUFFER_BYTES, Reactor
+from proxy.net.reactor import BUFFER_BYTES, Reactor, Turns
 from proxy.net.relay import Relay
 from proxy.net.side import Socket
 from proxy.net.tls_relay import new_relay
@@ -151,6 +151,11 @@ class Server:
     def plans(self) -> Plans:
         """Plans of every (API, version) that clients have used; `requests` counts them. Read only."""
         return self._plans
+
+    @property
+    def turns(self) -> Turns:
+        """Numbers and lengths of the reactor's turns."""
+        return self._reactor.turns
 
     @property
     def received_bytes(self) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.store_health import StoreHealth
 from proxy.server.server import Server
 from quotas import Budget, QuotaTable, parse
-from quotas.client_quotas import IDLE_MS_MAX
+from quotas.registry import IDLE_MS_MAX
 from tests.proxy.metrics_page import PARSERS, Page, registry_of, scraped, server
 
 __all__ = ["server"]  # a fixture

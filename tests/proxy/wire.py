@@ -109,8 +109,11 @@ class Wire:
         """More bytes from either side, or none: then only the time is new."""
         self._client.unread += client
         self._broker.unread += broker
-        while not self._is_closed and (self._step_broker(now_ms) or self._step_client(now_ms)):
-            pass
+        while not self._is_closed:
+            if not (self._step_broker(now_ms) or self._step_client(now_ms)):
+                if not self.obey(now_ms).again:
+                    return
+                self.session.begin_turn()
 
     def exchange(self, now_ms: int, asked: bytes, answered: bytes) -> None:
         """The client sends; then the broker does."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas import DEFAULT, Entity, Limit, Limits, Prefix, QuotaKey, QuotaTable, Tags
-from quotas.bounded_names import OVERFLOW, bounded_tags, overflow_tags
+from quotas.bounded_names import bounded_tags, overflow_tags
 from quotas.entities import Name
 from tests.quotas.calls import calls_made
 
@@ -163,7 +163,7 @@ def test_names_of_quota_entries_are_not_replaced_in_overflow_tags() -> None:
     names = limits.named("alice", "x" * 400)
     assert names == Tags("", "", client_id_prefix="x" * 300)
     assert bounded_tags(limit.tags, names) == limit.tags == Tags("alice", "", client_id_prefix="x" * 300)
-    assert overflow_tags(limit.tags, names) == Tags(OVERFLOW, "", client_id_prefix="x" * 300)
+    assert overflow_tags(limit.tags, names, "alice") == limit.tags
 
 
 def cost(entities: list[Entity], client_id: str) -> int:

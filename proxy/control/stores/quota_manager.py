@@ -166,7 +166,9 @@ class QuotaManager:
             if not await trio.to_thread.run_sync(self._prepare, table):
                 return False
             self._table = table
-            self._quota_registry.update(table)
+            self._quota_registry.use(table)
+            for _step in self._quota_registry.refresh():
+                await trio.lowlevel.checkpoint()
             return True
 
     def _prepare(self, table: QuotaTable) -> bool:

@@ -106,7 +106,7 @@ def plan_produce(plan: Plan) -> None:
     named = names_topics(ProduceRequest, version)
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        decision, topics = inner(context, data, frame, end, complete), context.quotas.topics
+        decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
         if topics is None or not topics.produce.names or not isinstance(decision, Forward):
             return decision
         if not named:
@@ -115,7 +115,7 @@ def plan_produce(plan: Plan) -> None:
         return passed_unread(decision) if byte_counter is None else decision.but(byte_counter=byte_counter)
 
     def first_hold_ms(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> int:
-        topics = context.quotas.topics
+        topics = context.client.ledger.topics
         if topics is None or not context.first_hold_ms(topics.produce.throttled_until_ms()):
             return 0
         if not complete and end - frame < context.buffer_bytes:
@@ -153,7 +153,7 @@ def plan_fetch(plan: Plan) -> None:
     topics_of, least, over = about(version) if named else None, ask_least(version), plan.over
 
     def admit(context: Context, data: bytearray, frame: int, end: int, complete: bool) -> Decision | Wait:
-        decision, topics = inner(context, data, frame, end, complete), context.quotas.topics
+        decision, topics = inner(context, data, frame, end, complete), context.client.ledger.topics
         if topics is None or not topics.fetch.names or not isinstance(decision, Forward):
             return decision
         if context.client.is_broker:
@@ -166,16 +166,16 @@ def plan_fetch(plan: Plan) -> None:
         if body == INCOMPLETE:
             return WAIT
         decision = _metered(context, topics_of, topics.fetch, data, body, end)
-        if decision is METERED_FETCH and _over(context) > context.now_ms:
+        if decision is METERED_FETCH and _over(context, context.client.ledger) > context.now_ms:
             return asked_least(plan, least, data, frame, end, complete)
         return decision
 
     def over_with_topics(context: Context, ledger: ClientLedger) -> int:
         until_ms = 0 if over is None else over(context, ledger)
-        return until_ms if context.quotas.topics is None else max(until_ms, _over(context))
+        return until_ms if ledger.topics is None else max(until_ms, _over(context, ledger))
 
-    def byte_counter(context: Context) -> ByteCounter | None:
-        rates = _rates_of(context)
+    def byte_counter(context: Context, ledger: ClientLedger) -> ByteCounter | None:
+        rates = _rates_of(context, ledger)
         return None if rates is None else FetchByteCounter(rates, version, context.fetch_session)
 
     plan.admit, plan.whole = admit, True
@@ -196,11 +196,11 @@ def _metered(
     return METERED_FETCH
 
 
-def _over(context: Context) -> int:
+def _over(context: Context, ledger: ClientLedger) -> int:
     """Return the time (ms) until which a topic of the latest fetch is over its rate; 0 if none is, and in
     hold mode.
     """
-    rates, session = _rates_of(context), context.fetch_session
+    rates, session = _rates_of(context, ledger), context.fetch_session
     if rates is None or session is None or context.hold:
         return 0
     return rates.throttled_until_ms(_named(session))
@@ -208,22 +208,22 @@ def _over(context: Context) -> int:
 
 def _with_topics(tell: Tell | None) -> Tell:
     def tell_with_topics(context: Context, ledger: ClientLedger) -> tuple[int, int]:
-        return 0 if tell is None else tell(context, ledger)[0], _tell(context)
+        return 0 if tell is None else tell(context, ledger)[0], _tell(context, ledger)
 
     return tell_with_topics
 
 
-def _tell(context: Context) -> int:
+def _tell(context: Context, ledger: ClientLedger) -> int:
     """Count a response without records for the topics of the latest fetch; return the throttle time (ms)."""
-    rates, session = _rates_of(context), context.fetch_session
+    rates, session = _rates_of(context, ledger), context.fetch_session
     if rates is None or session is None:
         return 0
     return rates.tell_rest(_named(session), context.now_ms)
 
 
-def _rates_of(context: Context) -> TopicRates | None:
+def _rates_of(context: Context, ledger: ClientLedger) -> TopicRates | None:
     """Return the rates that apply to the client's fetches, if any."""
-    topics = context.quotas.topics
+    topics = ledger.topics
     if topics is None or not topics.fetch.names or context.client.is_broker:
         return None
     return topics.fetch
