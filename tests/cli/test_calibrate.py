@@ -19,7 +19,7 @@ from protocol.messages import DescribeClientQuotasResponse, MetadataRequest, Met
 from proxy.addresses import Address
 from proxy.config import config
 from proxy.config.config import parse_address
-from proxy.control.cluster.question import ask
+from proxy.control.cluster.access import DIRECT
 from proxy.control.stores.wire_quotas import EVERYTHING
 from tests.kafka.fixtures import kafka_cluster
 
@@ -53,8 +53,8 @@ def left(address: Address) -> tuple[list[str], list[str]]:
     """Quotas and topics of the calibrator's."""
 
     async def main() -> tuple[list[str], list[str]]:
-        quotas = await ask(address, EVERYTHING, DescribeClientQuotasResponse, 0, 10.0)
-        topics = await ask(address, MetadataRequest(topics=None), MetadataResponse, 1, 10.0)
+        quotas = await DIRECT.ask(address, EVERYTHING, DescribeClientQuotasResponse, 0, 10.0)
+        topics = await DIRECT.ask(address, MetadataRequest(topics=None), MetadataResponse, 1, 10.0)
         names = [part.entity_name or "" for entry in quotas.entries or [] for part in entry.entity]
         found = [topic.name or "" for topic in topics.topics]
         return (

@@ -184,13 +184,11 @@ def test_a_limit_lookup_costs_one_access_per_prefix_length() -> None:
 
 def test_a_topics_limit_is_separate_from_its_clients_limits() -> None:
     limits = Limits([(Entity(topic="orders"), 5.0), (Entity(client_id=DEFAULT), 1.0)])
-    assert limits.has_topics
     assert limits.resolve_topic("orders") == Limit(5.0, Tags("", "", topic="orders"))
     assert limits.resolve_topic("payments") is None
     assert limits.resolve("alice", "orders") == Limit(1.0, Tags("", "orders"))
     assert limits.of(Tags("", "", topic="orders")) == 5.0
     assert limits.of(Tags("", "", topic="payments")) is None
-    assert not Limits([(Entity(client_id="orders"), 5.0), (Entity(ip="::1"), 5.0)]).has_topics
 
 
 def test_an_ip_limit_names_an_address_or_the_default() -> None:

@@ -135,7 +135,7 @@ def test_znodes_without_quotas_are_ignored(content: bytes | None) -> None:
         ("/config/users/", node(), "its name is empty"),
         ("/config/users/100%", node(), "its name is not percent-encoded: "),
         ("/config/clients/%FF", node(), "its name is not percent-encoded UTF-8"),
-        ("/config/users/a%3db", node(), "brokers do not heed this node: they write this user as a%3Db"),
+        ("/config/users/a%3db", node(), "brokers ignore this node: they encode this user as a%3Db"),
         ("/config/users/alice/brokers/1", node(), "no node of a user, a client-id or an ip"),
         ("/config/topics/alice", node(), "no node of a user, a client-id or an ip"),
     ],
