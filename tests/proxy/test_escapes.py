@@ -179,6 +179,19 @@ def test_parallel_long_polls_get_hardly_more_than_the_byte_rate(version: int) ->
     assert BURST <= 2000 * got <= BURST + 2000
 
 
+@pytest.mark.parametrize("most_ms", [0, 1, 700])
+def test_a_first_produce_request_is_held_at_most_as_long_as_configured(most_ms: int) -> None:
+    shared = quotas(Entity(user="alice"))
+    visit(shared, produce(BURST + TEN_MINUTES_MS))
+    again = new_connection(quotas=shared, first_hold_ms_max=most_ms)
+    again.client.become("alice")
+    wire = Wire(again)
+    wire.feed(1000, client=produce(1000))
+    assert bytes(wire.to_broker) == (b"" if most_ms else produce(1000))
+    wire.feed(1000 + most_ms)
+    assert bytes(wire.to_broker) == produce(1000)
+
+
 def test_a_connection_per_produce_request_that_does_not_wait_gets_only_its_byte_rate() -> None:
     wires = visits_in_a_minute(quotas(Entity(user="alice")), produce(2000), PRODUCED)
     assert 2000 * sum(bool(wire.to_broker) for wire in wires) <= 60 * RATE + BURST + 2000
