@@ -27,8 +27,8 @@ from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import QuotaTable
-from quotas.bounded_names import EMPTY
-from quotas.options import Pacing
+from quotas.table.bounded_names import EMPTY
+from quotas.table.options import Pacing
 
 log = structlog.get_logger("weir")
 

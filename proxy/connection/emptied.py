@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.framing import LENGTH, LENGTH_BYTES
-from protocol.records_remover import RecordsRemover
+from protocol.scanning.records_remover import RecordsRemover
 
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 """Maximum size of a response without its records (about 200,000 partitions); a larger one is malformed."""

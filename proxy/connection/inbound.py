@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.api import ApiKey, versions
 from protocol.errors import ProtocolError
-from protocol.field_offsets import field_offset
 from protocol.framing import (
     INCOMPLETE,
     LENGTH_BYTES,
@@ -18,6 +17,7 @@ from protocol.framing import (
     request_body,
 )
 from protocol.messages import ProduceRequest
+from protocol.scanning.field_offsets import field_offset
 from proxy.close_reasons import CloseReason
 from proxy.connection import replies
 from proxy.connection.charges import LocalResponse, count_request

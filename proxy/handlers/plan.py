@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from proxy.handlers.decisions import Decision, Forward, Wait
 
 if TYPE_CHECKING:
-    from protocol.field_offsets import FieldOffset
     from protocol.messages import Message
+    from protocol.scanning.field_offsets import FieldOffset
     from protocol.versions import VersionRange
     from proxy.addresses import AdvertisedAddresses
     from proxy.close_reasons import CloseReason

@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 
 from protocol.api import ApiKey, request_header_version, response_header_version, versions
 from protocol.codec import response_type
-from protocol.field_offsets import field_offset
 from protocol.framing import REQUEST_HEAD
+from protocol.scanning.field_offsets import field_offset
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
 from proxy.counters import Counters
@@ -35,7 +35,7 @@ from proxy.handlers.sasl.identity import Identities
 from proxy.handlers.topics import topic_rates
 from proxy.handlers.uplift import uplift, uplift_rule
 from proxy.handlers.usage_groups import group_index
-from quotas.request_costs import CostTable, Overrides, shipped
+from quotas.costs.request_costs import CostTable, Overrides, shipped
 
 Fill: TypeAlias = Callable[[Plan], None]
 

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from protocol.codec import codec
 from protocol.errors import ProtocolError
-from protocol.field_offsets import tag_section
 from protocol.messages import (
     DescribeClusterResponse,
     FetchResponse,
     ProduceResponse,
     ShareFetchResponse,
 )
+from protocol.scanning.field_offsets import tag_section
+from protocol.scanning.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
 from protocol.schema import header
-from protocol.stream_scanner import UNKNOWN_TAG, EndpointMask, StreamScanner, endpoints_tag
 from protocol.values import schema_of
 from tests.matrix import in_one_test
 from tests.properties import examples

@@ -14,7 +14,7 @@ from proxy.connection.outbound import Outbound
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.bounded_names import EMPTY
+from quotas.table.bounded_names import EMPTY
 from tests.proxy.sasl import (
     AP_REQ,
     PROOF,

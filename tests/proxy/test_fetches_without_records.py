@@ -22,7 +22,7 @@ from proxy.connection import emptied as emptied_module
 from proxy.connection.state import State
 from proxy.connection.usage_registries import UsageRegistries
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.request_costs import ApiCost
+from quotas.costs.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.properties import examples
 from tests.protocol import kio_side

@@ -20,7 +20,7 @@ from proxy.addresses import ServerNames
 from proxy.close_reasons import CloseReason
 from proxy.net.tls.contexts import Pair, server_context, server_name_of
 from quotas import Entity, QuotaKey, QuotaTable, parse
-from quotas.quota_file import render
+from quotas.table.quota_file import render
 from tests.proxy.certificates import HOST, client_context, context_of, key_pem, pem_of, write_ca, write_pair
 from tests.proxy.stage import PING, PONG, Play, Stage
 from tests.scripted import staged

@@ -18,9 +18,9 @@ from proxy.control.stores.store import StoreError, StoreHealth
 from proxy.control.supervisor import WAIT_S_MIN, Task
 from proxy.counters import Counters
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas import table as table_module
 from quotas.connections import ConnectionQuotas
-from quotas.limits import Limits
+from quotas.table.limits import Limits
+from quotas.table.quota_table import quota_table as table_module
 from tests.proxy.following import until
 from tests.proxy.supervised import supervisor
 from tests.scripted import scripted
@@ -312,7 +312,9 @@ class Work:
         monkeypatch.setattr(Limits, "__init__", self._noting("makes limits", Limits.__init__))
         monkeypatch.setattr(Limits, "same_as", self._noting("compares limits", Limits.same_as))
         monkeypatch.setattr(QuotaTable, "__init__", self._noting("makes a table", QuotaTable.__init__))
-        monkeypatch.setattr("quotas.table._chosen", self._noting("searches a table", table_module._chosen))
+        monkeypatch.setattr(
+            "quotas.table.quota_table._chosen", self._noting("searches a table", table_module._chosen)
+        )
 
         def compare(one: QuotaTable, other: object) -> bool:
             self._note("compares tables" if one is not other else None)

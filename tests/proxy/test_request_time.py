@@ -29,7 +29,7 @@ from proxy.handlers.plans import Plans
 from proxy.handlers.request_time.request_time import CLASSES, Charged
 from proxy.handlers.sasl.identity import Identities
 from quotas import DEFAULT, BrokerQuotas, Entity, QuotaKey, QuotaTable
-from quotas.request_costs import ApiCost, ColdCost
+from quotas.costs.request_costs import ApiCost, ColdCost
 from tests.matrix import in_one_test
 from tests.protocol.generate import sample
 from tests.proxy.broker_versions import broker_of

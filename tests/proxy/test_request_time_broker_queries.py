@@ -23,7 +23,7 @@ from proxy.handlers.broker_query import ask
 from proxy.handlers.decisions import FORWARD, WAIT, Decision, Query, Wait
 from proxy.handlers.plans import Plans
 from quotas import BrokerQuotas, QuotaTable
-from quotas.request_costs import ApiCost
+from quotas.costs.request_costs import ApiCost
 from tests.matrix import in_one_test
 from tests.mutations.requests import Create, Delete, Grow, Topic
 from tests.proxy.broker_query import VERSION, delete, deleted

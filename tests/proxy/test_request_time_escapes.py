@@ -20,7 +20,7 @@ from proxy.close_reasons import CloseReason
 from proxy.connection.inbound import LOOK_BYTES
 from proxy.connection.state import State
 from quotas import BrokerQuotas, Entity
-from quotas.request_costs import ApiCost
+from quotas.costs.request_costs import ApiCost
 from tests.proxy.playbook import Playbook
 from tests.proxy.request_costs import (
     EACH_US,

@@ -28,7 +28,7 @@ from protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from protocol.stream_scanner import UNKNOWN_TAG
+from protocol.scanning.stream_scanner import UNKNOWN_TAG
 from protocol.values import schema_of
 from proxy.addresses import Address, AdvertisedAddresses, PortRange
 from proxy.close_reasons import CloseReason

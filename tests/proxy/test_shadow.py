@@ -15,7 +15,7 @@ from proxy.connection.state import State
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.handlers.mutations import decoded_requests
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.bounded_names import EMPTY
+from quotas.table.bounded_names import EMPTY
 from tests.mutations.requests import Create, Delete, Topic
 from tests.properties import examples
 from tests.proxy.controller import NODE, Controller

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from quotas import BrokerQuotas
-from quotas.options import Pacing
+from quotas.table.options import Pacing
 from tests.proxy.playbook import Playbook
 from tests.proxy.throttled import fetch_budget
 from tests.proxy.wire import new_connection, quota_table

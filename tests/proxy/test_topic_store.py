@@ -18,7 +18,7 @@ from proxy.control.stores.records import Batch, Found, Record, alteration
 from proxy.control.stores.store import StoreError
 from proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
 from quotas import Entity, QuotaTable
-from quotas.table import QuotaKey
+from quotas.table.quota_table import QuotaKey
 from tests.proxy.following import Followed, until
 from tests.scripted import scripted
 

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from protocol.api import ApiKey, request_header_version
 from protocol.codec import request_type
 from protocol.messages import ApiVersionsRequest, ProduceRequest
-from protocol.topic_bytes import names_topics
+from protocol.scanning.topic_bytes import names_topics
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason

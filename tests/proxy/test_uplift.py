@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from protocol.api import ApiKey
 from protocol.codec import codec, request_type, response_type
 from protocol.errors import EncodeError
-from protocol.field_offsets import field_offset
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -26,6 +25,7 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from protocol.scanning.field_offsets import field_offset
 from protocol.versions import VersionRange
 from proxy.counters import Counters
 from proxy.handlers.plans import Plans

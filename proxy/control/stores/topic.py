@@ -24,7 +24,7 @@ from proxy.control.stores.records import Batch, Record, RecordError, Stored, alt
 from proxy.control.stores.store import Changed, StoreError
 from proxy.handlers.quota_api.quota_admin import Changes
 from quotas import QuotaTable
-from quotas.options import Options
+from quotas.table.options import Options
 
 if TYPE_CHECKING:
     from proxy.config.config import Config
