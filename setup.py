@@ -1,12 +1,17 @@
 """Builds Weir as pyproject.toml says; with WEIR_COMPILE=1 in the environment mypyc compiles its data path.
 
-Which modules are compiled, and what their types come from, is in pyproject.toml, `[tool.weir.compiled]`.
+Which packages are compiled, and what their types come from, is in pyproject.toml, `[tool.weir.compiled]`. A
+module of these that stays interpreted says why in a comment of its own:
+
+    # mypyc: skip, because it inherits from a class that mypyc does not support.
+
 Only a wheel can be compiled: compiled modules beside the sources of a checkout would be imported instead.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -24,9 +29,34 @@ GROUP = "weir"
 """The compiled code is in one library, `weir__mypyc`; the modules are stubs that load it."""
 
 
+SKIP = re.compile(r"^# mypyc: skip(?:, because (?P<reason>\S.*))?", re.MULTILINE)
+"""The mark of a module that stays interpreted, at the beginning of a line."""
+
+
 def compiled_modules() -> list[str]:
-    """The paths of the modules that are compiled."""
-    return [f"{name.replace('.', '/')}.py" for name in _table()["modules"]]
+    """The paths of the modules that are compiled: all of the packages but those that say why not.
+
+    Exits if one says no reason.
+    """
+    reasons = {path: _reason(path) for path in _paths()}
+    return [path for path, reason in reasons.items() if reason is None]
+
+
+def _paths() -> list[str]:
+    """The paths of all modules of the packages, in order of name."""
+    folders = [ROOT.joinpath(*package.split(".")) for package in _table()["packages"]]
+    return sorted(file.relative_to(ROOT).as_posix() for folder in folders for file in folder.rglob("*.py"))
+
+
+def _reason(path: str) -> str | None:
+    """Why the module stays interpreted; None if it is compiled."""
+    mark = SKIP.search((ROOT / path).read_text("utf-8"))
+    if mark is None:
+        return None
+    if mark["reason"] is None:
+        sys.exit(f"{path}: `{mark[0]}` needs a reason: `# mypyc: skip, because ...`")
+    reason: str = mark["reason"]
+    return reason
 
 
 def build_requirements() -> list[str]:

@@ -3,6 +3,7 @@
 A class is made at its first use (see `protocol/values.py`); `messages.pyi` has the types for type checkers.
 """
 
+# mypyc: skip, because the classes are made at their first use, and messages.pyi has their types.
 from __future__ import annotations
 
 from protocol import schema

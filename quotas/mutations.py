@@ -275,7 +275,7 @@ class LateCharge:
     def __init__(self, ledger: MutationLedger) -> None:
         """Begin with nothing taken."""
         enforced, shadow = ledger
-        self.taken: float = 0
+        self.taken: float = 0.0
         """Partitions charged so far."""
         self._enforced = None if enforced is None else enforced.begin(strict=False)
         self._shadow = None if shadow is None else shadow.begin(strict=False)

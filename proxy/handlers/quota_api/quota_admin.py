@@ -46,7 +46,8 @@ class QuotaAdmin(Protocol):
 class NoQuotaAdmin:
     """Used without quota administration: rejects everyone."""
 
-    table = QuotaTable()
+    def __init__(self) -> None:
+        self.table = QuotaTable()
 
     def rejection(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
         """Return the reason, the same for every principal."""
