@@ -1,7 +1,7 @@
 """Builds Weir as pyproject.toml says; with WEIR_COMPILE=1 in the environment mypyc compiles its data path.
 
 Which packages are compiled, and what their types come from, is in pyproject.toml, `[tool.weir.compiled]`. A
-module of these that stays interpreted says why in a comment of its own:
+module of these that stays interpreted says why in a comment; in an `__init__.py`, for all of its package:
 
     # mypyc: skip, because it inherits from a class that mypyc does not support.
 
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ def _paths() -> list[str]:
 
 
 def _reason(path: str) -> str | None:
-    """Why the module stays interpreted; None if it is compiled."""
-    mark = SKIP.search((ROOT / path).read_text("utf-8"))
+    """Why the module, or a package that it is in, stays interpreted; None if it is compiled."""
+    packages = [f"{parent}/__init__.py" for parent in PurePath(path).parents if parent.name]
+    marks = (SKIP.search((ROOT / file).read_text("utf-8")) for file in [path, *packages])
+    mark = next(filter(None, marks), None)
     if mark is None:
         return None
     if mark["reason"] is None:

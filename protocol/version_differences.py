@@ -4,6 +4,7 @@ It is derived from the schemas alone: from layouts, not meanings. Two versions m
 still differ in meaning (JoinGroup v4: the broker makes a new member join twice, KIP-394).
 """
 
+# mypyc: skip, because it compares schemas, once per broker version.
 from __future__ import annotations
 
 from enum import Enum

@@ -17,6 +17,7 @@ A request's time on the network threads is recorded after its response was sent,
 with N of at least `COUNT_WANTED` that is nothing.
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass

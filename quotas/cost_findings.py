@@ -1,5 +1,6 @@
 """From readings of a broker to a file of costs: coefficients, how sure they are, where they come from."""
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field

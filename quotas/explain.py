@@ -8,6 +8,7 @@
 [('user alice, client-id <default>', 'no entry'), ('user alice', 'wins')]
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -3,6 +3,7 @@
 Weir holds what its quota file can say (`quotas.quota_file`). The rest is listed, never lost in silence.
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple

@@ -16,6 +16,7 @@ found by the headers, and tomlkit sees only those of the entries that change. Wh
 (`quota = [...]`, or a header spelled with escapes), it sees the whole text.
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 import re

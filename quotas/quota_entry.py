@@ -5,6 +5,7 @@ What an entry may say: whom it is for (`NAME_KEYS`), whether it is enforced (`MO
 within its bounds (`UNITS`, `least`, `most`).
 """
 
+# mypyc: skip, because it reads and writes quota files; no request calls it.
 from __future__ import annotations
 
 import math
@@ -297,7 +298,7 @@ def _written(key: str, name: Name | Prefix) -> str:
     text = name.start if isinstance(name, Prefix) else name
     if text == DEFAULT_MARKER:
         raise QuotaFileError(f"a {key} that is called {text} cannot be told from the default; rename it")
-    if any(0xD800 <= ord(char) <= 0xDFFF for char in text):
+    if any("\ud800" <= char <= "\udfff" for char in text):
         raise QuotaFileError(f"{key} {text!a} is not valid Unicode; rename it")
     if key == "ip" and not _is_canonical(text):
         raise QuotaFileError(f"ip {text!a} is not an address as it is usually written; rename it")

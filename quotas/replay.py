@@ -32,6 +32,7 @@ A request that has waited longer than its client is patient is given up: nobody 
 [(2, 10305)]
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from collections import deque
@@ -115,14 +116,13 @@ class _Produce:
         self._budget = paced(Budget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s), pacing)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
-        self.answered(replay, connection, asked, now_ms)
-
-    def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         value = asked[2]
         replay.hours.count(value, now_ms)
         wait_ms = self._budget.charge(value, now_ms)
         if wait_ms:
             replay.throttle(connection, wait_ms, now_ms, now_ms)
+
+    answered = begin
 
     @property
     def over_until_ms(self) -> int:
@@ -189,9 +189,6 @@ class _Mutations:
         self._budget = MutationBudget(_NOBODY, limit, 0, num_samples=num_samples, window_s=window_s)
 
     def begin(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
-        self.answered(replay, connection, asked, now_ms)
-
-    def answered(self, replay: Replay, connection: Connection, asked: Asked, now_ms: int) -> None:
         _at, service_ms, cost, _connection, recorded_ms, strict = asked
         request = self._budget.begin(strict=strict != 0)
         admitted = not cost or request.admit(cost, now_ms)
@@ -205,6 +202,8 @@ class _Mutations:
             replay.throttle(connection, wait_ms, now_ms, answered_ms)
         if not admitted:
             replay.ask_again(connection, asked, now_ms)
+
+    answered = begin
 
 
 _KINDS: Final[dict[QuotaKey, Callable[[float, int, int, Pacing], _Kind]]] = {

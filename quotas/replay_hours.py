@@ -1,5 +1,6 @@
 """What a replay has seen of one budget, hour by hour."""
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -18,11 +18,12 @@ import pytest
 from tests.tools.compiled_only import ROOT, compiled_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 COMPILED: Final = compiled_files()
 SETUP: Final = ROOT / "setup.py"
+PACKAGES: Final = ("protocol", "quotas", "proxy/connection", "proxy/handlers", "proxy/net")
 PURE: Final = {"len", "min", "max"}
 """May be called twice."""
 
@@ -39,6 +40,14 @@ def build(step: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def says_why_not(file: Path) -> bool:
+    """True if a module, or a package that it is in, has a reason to stay interpreted."""
+    packages = [
+        folder / "__init__.py" for folder in file.parents if folder.is_relative_to(ROOT) and folder != ROOT
+    ]
+    return any("\n# mypyc: skip, because " in source.read_text("utf-8") for source in (file, *packages))
+
+
 def calls_in_slices(source: str) -> list[str]:
     """Every call, but for pure ones, within the bounds of a slice."""
     bounds = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Slice)]
@@ -47,23 +56,44 @@ def calls_in_slices(source: str) -> list[str]:
 
 
 def test_every_module_of_the_compiled_packages_is_compiled_or_says_why_not() -> None:
-    folders = [ROOT / "quotas", *(ROOT / "proxy" / name for name in ("connection", "handlers", "net"))]
-    files = {file for folder in folders for file in folder.rglob("*.py")}
-    explained = {file for file in files if "\n# mypyc: skip, because " in file.read_text("utf-8")}
+    files = {file for package in PACKAGES for file in (ROOT / package).rglob("*.py")}
     compiled = {ROOT / path for path in COMPILED}
-    assert files - compiled == explained
+    assert files - compiled == set(filter(says_why_not, files))
     assert ROOT / "proxy" / "connection" / "inbound.py" in compiled
 
 
+def listed(root: Path, sources: Mapping[str, str]) -> list[str]:
+    """The modules that are compiled of a project with these sources, all in the package `quotas`."""
+    for path, source in {"quotas/__init__.py": "", **sources}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(source, "utf-8")
+    (root / "setup.py").write_text(SETUP.read_text("utf-8"), "utf-8")
+    (root / "pyproject.toml").write_text('[tool.weir.compiled]\npackages = ["quotas"]\n', "utf-8")
+    found: list[str] = runpy.run_path(str(root / "setup.py"))["compiled_modules"]()
+    return found
+
+
+def test_new_modules_of_a_compiled_package_are_compiled(tmp_path: Path) -> None:
+    paths = listed(
+        tmp_path, {"quotas/rate.py": "", "quotas/limiters/__init__.py": "", "quotas/limiters/a.py": ""}
+    )
+    assert paths == [
+        "quotas/__init__.py",
+        "quotas/limiters/__init__.py",
+        "quotas/limiters/a.py",
+        "quotas/rate.py",
+    ]
+
+
+def test_modules_and_packages_that_say_why_not_stay_interpreted(tmp_path: Path) -> None:
+    skip = '"""Rates."""\n\n# mypyc: skip, because nothing calls it.\n'
+    sources = {"quotas/rate.py": skip, "quotas/limiters/__init__.py": skip, "quotas/limiters/a.py": ""}
+    assert listed(tmp_path, sources) == ["quotas/__init__.py"]
+
+
 def test_a_module_without_a_reason_to_stay_interpreted_ends_the_build(tmp_path: Path) -> None:
-    package = tmp_path / "quotas"
-    package.mkdir()
-    (package / "rate.py").write_text("RATE = 1\n# mypyc: skip\n", "utf-8")
-    (tmp_path / "setup.py").write_text(SETUP.read_text("utf-8"), "utf-8")
-    (tmp_path / "pyproject.toml").write_text('[tool.weir.compiled]\npackages = ["quotas"]\n', "utf-8")
-    listed: Callable[[], list[str]] = runpy.run_path(str(tmp_path / "setup.py"))["compiled_modules"]
     with pytest.raises(SystemExit, match=r"quotas/rate\.py: `# mypyc: skip` needs a reason"):
-        listed()
+        listed(tmp_path, {"quotas/rate.py": "RATE = 1\n# mypyc: skip\n"})
 
 
 def test_compiled_modules_call_nothing_in_slice_bounds() -> None:

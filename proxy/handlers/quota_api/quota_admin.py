@@ -46,8 +46,7 @@ class QuotaAdmin(Protocol):
 class NoQuotaAdmin:
     """Used without quota administration: rejects everyone."""
 
-    def __init__(self) -> None:
-        self.table = QuotaTable()
+    table = QuotaTable()
 
     def rejection(self, user: str, peer: str) -> str | None:  # noqa: ARG002  # nobody may
         """Return the reason, the same for every principal."""

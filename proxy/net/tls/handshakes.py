@@ -39,7 +39,6 @@ class HandshakeError(Exception):
         self.sock = sock
 
 
-# mypyc: skip, because a compiled class cannot inherit from ConnectionError.
 class BrokerTlsError(ConnectionError):
     """A broker's handshake failed."""
 

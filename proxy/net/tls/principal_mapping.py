@@ -146,8 +146,7 @@ def _group(rest: str, pattern: re.Pattern[str], replacement: str) -> tuple[int, 
     """
     named = re.match(r"\{([a-zA-Z][a-zA-Z0-9]*)\}", rest)
     if named and named[1] in pattern.groupindex:
-        end = named.end()
-        return pattern.groupindex[named[1]], rest[end:]
+        return pattern.groupindex[named[1]], rest[named.end() :]
     if not re.match("[0-9]", rest) or int(rest[0]) > pattern.groups:
         raise ValueError(
             f"the replacement {replacement!r} refers to no group of the pattern {pattern.pattern!r}: "
