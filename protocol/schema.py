@@ -7,7 +7,7 @@ layout of one version: the fields in order, then the tagged fields. Nothing here
 `tools/import_schemas.py` writes the files from Kafka's own schemas (flexible versions, tags: KIP-482).
 """
 
-# mypyc: skip, because schemas are read once, and msgspec makes the classes.
+# mypyc: skip, because mypyc drops the options of msgspec's structs, such as kw_only.
 from __future__ import annotations
 
 from functools import cache

@@ -5,7 +5,7 @@ The classes are built from the schemas at their first use; `protocol/messages.py
 msgspec structs, compared by value; the structs inside a message are classes inside its class.
 """
 
-# mypyc: skip, because msgspec makes the classes of messages at run time.
+# mypyc: skip, because mypyc drops the options of msgspec's structs, such as kw_only.
 from __future__ import annotations
 
 import uuid

@@ -4,6 +4,7 @@
 to sets ("0-2,5-7").
 """
 
+# mypyc: skip, because mypyc drops the options of msgspec's structs, such as kw_only.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final

@@ -10,6 +10,7 @@ One table is shipped per generation of brokers (`costs/`), each with where it ca
 writes one for a broker at hand. A kB is 1000 bytes.
 """
 
+# mypyc: skip, because mypyc drops the options of msgspec's structs, such as kw_only.
 from __future__ import annotations
 
 import tomllib
