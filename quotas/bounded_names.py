@@ -1,8 +1,8 @@
-"""Under which names a budget is remembered, so that nothing a client names makes memory grow without bound.
+"""Bounds on the number and the length of the names under which limiters are kept.
 
-Names that the quota table gives are few, and kept as they are: prefixes and topics always. A default quota
-applies to whatever name a client gives: of a long one only its start and its digest are kept, and when there
-is no room for one budget more, all that come without one share the budget of `OVERFLOW`.
+Names in the quota table, among them all prefixes and topics, are few and are kept unchanged. A default quota
+applies to any name that a client sends. Of a long name, Weir keeps only its start and its digest. When a
+registry of limiters is full, all new clients of a user share the overflow limiter of that user.
 """
 
 from __future__ import annotations
@@ -14,51 +14,56 @@ if TYPE_CHECKING:
     from quotas.entities import Tags
 
 NAME_CHARS_MAX: Final = 255
-"""Longer names are shortened. Names that people give are shorter (Kafka allows a topic 249 characters); a
+"""Maximum number of characters in a name that is kept unchanged. Kafka allows 249 characters in a topic; a
 client-id may have 32,767 bytes.
 """
 OVERFLOW: Final = "<others>"
+"""Client-id, or address, of an overflow limiter. A client that sends this name itself is kept under
+another.
+"""
 EMPTY: Final = "<empty>"
-"""What a client without a client-id is taken to be called, where default quotas are to apply to it. Whoever
-calls himself so shares its budget, and nothing else.
+"""Client-id that stands for an empty client-id if default quotas are to apply to such clients. A client that
+sends this client-id itself shares their limiter.
 """
 
 _DIGEST_CHARS: Final = 64
 
 
-def is_long(user: str, client_id: str) -> bool:
-    """Whether a name must be shortened, unless the quota table gives it."""
-    return len(user) > NAME_CHARS_MAX or len(client_id) > NAME_CHARS_MAX
+def is_bounded(user: str, client_id: str) -> bool:
+    """Return True if both names are kept unchanged even if the quota table does not contain them."""
+    return len(user) <= NAME_CHARS_MAX and len(client_id) <= NAME_CHARS_MAX and client_id != OVERFLOW
 
 
 def bounded_tags(tags: Tags, named: Tags) -> Tags:
-    """Whose budget it is, with long names shortened; never the same for two different clients.
+    """Return the tags with long names shortened. Different clients get different tags.
 
-    `named` are those of the names in `tags` that the quota table gives.
+    `named` has the names of `tags` that the quota table contains, "" for the others.
     """
     return tags._replace(
         user=named.user or shortened(tags.user), client_id=named.client_id or shortened(tags.client_id)
     )
 
 
-def overflow_tags(tags: Tags, named: Tags) -> Tags:
-    """Whose budget it is if there is no room for one more: one for all that the same entry of the quota table
-    applies to. The same as `tags` if that entry gives all names itself.
+def overflow_tags(tags: Tags, named: Tags, user: str) -> Tags:
+    """Return the tags of the overflow limiter of `user` that replaces a limiter with `tags`. Equal to `tags`
+    if they have no client-id, or one that the quota table contains.
+
+    `named` has the names of `tags` that the quota table contains, "" for the others.
     """
-    return tags._replace(
-        user=named.user or (tags.user and OVERFLOW),
-        client_id=named.client_id or (tags.client_id and OVERFLOW),
-    )
+    if named.client_id or not tags.client_id:
+        return tags
+    return tags._replace(user=shortened(user), client_id=OVERFLOW)
 
 
 def shortened(name: str) -> str:
-    """Return a long name as its start and its SHA-256. No other name has the same short form: that is itself
-    one character longer than any name that is left as it is.
+    """Return a name unchanged, or as its start and its SHA-256 if it is too long or equal to `OVERFLOW`. The
+    form of a long name cannot equal an unchanged name, because it has one character more than
+    `NAME_CHARS_MAX`.
 
     >>> len(shortened("x" * 255)), len(shortened("x" * 256)), len(shortened("x" * 30_000))
     (255, 256, 256)
     """
-    if len(name) <= NAME_CHARS_MAX:
+    if len(name) <= NAME_CHARS_MAX and name != OVERFLOW:
         return name
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{name[: NAME_CHARS_MAX - _DIGEST_CHARS]}~{digest}"

@@ -124,21 +124,22 @@ class BrokerQuotas:
         ledger = ClientLedger(
             self.produce.budget(user, name, now_ms),
             self.fetch.budget(user, name, now_ms),
-            self._shadow_ledger(user, name, now_ms) if self._in_shadow else None,
             self.request.budget(user, name, now_ms) if self.timed else None,
-            self.percent_per_us,
+            shadow=self._shadow_ledger(user, name, now_ms) if self._in_shadow else None,
+            topics=self.topics,
+            percent_per_us=self.percent_per_us,
         )
-        self._note_generation()  # to make room for one, others may have been forgotten
+        self._note_generation()  # to make room for one limiter, others may have been forgotten
         if self._cluster is not None:
             self._cluster.note()
         return ledger
 
-    def _shadow_ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger | None:
-        produce = _in_shadow(self.produce, user, client_id, now_ms)
-        fetch = _in_shadow(self.fetch, user, client_id, now_ms)
-        request = _in_shadow(self.request, user, client_id, now_ms)
-        ledger = ClientLedger(produce, fetch, request=request)
-        return None if ledger.is_empty else ledger
+    def _shadow_ledger(self, user: str, client_id: str, now_ms: int) -> ClientLedger:
+        return ClientLedger(
+            _in_shadow(self.produce, user, client_id, now_ms),
+            _in_shadow(self.fetch, user, client_id, now_ms),
+            _in_shadow(self.request, user, client_id, now_ms),
+        )
 
     def request_budgets(self, user: str, client_id: str) -> tuple[RequestBudget | None, RequestBudget | None]:
         """The request time that a client draws on, enforced and in shadow, as far as any was charged yet:
@@ -155,18 +156,31 @@ class BrokerQuotas:
         shadow = _in_shadow(self.mutations, user, name, now_ms) if self._in_shadow else None
         return None if budget is None and shadow is None else MutationLedger(budget, shadow)
 
-    def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on."""
+    def use(self, table: QuotaTable) -> None:
+        """Look limits up in `table` from now on; then `refresh`."""
         self._in_shadow = bool(table.shadow)
         self.timed = table.has(QuotaKey.REQUEST_PERCENTAGE)
         if self._cluster is not None:  # what brokers share does it for the first of them
-            self._cluster.update(table)
+            self._cluster.use(table)
         for quotas in self._all:
-            quotas.update(table)
+            quotas.use(table)
         self._topics.update(table)
         had_topics, self.topics = self.topics is not None, self._topics or None
         self._topic_changes += had_topics != (self.topics is not None)
         self._note_generation()
+
+    def refresh(self) -> Iterator[None]:
+        """Give all limiters the limits in force, in steps: as `ClientQuotas.refresh`."""
+        if self._cluster is not None:
+            yield from self._cluster.refresh()
+        for quotas in self._all:
+            yield from quotas.refresh()
+
+    def update(self, table: QuotaTable) -> None:
+        """Use the limits of `table` from now on: all steps at once."""
+        self.use(table)
+        for _step in self.refresh():
+            pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Forget the budgets that were not charged for an hour, in steps: as `ClientQuotas.expire`."""

@@ -1,108 +1,65 @@
-"""Client quotas: whose budget a charge goes to, and how many budgets are remembered.
+"""ClientQuotas: the limits of one quota key, and the limiters that clients under them draw on.
 
-`ClientQuotas` holds the budgets of one quota key. A session asks it once for the budget of its user and
-client-id, and keeps the answer until `generation` says that it may have become another. From then on a charge
-costs no lookup.
+A connection asks once for the limiter of its user and client-id, and keeps the answer until `generation` says
+that it may have become another. From then on a charge costs no look-up.
 
-Changes of the table reach budgets in place: the limit is replaced, what was used stays, and nobody who was
-already told to wait waits shorter or longer. A client that a change moves to another level finds a fresh
-budget there; the old one is kept with what was used, and found again if the change is undone in time. A
-budget that was not charged for an hour is forgotten.
+Changes of the table reach limiters in place: the limit is replaced, what was used stays, and nobody who was
+already told to wait waits shorter or longer. Look-ups see the new limits at once (`use`). Limiters that
+nobody asks for get them a slice at a time (`refresh`): they matter to metrics only. A client that a change
+moves to another level finds a fresh limiter there. The old one is kept with what was used, and found again if
+the change is undone in time.
 
-Clients can invent client-ids faster than that. So there are at most `BUDGETS_MAX` budgets that a default
-quota has brought about: then those are forgotten in which nothing counts any more and for which nobody waits,
-and if all are in use, newcomers share one (`remembered`). Nobody gets rid of what was used that way, nor of a
-wait.
+Shadow entries have limiters of their own, beside the enforced ones (`ClientQuotas.shadow`). These are charged
+in the same way, and make nobody wait. Where one side makes a limiter and the other has one of the same
+`tags`, it begins with what that has used: so an entry that is changed from shadow to enforced counts at once
+what was used in the shadow. Waits that nobody was told are not waited out.
 
-Shadow entries have budgets of their own, beside the enforced ones (`ClientQuotas.shadow`): these are charged
-as if they were enforced, and make nobody wait. Where one side makes a budget and the other has one of the
-same `tags`, it begins with what that has used: so an entry that is changed from shadow to enforced counts at
-once what was used in the shadow, though waits that nobody was told are not waited out.
-
-Entries with `scope = "cluster"` have budgets that all brokers share (`ClientQuotas.cluster`): those of one
+Entries with `scope = "cluster"` have limiters that all brokers share (`ClientQuotas.cluster`): those of one
 more `ClientQuotas`, which each broker asks for them. With another scope a client begins with nothing used, as
 at another level.
 
 To add a quota to a broker: its key gets a `ClientQuotas` in `BrokerQuotas`, and a field in `ClientLedger`.
 
-Mutations have budgets of their own kind (`mutations`), and one `ClientQuotas` for all brokers of a cluster: a
-controller enforces their quota. Sessions look them up request by request.
+Mutations have one `ClientQuotas` for all brokers of a cluster, because a controller enforces their quota.
+Connections look their limiters up request by request.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from quotas.bounded_names import OVERFLOW, bounded_tags, is_long, overflow_tags
+from quotas.bounded_names import OVERFLOW, bounded_tags, is_bounded, overflow_tags
 from quotas.entities import Tags
 from quotas.limiters.budgets import UNLIMITED, Budget
 from quotas.limiters.limiter import Limiter
 from quotas.limiters.samples import NUM_SAMPLES_DEFAULT, WINDOW_S_DEFAULT
 from quotas.limiters.smooth import paced
-from quotas.limits import NONE, Limit, Limits
+from quotas.limits import NONE, Limit
 from quotas.mutations import MutationBudget, ShadowMutationBudget
 from quotas.options import Pacing, Scope
+from quotas.registry import LimiterRegistry, Totals
 from quotas.request_time import RequestBudget
 from quotas.table import QuotaKey, QuotaTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-IDLE_MS_MAX = 3_600_000
-"""How long a budget is kept after its last charge: one hour, as Kafka keeps its sensors."""
-BUDGETS_MAX = 100_000
-"""Per quota key and broker: 100 to 200 MB. In use within `quota.window.num` windows, so far more than clients
-can be connected.
-"""
-ROOM_PAUSE_MS = 1000
-"""Looking through all budgets takes tens of ms: no more often than this."""
-ROOM_MAX = BUDGETS_MAX // 10
-"""How many are forgotten at a time: all of them would take up to a second."""
-SLICE = 250
-"""Budgets to look at, or to forget, in one step of an expiry: at most a millisecond's work."""
-
-
-@dataclass(slots=True)
-class Totals:
-    """What several budgets have counted, summed."""
-
-    charged: float = 0
-    throttled: int = 0
-    throttle_ms: int = 0
-    refused: int = 0
-    """Topics of mutation budgets; nothing else is refused."""
-
-    def add(self, budget: Limiter) -> None:
-        """Count one more budget."""
-        self.charged += budget.charged
-        self.throttled += budget.throttled
-        self.throttle_ms += budget.throttle_ms_total
-        if isinstance(budget, MutationBudget):
-            self.refused += budget.refused
-
-
 A_co = TypeVar("A_co", bound=Limiter, covariant=True)
 B = TypeVar("B", bound=Budget)
 
 
 class ClientQuotas(Generic[A_co]):
-    """The budgets of one quota key on one broker, or in one cluster."""
+    """The limits of one quota key, and its limiters on one broker, or in one cluster."""
 
     __slots__ = (
-        "_budgets",
-        "_has_overflowed",
+        "_changes",
         "_is_shadow",
+        "_is_stale",
         "_limits",
         "_make",
-        "_next_expiry_ms",
-        "_next_room_ms",
+        "_registry",
         "_scope",
         "cluster",
-        "forgotten",
-        "generation",
         "key",
         "on_created",
         "paced",
@@ -112,44 +69,49 @@ class ClientQuotas(Generic[A_co]):
     def __init__(
         self, key: QuotaKey, make: Callable[[Tags, float, int], A_co], *, is_shadow: bool = False
     ) -> None:
-        """Begin without any limit; `make` makes a budget from tags, limit and the time in ms. `is_shadow`:
+        """Begin without any limit; `make` makes a limiter from tags, limit and the time in ms. `is_shadow`:
         for clients for which a shadow entry of the table wins.
         """
         self.key = key
         self.shadow: ClientQuotas[A_co] | None = None
-        """The budgets of shadow entries, if those are counted; they change and expire with these."""
+        """The limiters of shadow entries, if those are counted; they change and expire with these."""
         self.on_created: Callable[[A_co], None] | None = None
-        """Called with each new budget."""
+        """Called with each new limiter."""
         self.cluster: ClientQuotas[A_co] | None = None
-        """The budgets of entries with cluster scope, shared with other brokers; see `share`."""
+        """The limiters of entries with cluster scope, shared with other brokers; see `share`."""
         self.paced: Callable[[A_co, Pacing], A_co] | None = None
-        """Makes a budget one that is held as an entry says; None: there is one way only."""
+        """Returns a limiter that is paced as its entry says; None: this quota key has one pacing only."""
         self._scope: Scope | None = None
-        """The scope of the entries whose budgets these are; None: of any."""
+        """The scope of the entries whose limiters these are; None: of any."""
         self._is_shadow = is_shadow
-        self.generation = 0
-        """Grows whenever a budget (or None) that was looked up earlier may no longer be the right one, or has
-        another limit.
-        """
         self._make = make
         self._limits = NONE
-        self._budgets: dict[Tags, A_co] = {}
-        self._next_expiry_ms: float = -math.inf
-        """No budget can be idle for long enough before this time."""
-        self._next_room_ms: float = -math.inf
-        self._has_overflowed = False
-        """Some clients were given the budget of `OVERFLOW` since there was room last."""
-        self.forgotten = Totals()
-        """What the budgets that were forgotten had counted."""
+        self._changes = 0
+        """Number of times that other limits came into force."""
+        self._is_stale = False
+        """True if limiters that no client has asked for since may have former limits."""
+        self._registry: LimiterRegistry[A_co] = LimiterRegistry()
+
+    @property
+    def generation(self) -> int:
+        """A number that grows whenever a limiter (or None) that was looked up earlier may no longer be the
+        right one, or has another limit.
+        """
+        return self._changes + self._registry.generation
+
+    @property
+    def forgotten(self) -> Totals:
+        """The counts of the limiters that were forgotten."""
+        return self._registry.forgotten
 
     def share(self, cluster: ClientQuotas[A_co]) -> None:
-        """Have clients under entries with cluster scope draw on the budgets of `cluster`, on both sides."""
+        """Have clients under entries with cluster scope draw on the limiters of `cluster`, on both sides."""
         self.cluster, self._scope, cluster._scope = cluster, Scope.BROKER, Scope.CLUSTER
         if self.shadow is not None and cluster.shadow is not None:
             self.shadow.share(cluster.shadow)
 
     def budget(self, user: str, client_id: str, now_ms: int) -> A_co | None:
-        """The budget that a client draws on; None if nothing limits it.
+        """Return the limiter that a client draws on; None if nothing limits it.
 
         `user` is the name of its principal, without type; a null client-id is the empty one. Keep the answer
         while `generation` stays the same.
@@ -159,175 +121,138 @@ class ClientQuotas(Generic[A_co]):
             return None
         if self.cluster is not None and limit.scope is Scope.CLUSTER:
             return self.cluster.budget(user, client_id, now_ms)
-        budget = self._budgets.get(limit.tags)
-        if budget is None and self._is_full(now_ms):
-            overflow = overflow_tags(limit.tags, self._limits.named(user, client_id))
-            return self._overflow_budget(limit, overflow, now_ms)
-        return budget or self._new(limit, now_ms)
+        limiter = self._registry.get(limit.tags)
+        if limiter is not None:
+            return self._current(limiter, limit)
+        if self._registry.is_full(now_ms):
+            overflow = overflow_tags(limit.tags, self._limits.named(user, client_id), user)
+            if overflow != limit.tags:
+                return self._overflow(overflow, now_ms)
+        return self._new(limit, now_ms)
 
     def peek(self, user: str, client_id: str) -> A_co | None:
-        """The budget that a client draws on, if there is one already: to look at, for `budget` makes one."""
+        """Return the limiter that a client draws on, if it exists: `budget` makes one."""
         limit = self._limit(user, client_id)
         if limit is None:
             return None
         if self.cluster is not None and limit.scope is Scope.CLUSTER:
             return self.cluster.peek(user, client_id)
-        budget = self._budgets.get(limit.tags)
-        if budget is None and self._has_overflowed:
-            return self._budgets.get(overflow_tags(limit.tags, self._limits.named(user, client_id)))
-        return budget
+        limiter = self._registry.get(limit.tags)
+        if limiter is not None:
+            return self._current(limiter, limit)
+        return self._registry.overflow(overflow_tags(limit.tags, self._limits.named(user, client_id), user))
 
     def _limit(self, user: str, client_id: str) -> Limit | None:
-        """What applies to a client on this side, with the names under which its budget is remembered."""
+        """Return the limit of a client on this side, with the tags under which its limiter is known."""
         limit = self._limits.resolve(user, client_id)
         if limit is None or limit.is_shadow != self._is_shadow:
             return None
-        if is_long(user, client_id):
-            return limit._replace(tags=bounded_tags(limit.tags, self._limits.named(user, client_id)))
-        return limit
+        if is_bounded(user, client_id):
+            return limit
+        return limit._replace(tags=bounded_tags(limit.tags, self._limits.named(user, client_id)))
 
     def of_address(self, ip: str, now_ms: int) -> A_co | None:
-        """The budget of the connections from an address, in its canonical form; None if nothing limits it."""
+        """Return the limiter of connections from an address, in its canonical form; None if nothing limits
+        the address.
+        """
         limit = self._limits.resolve_ip(ip)
         if limit is None or limit.is_shadow != self._is_shadow:
             return None
-        tags = limit.tags
-        budget = self._budgets.get(tags)
-        if budget is None and self._is_full(now_ms):
-            overflow = tags if self._limits.names_ip(ip) else Tags("", "", ip=OVERFLOW)
-            return self._overflow_budget(limit, overflow, now_ms)
-        return budget or self._new(limit, now_ms)
+        limiter = self._registry.get(limit.tags)
+        if limiter is not None:
+            return self._current(limiter, limit)
+        if self._registry.is_full(now_ms) and not self._limits.names_ip(ip):
+            return self._overflow(Tags("", "", ip=OVERFLOW), now_ms)
+        return self._new(limit, now_ms)
 
-    def _is_full(self, now_ms: int) -> bool:
-        return len(self._budgets) >= BUDGETS_MAX and not self._make_room(now_ms)
-
-    def _overflow_budget(self, limit: Limit, overflow: Tags, now_ms: int) -> A_co:
-        """The budget that those without one of their own share."""
-        self._has_overflowed = self._has_overflowed or overflow != limit.tags
-        return self._budgets.get(overflow) or self._new(limit._replace(tags=overflow), now_ms)
+    def _overflow(self, tags: Tags, now_ms: int) -> A_co:
+        """Return the limiter that counts for clients without room for one of their own: it has no limit."""
+        limiter = self._registry.overflow(tags)
+        if limiter is None:
+            limiter = self._make(tags, UNLIMITED, now_ms)
+            self._registry.put_overflow(limiter)
+        return limiter
 
     def _new(self, limit: Limit, now_ms: int) -> A_co:
-        budget = self._make(limit.tags, limit.value, now_ms)
+        limiter = self._make(limit.tags, limit.value, now_ms)
         if self.paced is not None:
-            budget = self.paced(budget, limit.pacing)
-        self._budgets[limit.tags] = budget
+            limiter = self.paced(limiter, limit.pacing)
+        self._registry.put(limiter)
         if self.on_created is not None:
-            self.on_created(budget)
-        return budget
+            self.on_created(limiter)
+        return limiter
 
     def known(self, tags: Tags) -> A_co | None:
-        """The budget of those who share `tags`, if it is remembered."""
-        return self._budgets.get(tags)
+        """Return the limiter of those who share `tags`, if it is known."""
+        return self._registry.get(tags)
 
-    def _make_room(self, now_ms: int) -> bool:
-        """Forget budgets that are at rest, the oldest first, unless that was done just now; return if there
-        is room.
+    def use(self, table: QuotaTable) -> None:
+        """Look limits up in `table` from now on; then `refresh`. Does nothing if these limits are in force
+        already.
         """
-        if now_ms < self._next_room_ms:
-            return False
-        self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
-        self._forget(list(islice(self._idle(now_ms), ROOM_MAX)))
-        return self._has_room()
-
-    def _has_room(self) -> bool:
-        """Whether there is room; if so, those who share a budget look for one of their own again."""
-        if len(self._budgets) >= BUDGETS_MAX:
-            return False
-        if self._has_overflowed:
-            self._has_overflowed = False
-            self.generation += 1
-        return True
-
-    def _idle(self, now_ms: int) -> Iterator[Tags]:
-        for tags, budget in self._budgets.items():
-            if budget.is_idle(now_ms):
-                yield tags
-
-    def _forget(self, gone: list[Tags]) -> None:
-        for tags in gone:
-            self.forgotten.add(self._budgets.pop(tags))
-        if gone:
-            self.generation += 1
-
-    def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on. Nothing to do if it is in force already."""
         if self.shadow is not None:
-            self.shadow.update(table)
+            self.shadow.use(table)
         limits = table.shadow_limits(self.key) if self._is_shadow else table.limits(self.key)
         if limits is self._limits:
             return
         if table.is_prepared or not limits.same_as(self._limits):
-            self.generation += 1
-        had_options, self._limits = self._limits.has_options, limits
-        for tags, budget in self._budgets.items():
-            value = limits.of(tags)
-            budget.set_limit(UNLIMITED if value is None else value)
-        if limits.has_options or had_options or self._scope is Scope.CLUSTER:
-            self._follow_options(limits)
+            self._changes += 1
+        self._limits, self._is_stale = limits, True
 
-    def _follow_options(self, limits: Limits) -> None:
-        """Have budgets held as their entries say; those of another scope are no limit."""
-        for tags, budget in list(self._budgets.items()):
-            pacing, scope = limits.options_of(tags)
-            if self._scope is not None and scope is not self._scope:
-                budget.set_limit(UNLIMITED)
-            if self.paced is not None:
-                self._budgets[tags] = self.paced(budget, pacing)
+    def refresh(self) -> Iterator[None]:
+        """Give limiters that nobody has asked for since `use` their limits; yield after each step of about a
+        millisecond.
+        """
+        if self.shadow is not None:
+            yield from self.shadow.refresh()
+        if self._is_stale:
+            self._is_stale = False
+            for limiters in self._registry.slices():
+                for limiter in limiters:
+                    if self._registry.has(limiter):
+                        self._current(limiter, self._shared(limiter.tags))
+                yield
+
+    def update(self, table: QuotaTable) -> None:
+        """Use the limits of `table` from now on: all steps at once."""
+        self.use(table)
+        for _step in self.refresh():
+            pass
+
+    def _shared(self, tags: Tags) -> Limit:
+        """Return the limit in force for those who share `tags`: none if it is of another scope."""
+        value = self._limits.of(tags)
+        pacing, scope = self._limits.options_of(tags)
+        if value is None or (self._scope is not None and scope is not self._scope):
+            value = UNLIMITED
+        return Limit(value, tags, self._is_shadow, pacing, scope)
+
+    def _current(self, limiter: A_co, limit: Limit) -> A_co:  # type: ignore[misc]  # returns its argument
+        """Return the limiter with the limit in force, paced as that says."""
+        if limiter.limit != limit.value:
+            limiter.set_limit(limit.value)
+        if self.paced is None:
+            return limiter
+        now_paced = self.paced(limiter, limit.pacing)
+        if now_paced is not limiter:
+            self._registry.put(now_paced)
+        return now_paced
 
     def expire(self, now_ms: int) -> Iterator[int]:
-        """Forget the budgets that were not charged for an hour; yield after each step how many it has
-        forgotten. Between two steps, of a millisecond or two each, these quotas may be used and changed.
+        """Forget the limiters that were not charged for an hour; yield after each step the number forgotten.
+        Between two steps, of about a millisecond each, these quotas may be used and changed.
         """
         if self.shadow is not None:
             yield from self.shadow.expire(now_ms)
-        if self._has_overflowed and now_ms >= self._next_room_ms:
-            yield from self._relieve(now_ms)
-        if now_ms >= self._next_expiry_ms:
-            yield from self._forget_idle(now_ms)
-
-    def _relieve(self, now_ms: int) -> Iterator[int]:
-        """As `_make_room`, in steps."""
-        self._next_room_ms = float(now_ms + ROOM_PAUSE_MS)
-        wanted = ROOM_MAX
-        for budgets in self._slices():
-            gone = [budget.tags for budget in budgets if budget.is_idle(now_ms) and self._has(budget)]
-            self._forget(gone[:wanted])
-            wanted -= len(gone)
-            yield 0
-            if wanted <= 0:
-                break
-        self._has_room()
-        yield 0
-
-    def _forget_idle(self, now_ms: int) -> Iterator[int]:
-        last_ms, oldest_ms = now_ms - IDLE_MS_MAX, now_ms
-        for budgets in self._slices():
-            idle = [budget.tags for budget in budgets if budget.charged_ms <= last_ms and self._has(budget)]
-            self._forget(idle)
-            for budget in budgets:
-                if last_ms < budget.charged_ms < oldest_ms:
-                    oldest_ms = budget.charged_ms
-            yield len(idle)
-        self._next_expiry_ms = float(oldest_ms + IDLE_MS_MAX)
-
-    def _slices(self) -> Iterator[list[A_co]]:
-        """The budgets that there are now, the oldest first; some may be forgotten before their turn comes."""
-        budgets = list(reversed(self._budgets.values()))
-        while budgets:
-            yield budgets[: -SLICE - 1 : -1]
-            del budgets[-SLICE:]  # what is forgotten is freed step by step, too
-
-    def _has(self, budget: Limiter) -> bool:
-        """Whether it was not forgotten meanwhile."""
-        return self._budgets.get(budget.tags) is budget
+        yield from self._registry.expire(now_ms)
 
     def __len__(self) -> int:
-        """How many budgets are remembered."""
-        return len(self._budgets)
+        """Return the number of limiters that are known, without those of the overflow."""
+        return len(self._registry)
 
     def __iter__(self) -> Iterator[A_co]:
-        """The budgets that are remembered, each with its `tags`."""
-        return iter(self._budgets.values())
+        """Yield the limiters that are known, each with its `tags`; those of the overflow last."""
+        return iter(self._registry)
 
 
 def byte_rates(

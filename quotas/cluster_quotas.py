@@ -39,11 +39,22 @@ class ClusterQuotas:
         """The quotas of clients."""
         return self.produce, self.fetch, self.request
 
-    def update(self, table: QuotaTable) -> None:
-        """Use the limits of `table` from now on; before the brokers do."""
+    def use(self, table: QuotaTable) -> None:
+        """Look limits up in `table` from now on, before the brokers do; then `refresh`."""
         for quotas in self.all:
-            quotas.update(table)
+            quotas.use(table)
         self.topics.update(table)
+
+    def refresh(self) -> Iterator[None]:
+        """Give all limiters the limits in force, in steps: as `ClientQuotas.refresh`."""
+        for quotas in self.all:
+            yield from quotas.refresh()
+
+    def update(self, table: QuotaTable) -> None:
+        """Use the limits of `table` from now on, before the brokers do: all steps at once."""
+        self.use(table)
+        for _step in self.refresh():
+            pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Forget the budgets that were not charged for an hour, in steps: as `ClientQuotas.expire`."""

@@ -96,18 +96,29 @@ class QuotaRegistry:
         """Do the slow part of `update` in advance; callable from any thread, one at a time."""
         self._modes(table).prepared(self._in_force)
 
-    def update(self, table: QuotaTable) -> None:
-        """Put another table in force, for open connections too; usage so far still counts."""
+    def use(self, table: QuotaTable) -> None:
+        """Put another table in force, for open connections too; usage so far still counts. Then `refresh`."""
         self.prepare(table)
         self._table = table
         self._in_force = self._modes(table)
         self.changes += 1
-        self.mutations.update(self._in_force)
-        self.cluster.update(self._in_force)
+        self.mutations.use(self._in_force)
+        self.cluster.use(self._in_force)
         for quotas in self._brokers.values():
-            quotas.update(self._in_force)
+            quotas.use(self._in_force)
         for call in self.on_update:
             call(self._in_force)
+
+    def refresh(self) -> Iterator[None]:
+        """Give all limiters the limits in force, in steps: as `ClientQuotas.refresh`."""
+        for quotas in list(self._brokers.values()):
+            yield from quotas.refresh()
+
+    def update(self, table: QuotaTable) -> None:
+        """Put another table in force, and give all limiters its limits: all steps at once."""
+        self.use(table)
+        for _step in self.refresh():
+            pass
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Forget budgets that were not used for an hour, in steps: as `ClientQuotas.expire`."""

@@ -19,7 +19,28 @@ if TYPE_CHECKING:
 __all__ = ["UNLIMITED", "Budget"]
 
 
-class Budget:
+class Chargeable:
+    """A limiter of bytes or request time, or several that are charged as one. (No Protocol: its compiled
+    methods are called directly.)
+    """
+
+    __slots__ = ()
+
+    def charge(self, value: float, now_ms: int) -> int:
+        """Charge `value`; return the time (ms) that its sender must wait, 0 if within the limit."""
+        raise NotImplementedError
+
+    def charge_untold(self, value: float, now_ms: int) -> None:
+        """Charge `value` for a response that can tell no throttle time."""
+        raise NotImplementedError
+
+    def charge_api(self, api_key: int, value: float, now_ms: int) -> int:
+        """Charge a request of this API, as `charge`; most limiters do not tell APIs apart."""
+        del api_key
+        return self.charge(value, now_ms)
+
+
+class Budget(Chargeable):
     """What those who share `tags` have used lately, and may use; one object for all their connections.
 
     Nobody slows down for a budget of a shadow entry: it is exceeded again and again where an enforced one is
@@ -153,9 +174,11 @@ class Budget:
         return successor
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing that was charged counts any more, and nobody was told to wait longer than until
-        now.
+        """Return True if nothing that was charged counts any more, and nobody was told to wait longer than
+        until now. A budget that was never charged is idle.
         """
+        if self.charged == 0.0 and self._rate.peek(now_ms) == 0.0:
+            return True
         lifetime_ms = 1000 * self._num_samples * self._window_s
         return self.charged_ms + lifetime_ms <= now_ms and self.throttled_until_ms <= now_ms
 

@@ -1,6 +1,7 @@
 """Real Kafka clusters, for tests and for trying things by hand (`python -m tests.kafka`).
 
-Jars come from Maven Central by lock file; a cluster lives in a temporary directory and leaves nothing behind.
+Jars come from Maven Central by lock file, each verified by its hash: tests need no Ivy, Maven or Spark. A
+cluster lives in a temporary directory and leaves nothing behind.
 """
 
 from tests.kafka.cluster import Cluster, ClusterError

@@ -33,10 +33,15 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_ms = 0
+        self.extra_us = 0
 
     def __call__(self) -> int:
         """The time in microseconds."""
-        return 1000 * self.now_ms
+        return 1000 * self.now_ms + self.extra_us
+
+    def spend(self, us: int) -> None:
+        """The work at hand takes this long."""
+        self.extra_us += us
 
 
 def open_descriptors() -> set[str]:
@@ -180,6 +185,8 @@ class Rig:
     def close(self) -> None:
         """Close everything."""
         self.relay.close(CloseReason.STOPPED)
+        if self.relay.lingering is not None:
+            self.relay.lingering.close()
         self.reactor.close()
         self.client.close()
         self.broker.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,14 @@ from proxy.admin.readiness import Readiness
 from proxy.config import config
 from proxy.config.config import ConfigError
 from proxy.control.quota_registry import QuotaRegistry
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from proxy.net.drivers import monotonic_us, run_hosting_trio
 from proxy.net.poll import WRITE
 from proxy.net.reactor import Reactor
 from proxy.server.server import Server
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
 from tests.cli.run_command import refused as refused_start
+from tests.hostile.files import raise_descriptor_limit
 from tests.kafka.ports import free_range
 from tests.proxy.fake_broker import HOST, Connection, FakeCluster
 from tests.proxy.rigs import open_descriptors, unix_pair
@@ -255,18 +257,100 @@ def test_an_admin_client_that_does_not_read_is_closed_and_frees_its_slot(
     served(client)
 
 
-def test_admin_connections_above_the_limit_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_admin_connection_above_the_limit_replaces_the_oldest_without_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(endpoint, "IDLE_S", LONG_S)
 
     async def client(port: int) -> None:
-        crowd = [await trio.open_tcp_stream(HOST, port) for _ in range(endpoint.CONNECTIONS_MAX)]
+        idle = [await trio.open_tcp_stream(HOST, port) for _ in range(endpoint.CONNECTIONS_MAX)]
         async with await trio.open_tcp_stream(HOST, port) as one_more:
-            assert await closed_without(one_more) == b""
-        for stream in crowd:
-            await stream.send_all(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert (await closed_without(stream)).endswith(b"\r\n\r\nsmall")
+            assert await closed_without(idle[0]) == b""
+            for stream in (*idle[1:], one_more):
+                await stream.send_all(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await closed_without(stream)).endswith(b"\r\n\r\nsmall")
+        for stream in idle:
             await stream.aclose()
         assert await small(port) == b"small"
+
+    served(client)
+
+
+def test_an_admin_connection_is_refused_while_all_others_wait_for_weir(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "CONNECTIONS_MAX", 1)
+    answer = trio.Event()
+    asked = trio.Event()
+
+    async def late(_request: Request) -> Response:
+        asked.set()
+        await answer.wait()
+        return PlainTextResponse("late")
+
+    async def client(port: int) -> None:
+        async with await trio.open_tcp_stream(HOST, port) as first:
+            await first.send_all(b"GET /late HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asked.wait()
+            async with await trio.open_tcp_stream(HOST, port) as one_more:
+                assert await closed_without(one_more) == b""
+            answer.set()
+            assert (await closed_without(first)).endswith(b"\r\n\r\nlate")
+
+    served(client, Starlette(routes=[Route("/late", late)]))
+
+
+@pytest.mark.parametrize("slow", [endpoint.CONNECTIONS_MAX, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ids=["silent", "slow to send", "slow to read"],
+)
+def test_the_admin_endpoint_answers_beside_slow_clients(
+    head: bytes, slow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow clients come again all the while."""
+    if b"large" in head:
+        slow = min(slow, 100)  # each answer is copied
+    monkeypatch.setattr(endpoint, "IDLE_S", LONG_S)
+    raise_descriptor_limit()
+
+    async def client(port: int) -> None:
+        with ExitStack() as opened:
+
+            async def come(clients: int) -> None:
+                for _ in range(clients):
+                    sock = opened.enter_context(socket.socket())
+                    sock.connect((HOST, port))  # the kernel accepts
+                    sock.sendall(head)
+                    await trio.lowlevel.checkpoint()
+
+            await come(slow)
+            for _ in range(100):
+                assert await small(port) == b"small"
+                await come(3)
+
+    served(client)
+
+
+def test_an_admin_client_that_sends_its_request_byte_by_byte_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "IDLE_S", 0.2)
+
+    async def client(port: int) -> None:
+        async with await trio.open_tcp_stream(HOST, port) as slow, trio.open_nursery() as nursery:
+
+            async def drip() -> None:
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    while True:
+                        await slow.send_all(b"x")
+                        await trio.sleep(0.01)  # less than IDLE_S: the whole request has a deadline
+
+            await slow.send_all(b"GET /")
+            nursery.start_soon(drip)
+            assert b" 200 " not in await closed_without(slow)
+            nursery.cancel_scope.cancel()
 
     served(client)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.core import Metric
 
-from proxy.admin.authentication_metrics import families
+from proxy.admin.metrics import authentications as families
 from proxy.config.config import load
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.counters import Counters

@@ -18,8 +18,7 @@ from proxy.close_reasons import CloseReason
 from proxy.connection.ending import LINGER_MS
 from proxy.connection.state import State
 from proxy.handlers.broker_query import ask
-from proxy.handlers.decisions import Defer, Query
-from proxy.handlers.deferred import Deferred
+from proxy.handlers.decisions import Defer, Deferred, Query
 from tests.matrix import check_each
 from tests.proxy.playbook import Playbook
 from tests.proxy.sasl import handshake, shaken

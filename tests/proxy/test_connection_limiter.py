@@ -11,8 +11,7 @@ import trio
 from proxy.addresses import Address
 from proxy.close_reasons import CloseReason
 from proxy.config import config
-from proxy.config.config import ConfigError
-from proxy.config.connection_rules import connection_rules, plain_ip
+from proxy.config.config import ConfigError, plain_ip
 from proxy.control.rate_limited_log import RateLimitedLog
 from proxy.net.reactor import Reactor
 from proxy.server.connection_limiter import ConnectionLimiter
@@ -34,8 +33,8 @@ def ip_table(rate: float, ip: str | None = None) -> QuotaTable:
 
 
 def limiter(table: QuotaTable | None = None, **settings: object) -> ConnectionLimiter:
-    rules = connection_rules(config.load(None, {"upstream": "broker:9092", **settings}).settings)
-    return ConnectionLimiter(rules, table or QuotaTable(), lambda: 0)
+    loaded = config.load(None, {"upstream": "broker:9092", **settings})
+    return ConnectionLimiter(loaded, table or QuotaTable(), lambda: 0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from protocol.api import ApiKey
 from protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from proxy.close_reasons import CloseReason
-from proxy.handlers.addresses.rewrite import COORDINATORS_MAX, REMEMBERED_BYTES_MAX
+from proxy.handlers.addresses.rewrite import CACHED_BYTES_MAX, COORDINATORS_MAX
 from tests.proxy.playbook import Playbook
 from tests.proxy.wire import Wire, new_connection
 from tests.wire.frames import body_of, request, response
@@ -93,7 +93,7 @@ def test_a_find_coordinator_request_is_kept_up_to_a_megabyte() -> None:
 def test_a_long_find_coordinator_answer_is_not_remembered() -> None:
     session = new_connection()
     wire = Wire(session)
-    count = REMEMBERED_BYTES_MAX // 10
+    count = CACHED_BYTES_MAX // 10
     calls = []
     for _ in range(2):
         wire.feed(0, client=asked(count, 6))

@@ -15,7 +15,7 @@ from protocol.messages import (
 )
 from proxy.control.stores.file import FileStore, read_quota_file
 from proxy.control.stores.quota_manager import QuotaManager
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from quotas import Entity, QuotaKey, QuotaTable, render
 from tests.proxy.client_quotas import alter, component, describe, entry, results, shown
 from tests.proxy.stage import PING, PONG, Play, Stage, until

@@ -1,38 +1,39 @@
-"""Replies that Weir makes itself count against the bound on a connection's unanswered requests."""
+"""A connection gets few replies of Weir's own per turn, and none while it does not read them."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from protocol.api import ApiKey
-from proxy.connection.inbound import Inbound
+from proxy.connection.inbound import REPLY_FRAMES, TURN_FRAMES, Inbound
 from tests.proxy.playbook import Playbook
 from tests.proxy.rigs import Rig
 from tests.proxy.wire import new_connection
 from tests.wire.frames import split, unknown_request
 
-MAX: Final = 10
+MAX: Final = 40
 MANY: Final = 95
+PER_TURN: Final = TURN_FRAMES // REPLY_FRAMES
 ASKED: Final = b"".join(unknown_request(ApiKey.API_VERSIONS, 99, number) for number in range(MANY))
 
 
-def test_one_look_at_a_clients_bytes_makes_at_most_in_flight_max_replies() -> None:
+def test_a_turn_makes_few_replies_and_leaves_other_requests_for_the_next_turn() -> None:
     session = new_connection(in_flight_max=MAX)
-    data = bytearray(ASKED)
-    consumed = Inbound(session).judge(data, memoryview(data), len(data), 0)
-    assert len(session.effects.to_client) == MAX
-    assert consumed * MANY == len(ASKED) * MAX
-
-
-def test_requests_beyond_the_bound_on_replies_are_judged_at_once_in_the_next_turn() -> None:
-    session = new_connection(in_flight_max=MAX)
-    data = bytearray(ASKED)
-    Inbound(session).judge(data, memoryview(data), len(data), 7)
+    requests, data = Inbound(session), bytearray(ASKED)
+    consumed = requests.judge(data, memoryview(data), len(data), 7)
+    assert len(session.effects.to_client) == PER_TURN
+    assert consumed * MANY == len(ASKED) * PER_TURN
     assert session.effects.changed
-    assert session.settle(7).deadline_ms == 7
+    session.effects.to_client.clear()
+    left = session.settle(7)
+    assert (left.again, left.read_client) == (True, False)
+    session.begin_turn()
+    del data[:consumed]
+    requests.judge(data, memoryview(data), len(data), 7)
+    assert len(session.effects.to_client) == PER_TURN
 
 
-def test_requests_beyond_the_bound_on_replies_are_all_answered_in_order() -> None:
+def test_requests_beyond_those_of_a_turn_are_all_answered_in_order() -> None:
     with Playbook(session=new_connection(in_flight_max=MAX)) as play:
         play.at(1).client(ASKED)
         answers = split(bytes(play.wire.to_client))
@@ -46,10 +47,10 @@ def test_a_relay_answers_a_pipeline_of_own_replies_without_further_events() -> N
         rig.until(1)
         rig.send(rig.client, ASKED)
         answers, turns = b"", 0
-        while len(split(answers)) < MANY and turns < 3 * MANY // MAX:
+        while len(split(answers)) < MANY and turns < 2 * MANY // PER_TURN:
             rig.turn()
             part = split(rig.take(rig.client))
-            assert len(part) <= 3 * MAX, "a turn looks at new bytes, at those that waited, and at a timer"
+            assert len(part) <= 2 * PER_TURN, "a turn looks at new bytes, and at those that waited"
             answers += b"".join(part)
             turns += 1
         assert len(split(answers)) == MANY

@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 from proxy.control.quota_registry import QuotaRegistry
 from proxy.control.stores.file import FileStore, read_quota_file
 from proxy.control.stores.quota_manager import WAITING_MAX, QuotaManager, _Alteration, _write_audit
-from proxy.control.stores.store import StoreError
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreError, StoreHealth
 from proxy.control.supervisor import WAIT_S_MIN, Task
 from proxy.counters import Counters
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable

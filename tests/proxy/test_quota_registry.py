@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import Entity, MutationBudget, QuotaKey, QuotaTable
-from quotas.client_quotas import IDLE_MS_MAX
+from quotas.registry import IDLE_MS_MAX
 
 APP = Entity(client_id="app")
 

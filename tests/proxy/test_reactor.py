@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,7 @@ import trio.testing
 
 from proxy.net.drivers import monotonic_us, run_hosting_trio, run_in_trio, trio_us
 from proxy.net.poll import READ, WRITE
-from proxy.net.reactor import TIMERS_SWEPT_MIN, Reactor
+from proxy.net.reactor import CHECKED_EVERY, EVENTS_MAX, TIMERS_SWEPT_MIN, TURN_BOUNDS_US, TURN_US, Reactor
 from tests.proxy.rigs import Clock, tcp_pair, unix_pair
 
 if TYPE_CHECKING:
@@ -199,3 +201,133 @@ def test_hosting_serves_sockets_while_trio_is_busy_and_idle() -> None:
     reactor.close()
     ours.close()
     theirs.close()
+
+
+def test_leftover_work_runs_after_sockets_and_only_while_the_turn_has_time(
+    reactor: Reactor, clock: Clock
+) -> None:
+    calls: list[str] = []
+
+    def long(name: str) -> None:
+        calls.append(name)
+        clock.extra_us += TURN_US
+
+    for name in ("first", "second"):
+        reactor.later(partial(long, name))
+    one, other = tcp_pair()
+    with one, other:
+        reactor.register(one.fileno(), WRITE, lambda _events: calls.append("socket"))
+        assert reactor.timeout_s() == 0, "a driver does not wait while work is left"
+        reactor.turn(0)
+        assert calls == ["socket", "first"]
+        reactor.turn(0)
+        assert calls == ["socket", "first", "socket", "second"]
+        reactor.unregister(one.fileno())
+    assert reactor.timeout_s() is None
+
+
+def test_leftover_work_that_leaves_more_work_waits_for_the_next_turn(reactor: Reactor) -> None:
+    calls: list[int] = []
+
+    def again() -> None:
+        calls.append(1)
+        reactor.later(again)
+
+    again()
+    reactor.turn(0)
+    assert len(calls) == 2
+
+
+def test_timers_beyond_the_length_of_a_turn_run_in_the_next_turn(reactor: Reactor, clock: Clock) -> None:
+    calls: list[int] = []
+
+    def slow(number: int) -> None:
+        calls.append(number)
+        clock.extra_us += TURN_US // CHECKED_EVERY
+
+    for number in range(2 * CHECKED_EVERY):
+        reactor.call_at(0, partial(slow, number))
+    reactor.turn(0)
+    assert calls == list(range(CHECKED_EVERY))
+    reactor.turn(reactor.timeout_s())
+    assert calls == list(range(2 * CHECKED_EVERY))
+
+
+def test_a_turn_handles_few_sockets_and_all_get_their_turn(reactor: Reactor) -> None:
+    seen: list[int] = []
+
+    def ready(number: int, _events: int) -> None:
+        seen.append(number)
+
+    with ExitStack() as stack:
+        for number in range(3 * EVENTS_MAX):
+            one, _other = map(stack.enter_context, tcp_pair())
+            reactor.register(one.fileno(), WRITE, partial(ready, number))
+        for turn in range(1, 4):
+            reactor.turn(0)
+            assert len(seen) == turn * EVENTS_MAX
+        assert sorted(seen) == list(range(3 * EVENTS_MAX))
+
+
+def test_turns_are_counted_by_their_length(reactor: Reactor, clock: Clock) -> None:
+    for length_us in (0, 1_000, 1_001, 2_500, 7_000, 3_000_000):
+        reactor.later(partial(clock.spend, length_us))
+        reactor.turn(0)
+    turns = reactor.turns
+    assert (turns.number, turns.longer, turns.longest_us) == (6, 4, 3_000_000)
+    assert turns.busy_us == 3_011_501
+    assert dict(zip(TURN_BOUNDS_US, turns.within, strict=True)) == {
+        1_000: 0, 2_500: 2, 5_000: 0, 10_000: 1, 25_000: 0, 100_000: 0, 1_000_000: 0
+    }  # fmt: skip
+
+
+def test_a_socket_callback_that_raises_ends_its_connection_and_no_other(
+    reactor: Reactor, clock: Clock
+) -> None:
+    pairs = [unix_pair() for _ in range(2)]
+    errors: list[Exception] = []
+    ended: list[Exception] = []
+    seen: list[int] = []
+    reactor.on_error = errors.append
+
+    def broken(_events: int) -> None:
+        raise ZeroDivisionError
+
+    reactor.register(pairs[0][0].fileno(), READ, broken, ended.append)
+    reactor.register(pairs[1][0].fileno(), READ, seen.append)
+    reactor.call_at(1, partial(broken, 0), ended.append)
+    reactor.call_at(1, lambda: seen.append(-1))
+    for pair in pairs:
+        pair[1].send(b"x")
+    clock.now_ms = 1
+    for _ in range(2):
+        reactor.turn(0)
+    assert sorted(seen) == [-1, READ, READ]
+    assert list(map(type, errors)) == list(map(type, ended)) == [ZeroDivisionError] * 2
+    reactor.unregister(pairs[1][0].fileno())
+    for pair in pairs:
+        for sock in pair:
+            sock.close()
+
+
+def test_a_connection_whose_end_raises_too_is_not_called_again(reactor: Reactor) -> None:
+    ours, theirs = unix_pair()
+    errors: list[str] = []
+
+    def report(error: Exception) -> None:
+        errors.append(type(error).__name__)
+        raise OSError("the log is full")
+
+    def broken(_events: int) -> None:
+        raise ZeroDivisionError
+
+    def broken_too(_error: Exception) -> None:
+        raise KeyError
+
+    reactor.on_error = report
+    with ours, theirs:
+        reactor.register(ours.fileno(), READ, broken, broken_too)
+        theirs.send(b"x")
+        reactor.turn(0)
+        reactor.turn(0)
+    assert errors == ["ZeroDivisionError", "KeyError"]

@@ -270,3 +270,63 @@ def test_a_throttled_fetching_client_that_closes_does_not_stay_until_its_deadlin
     rig.expect(rig.client, emptied(1, 1000))
     assert rig.end() is CloseReason.CLIENT_CLOSED
     assert rig.clock.now_ms == 0
+
+
+UNDELIVERED_BYTES = 2_000_000
+"""More than the kernel takes for a client that does not read, less than it takes from a sender."""
+
+
+def test_a_drained_client_that_keeps_sending_gets_every_response(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    answer = padded(pong(1), UNDELIVERED_BYTES)
+    rig.send(rig.client, ping(1))
+    rig.expect(rig.broker, ping(1))
+    rig.relay.drain()
+    rig.send(rig.client, ping(2) * 100)
+    received, rest = bytearray(), rig.send(rig.broker, answer)
+    while rig.reason is None:  # the client reads only while the relay has unsent bytes
+        rest = rig.send(rig.broker, rest) if rest else rest
+        rig.turn()
+        if rig.relay._client.unsent:
+            received += rig.take(rig.client)
+    assert rig.reason is CloseReason.DRAINED
+    assert rig.at_end(rig.broker)
+    rig.send(rig.client, ping(3) * 100)
+    rig.turn(4)
+    assert len(received) < len(answer), "some is still on its way"
+    received += rig.take(rig.client)
+    while len(received) < len(answer) and (part := rig.take(rig.client)):
+        received += part
+    assert received == answer
+    assert rig.at_end(rig.client)
+
+
+def test_the_bytes_of_a_drained_client_are_discarded_until_it_closes(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.relay.drain()
+    assert rig.reason is CloseReason.DRAINED
+    assert rig.client.recv(1) == b""
+    closed: list[int] = []
+    assert rig.relay.lingering is not None
+    rig.relay.lingering.on_close = lambda: closed.append(1)
+    for _ in range(10):
+        assert rig.send(rig.client, ping(1)) == b""
+        rig.turn()
+    assert closed == []
+    rig.client.close()
+    for _ in range(4):
+        rig.turn()
+    assert closed == [1]
+
+
+def test_a_drained_client_that_never_closes_is_closed_after_a_second(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig(pair=tcp_pair)
+    rig.relay.drain()
+    closed: list[int] = []
+    assert rig.relay.lingering is not None
+    rig.relay.lingering.on_close = lambda: closed.append(1)
+    rig.until(999)
+    assert closed == []
+    rig.until(1000)
+    assert closed == [1]
+    assert rig.reactor.timeout_s() is None

@@ -93,7 +93,7 @@ def test_heavy_pipelined_requests_are_charged_before_all_are_in_flight() -> None
 
 @pytest.mark.parametrize(("configured", "most"), [(1000, 32), (33, 32), (31, 31)])
 def test_a_client_with_a_request_quota_has_at_most_32_requests_under_way(configured: int, most: int) -> None:
-    """Exactly as many as docs/architecture.md promises, however far from its limit the client is."""
+    """Exactly as many as `proxy.connection` promises, however far from its limit the client is."""
     session = timed(time_table(100.0), in_flight_max=configured)
     with Playbook(session=session) as play:
         play.client(*(ping(number) for number in range(50)))

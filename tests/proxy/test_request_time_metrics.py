@@ -8,10 +8,11 @@ import pytest
 
 from protocol.api import ApiKey
 from proxy.admin.entities import ENTITIES_MAX
-from proxy.admin.request_times import SERIES_MAX, api_name
+from proxy.admin.quota_metrics import SERIES_MAX
+from proxy.admin.request_time import api_name
 from proxy.control.quota_registry import QuotaRegistry
 from quotas import DEFAULT, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import IDLE_MS_MAX
+from quotas.registry import IDLE_MS_MAX
 from quotas.request_time import API_KEYS_OWN
 from tests.proxy.metrics_page import PARSERS, scraped, server
 

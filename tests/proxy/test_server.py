@@ -26,7 +26,7 @@ from proxy.close_reasons import CloseReason
 from proxy.config import config
 from proxy.control.stores.file import FileStore
 from proxy.control.stores.quota_manager import QuotaManager
-from proxy.control.stores.store_health import StoreHealth
+from proxy.control.stores.store import StoreHealth
 from proxy.net import sockets
 from proxy.net.drivers import monotonic_us
 from proxy.server import establish, listeners

@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 
 from proxy.config.config import ConfigError, load
 from proxy.control.stores import topic
-from proxy.control.stores.log import Batch, Found
-from proxy.control.stores.records import Record, alteration
+from proxy.control.stores.records import Batch, Found, Record, alteration
 from proxy.control.stores.store import StoreError
 from proxy.control.stores.topic import ClusterFacts, TopicStore, topic_store
 from quotas import DEFAULT, Entity, QuotaTable

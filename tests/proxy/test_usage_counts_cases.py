@@ -18,8 +18,7 @@ from protocol.messages import (
 )
 from proxy.close_reasons import CloseReason
 from proxy.connection.usage_registries import UsageRegistries
-from proxy.handlers.decisions import Defer
-from proxy.handlers.deferred import Deferred
+from proxy.handlers.decisions import Defer, Deferred
 from proxy.handlers.usage_groups import APIS, group_index
 from quotas import BrokerQuotas, Entity, QuotaKey, QuotaTable
 from tests.proxy.broker_query import answer, asked, delete, deleted, questions, session_of

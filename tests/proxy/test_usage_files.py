@@ -18,10 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.control.usage import encoding
-from proxy.control.usage.directory import finished_name, make, unfinished_name
+from proxy.control.usage import outlet
+from proxy.control.usage.directory import PartFile, finish_for_the_dead, finished_name, make, unfinished_name
 from proxy.control.usage.files import FileRules
-from proxy.control.usage.lines import PartFile, finish_for_the_dead
 from proxy.control.usage.outlet import OutletError
 from proxy.control.usage.tally import Kind, Loss
 from tests.properties import examples
@@ -353,7 +352,7 @@ def test_whole_lines_that_cannot_be_truncated_are_not_written_again(
     desk = Desk(tmp_path)
     files = desk.files()
     records = [usage_record(number) for number in (1, 2, 3)]
-    desk.disk.room = len(encoding.lines(records[:2])) + 30
+    desk.disk.room = len(outlet.lines(records[:2])) + 30
 
     def fails(_fd: int, _length: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from proxy.config.config import load
-from proxy.control.stores.librdkafka import properties
 from proxy.control.stores.store import StoreError
+from proxy.control.stores.topic_log import properties
 from proxy.control.usage.outlet import OutletError
 from proxy.control.usage.tally import Kind, Loss, Tally
 from proxy.control.usage.topic import Topic, sender_properties
@@ -23,7 +23,7 @@ from usage import UsageRecord
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from proxy.control.stores.librdkafka import Properties
+    from proxy.control.stores.topic_log import Properties
 
 TOPICS = {Kind.USAGE: "usage", Kind.TRACE: "usage-trace"}
 NOW_S = 1_763_775_570.0

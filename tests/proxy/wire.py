@@ -109,8 +109,12 @@ class Wire:
         """More bytes from either side, or none: then only the time is new."""
         self._client.unread += client
         self._broker.unread += broker
-        while not self._is_closed and (self._step_broker(now_ms) or self._step_client(now_ms)):
-            pass
+        while not self._is_closed:
+            if not (self._step_broker(now_ms) or self._step_client(now_ms)):
+                if not (self.session.client_turn_over or self.session.broker_turn_over):
+                    return
+                assert self.obey(now_ms).again, "a transport would not come back"
+                self.session.begin_turn()
 
     def client_ends(self) -> None:
         """The client closes its half, behind all that it has sent."""

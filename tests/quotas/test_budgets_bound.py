@@ -4,7 +4,9 @@ import pytest
 
 from quotas import DEFAULT, BrokerQuotas, Budget, ClientQuotas, Entity, QuotaKey, QuotaTable, Tags
 from quotas.bounded_names import NAME_CHARS_MAX, OVERFLOW, shortened
-from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, byte_rates
+from quotas.client_quotas import byte_rates
+from quotas.limiters.limiter import UNLIMITED
+from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 ANY_APP, APP = Entity(client_id=DEFAULT), Entity(client_id="app")
@@ -16,8 +18,8 @@ REST_MS = 11_000
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", MOST)
-    monkeypatch.setattr("quotas.client_quotas.SLICE", 7)
+    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", MOST)
+    monkeypatch.setattr("quotas.registry.SLICE", 7)
 
 
 def quotas_of(*limits: tuple[Entity, float]) -> ClientQuotas[Budget]:
@@ -46,17 +48,48 @@ def test_invented_client_ids_take_no_more_memory_than_the_bound() -> None:
     for number in range(20 * MOST):
         now_ms = number * 10
         budget_of(quotas, f"invented-{number}", now_ms).charge(1, now_ms)
-        most = max(most, len(quotas))
+        most = max(most, len(list(quotas)))
     assert most == MOST + 1, "one for the overflow"
 
 
-def test_new_clients_share_the_overflow_budget_while_all_budgets_are_in_use() -> None:
+def test_newcomers_are_counted_and_never_wait_while_all_budgets_are_in_use() -> None:
+    """A client that fills the registry with invented names must not lock strangers out."""
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     first, second = budget_of(quotas, "first"), budget_of(quotas, "second")
     assert first is second
-    assert (first.tags, first.limit) == (Tags("", OVERFLOW), 1000.0)
-    assert first.charge(10_001, 0) > 0, "limited like anybody, not let through"
+    assert (first.tags, first.limit) == (Tags("u", OVERFLOW), UNLIMITED)
+    assert (first.charge(1e9, 0), first.charged, first.throttled) == (0, 1e9, 0)
+
+
+def test_newcomers_of_different_users_share_no_overflow_budget() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    fill(quotas)
+    assert budget_of(quotas, "x", user="alice") is not budget_of(quotas, "x", user="bob")
+
+
+def test_a_users_own_budget_has_room_however_many_names_were_invented() -> None:
+    quotas = quotas_of((ANY_USER, 3.0), (ANY_APP, 1000.0))
+    for number in range(2 * MOST):
+        budget_of(quotas, "x", user=f"user-{number}").charge(1, 0)
+    late = budget_of(quotas, "x", user="late")
+    assert (late.tags, late.limit) == (Tags("late", ""), 3.0)
+
+
+def test_names_without_a_charge_give_their_places_to_newcomers() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    for number in range(3 * MOST):
+        budget_of(quotas, f"only-named-{number}", number * ROOM_PAUSE_MS)
+    assert len(quotas) <= MOST
+    own = budget_of(quotas, "newcomer", 3 * MOST * ROOM_PAUSE_MS)
+    assert (own.tags, own.limit) == (Tags("", "newcomer"), 1000.0)
+
+
+def test_a_client_cannot_give_itself_the_overflow_budget() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    assert budget_of(quotas, OVERFLOW).charge(1e6, 0) > 0
+    fill(quotas)
+    assert budget_of(quotas, OVERFLOW) is not budget_of(quotas, "newcomer")
 
 
 def test_new_clients_get_separate_budgets_once_existing_ones_are_idle() -> None:
@@ -103,28 +136,46 @@ def test_a_client_named_in_the_quota_table_always_has_a_separate_budget() -> Non
     quotas = quotas_of((ANY_APP, 1000.0), (APP, 7.0))
     fill(quotas)
     assert (budget_of(quotas, "app").tags, budget_of(quotas, "app").limit) == (Tags("", "app"), 7.0)
-    assert budget_of(quotas, "other").tags == Tags("", OVERFLOW)
+    assert budget_of(quotas, "other").tags == Tags("u", OVERFLOW)
 
 
-def test_each_quota_entry_has_a_separate_overflow_budget() -> None:
+def test_each_level_has_overflow_budgets_of_its_own() -> None:
     quotas = quotas_of((ANY_APP, 1000.0), (ALICES_APPS, 5.0))
     fill(quotas)
-    overflow, alices = budget_of(quotas, "x"), budget_of(quotas, "x", user="alice")
-    assert (overflow.tags, overflow.limit) == (Tags("", OVERFLOW), 1000.0)
-    assert (alices.tags, alices.limit) == (Tags("alice", OVERFLOW), 5.0)
-    by_user = quotas_of((ANY_USER, 3.0))
-    for number in range(MOST):
-        budget_of(by_user, "x", user=f"user-{number}")
-    assert budget_of(by_user, "x", user="one more").tags == Tags(OVERFLOW, "")
+    assert budget_of(quotas, "x").tags == Tags("u", OVERFLOW)
+    assert budget_of(quotas, "x", user="alice").tags == Tags("alice", OVERFLOW)
 
 
-def test_a_new_limit_reaches_overflow_budgets_and_shortened_names() -> None:
+def test_a_new_limit_reaches_shortened_names_and_no_overflow_budget() -> None:
     quotas = quotas_of((ANY_APP, 1000.0))
     long = budget_of(quotas, "x" * 5000)
+    long.charge(1, 0)
     fill(quotas)
     overflow = budget_of(quotas, "newcomer")
     quotas.update(QuotaTable({(ANY_APP, PRODUCE): 9.0}))
-    assert (overflow.limit, long.limit) == (9.0, 9.0)
+    assert (overflow.limit, long.limit) == (UNLIMITED, 9.0)
+
+
+def test_look_ups_see_new_limits_before_they_have_reached_all_budgets() -> None:
+    quotas = quotas_of((ANY_APP, 1000.0))
+    fill(quotas)
+    budgets = list(quotas)
+    quotas.use(QuotaTable({(ANY_APP, PRODUCE): 9.0}))
+    assert budget_of(quotas, "filler-0-30").limit == 9.0
+    assert sum(budget.limit == 9.0 for budget in budgets) == 1
+    steps = [sum(budget.limit == 9.0 for budget in budgets) for _step in quotas.refresh()]
+    assert steps == [8, 15, 22, 29, 35, 42, 49, 50], "slices of seven, one of which had one already"
+
+
+def test_a_budget_whose_client_still_waits_is_not_forgotten() -> None:
+    """An hour without a charge is no reason: reconnecting after it would end the wait."""
+    quotas = quotas_of((ANY_APP, 1.0))
+    waiting = budget_of(quotas, "waiting")
+    wait_ms = waiting.charge(10_000, 0)
+    assert wait_ms > IDLE_MS_MAX
+    assert sum(quotas.expire(IDLE_MS_MAX)) == 0
+    assert budget_of(quotas, "waiting", IDLE_MS_MAX) is waiting
+    assert sum(quotas.expire(wait_ms)) == 1
 
 
 def test_idle_budgets_are_not_searched_for_every_new_client() -> None:
@@ -133,12 +184,12 @@ def test_idle_budgets_are_not_searched_for_every_new_client() -> None:
     looked_ms = REST_MS - 10
     for now_ms in range(looked_ms, looked_ms + ROOM_PAUSE_MS, 10):
         tags = budget_of(quotas, f"newcomer-{now_ms}", now_ms).tags
-        assert tags == Tags("", OVERFLOW), "there is room from 11 s on, but nobody has looked"
+        assert tags == Tags("u", OVERFLOW), "there is room from 11 s on, but nobody has looked"
     assert budget_of(quotas, "late", looked_ms + ROOM_PAUSE_MS).tags == Tags("", "late")
 
 
 def test_the_number_of_budgets_evicted_at_a_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.client_quotas.ROOM_MAX", 10)
+    monkeypatch.setattr("quotas.registry.ROOM_MAX", 10)
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     assert budget_of(quotas, "newcomer", REST_MS).tags == Tags("", "newcomer")
@@ -146,12 +197,12 @@ def test_the_number_of_budgets_evicted_at_a_time_is_bounded(monkeypatch: pytest.
 
 
 def test_an_expiry_evicts_a_bounded_number_of_resting_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.client_quotas.ROOM_MAX", 10)
+    monkeypatch.setattr("quotas.registry.ROOM_MAX", 10)
     quotas = quotas_of((ANY_APP, 1000.0))
     fill(quotas)
     budget_of(quotas, "newcomer").charge(1, REST_MS)
     assert sum(quotas.expire(REST_MS)) == 0, "evicted, not forgotten for being idle for an hour"
-    assert len(quotas) == MOST + 1 - 10
+    assert len(quotas) == MOST - 10
     assert budget_of(quotas, "newcomer", REST_MS).tags == Tags("", "newcomer")
 
 

@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from quotas import DEFAULT, BrokerQuotas, Budget, Entity, QuotaKey, QuotaTable
-from quotas.client_quotas import IDLE_MS_MAX
 from quotas.cluster_quotas import ClusterQuotas
 from quotas.limiters.smooth import SmoothBudget
 from quotas.options import Options, Pacing, Scope
+from quotas.registry import IDLE_MS_MAX
 from quotas.topics import TopicRates
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -164,7 +164,7 @@ def test_an_idle_budget_of_the_cluster_expires_once_and_all_brokers_look_again()
 def test_brokers_share_the_overflow_budget_and_learn_of_budgets_that_made_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 5)
+    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 5)
     first, second = brokers(table(ANY_APP))
     for number in range(5):
         producer(first, f"app-{number}").charge(1, 0)

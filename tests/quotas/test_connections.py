@@ -106,22 +106,23 @@ def test_a_shadow_connection_rate_does_not_loosen_the_enforced_one() -> None:
 
 
 def test_the_number_of_address_budgets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 3)
+    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 3)
     quotas = ConnectionQuotas(table(default=1))
     for number in range(100):
         quotas.admit(1, f"10.0.0.{number}", 0)
-    assert quotas.addresses == 4  # and that of all the others
-    assert quotas.admit(1, "10.9.9.9", 0) > 0
+    assert quotas.addresses == 3
+    assert [budget.tags.ip for budget in quotas.ips(1)][3:] == [OVERFLOW]
+    assert quotas.admit(1, "10.9.9.9", 0) == 0, "others' addresses lock nobody out"
 
 
 def test_a_named_address_has_its_own_budget_when_the_memory_for_budgets_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 3)
+    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 3)
     quotas = ConnectionQuotas(table(default=1, _10_0_0_9=5))
     for number in range(5):
         quotas.admit(1, f"10.9.9.{number}", 0)
-    assert admitted(quotas, "10.9.9.9", 100, 0) == 10 - 2, "shared with the two that came last"
+    assert admitted(quotas, "10.9.9.9", 100, 0) == 100, "others' addresses must not lock newcomers out"
     assert admitted(quotas, "10.0.0.9", 100, 0) == 50
     assert {budget.tags.ip for budget in quotas.ips(1)} >= {"10.0.0.9", OVERFLOW}
 
@@ -131,7 +132,7 @@ def test_an_address_is_forgotten_for_another_once_its_last_connection_no_longer_
     now_ms: int, *, freed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka's rate forgets a sample 11 windows after the last event in it (kafka-quotas.md, trace r07)."""
-    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 1)
+    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 1)
     quotas = ConnectionQuotas(table(default=5))
     assert admitted(quotas, "10.0.0.1", 25, 0) == 25
     assert admitted(quotas, "10.0.0.1", 25, 900) == 25

@@ -18,7 +18,8 @@ from quotas import (
     Tags,
 )
 from quotas.bounded_names import OVERFLOW
-from quotas.client_quotas import IDLE_MS_MAX, ROOM_PAUSE_MS, mutation_rates
+from quotas.client_quotas import mutation_rates
+from quotas.registry import IDLE_MS_MAX, ROOM_PAUSE_MS
 from tests.quotas.vectors import BUCKET, BucketCase, BucketStep
 
 MUTATIONS = QuotaKey.CONTROLLER_MUTATION_RATE
@@ -379,13 +380,14 @@ def test_shared_mutation_budgets_are_updated_and_expired_once() -> None:
 def test_new_clients_share_the_overflow_mutation_budget_while_all_are_in_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quotas.client_quotas.BUDGETS_MAX", 5)
+    monkeypatch.setattr("quotas.registry.LIMITERS_MAX", 5)
     quotas = mutation_rates()
     quotas.update(table(2.0))
     for number in range(5):
         looked_up(quotas, f"app-{number}").begin(strict=True).admit(22, 0)
     overflow = looked_up(quotas, "newcomer", 10_999)
-    assert overflow.tags == Tags("", OVERFLOW)
+    assert overflow.tags == Tags("alice", OVERFLOW)
+    assert overflow.begin(strict=True).admit(10**6, 10_999), "counted, and never refused"
     assert looked_up(quotas, "another", 10_999) is overflow
     own = looked_up(quotas, "newcomer", 10_999 + ROOM_PAUSE_MS)
     assert own.tags == Tags("", "newcomer"), "after 11 s the others' buckets are full again"
