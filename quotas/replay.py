@@ -31,6 +31,7 @@ A client gives up a request that has waited longer than the client's patience; t
 [(2, 10305)]
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from collections import deque

@@ -15,8 +15,8 @@ JOBS: Final = {
     "report": "Draw all of it as one HTML page.",
     "demo": "Record real clients for half a minute, and run all jobs.",
 }
-"""Jobs in the order in which they are run; `demo` runs all. A job's module `cli.pipeline.<job>` is loaded
-when it is run.
+"""Jobs in the order in which they are run; `demo` runs all. A job has a module in this package,
+which is loaded when the job is run.
 """
 
 
@@ -29,7 +29,7 @@ class _Jobs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's names
         if cmd_name not in JOBS:
             return None
-        command: click.Command = getattr(import_module(f"cli.pipeline.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"cli.pipeline.command.{cmd_name}"), cmd_name)
         command.short_help = JOBS[cmd_name]
         return command
 

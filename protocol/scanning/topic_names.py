@@ -66,10 +66,11 @@ def _finder(found: Layout, array: str) -> FindTopics:
     names = [slot.name for slot in found.fields]
     if array not in names:
         raise ValueError(f"{found.name} v{found.version} has no {array}")
+    last = names.index(array)
     source = _NamingSource(found, when_short=SHORT)
     with source.block("def locate(data, body, end, wanted):"):
         source.line("position, found = body, set()")
-        source.fields(found.fields[: names.index(array) + 1], found.name)
+        source.fields(found.fields[: last + 1], found.name)
         source.flush()
         with source.block("if position > end:"):
             source.line(SHORT)

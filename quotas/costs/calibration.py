@@ -18,6 +18,7 @@ The broker records a request's time on the network threads after the response, s
 the last request. With at least `COUNT_WANTED` requests the error is negligible.
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass

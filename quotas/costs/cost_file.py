@@ -1,5 +1,6 @@
 """Writes files of request costs, which `quotas.costs.request_costs` reads."""
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

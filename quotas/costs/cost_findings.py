@@ -1,5 +1,6 @@
 """Turns readings of a broker into a file of request costs: coefficients, their ranges, and their origin."""
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field

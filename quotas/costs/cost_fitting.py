@@ -10,6 +10,7 @@ coefficients are all positive; the other coefficients are zero.
 {'us': 20.0, 'us_per_request_kb': 1.0}
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from itertools import chain, combinations

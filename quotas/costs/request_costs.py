@@ -10,6 +10,7 @@ Weir ships one table per generation of brokers (`costs/`), with the origin of it
 writes a table for a given broker. A kB is 1000 bytes.
 """
 
+# mypyc: skip, because mypyc drops the options of msgspec's structs, such as kw_only.
 from __future__ import annotations
 
 import tomllib

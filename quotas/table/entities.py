@@ -60,7 +60,7 @@ class Entity:
             raise ValueError("an entity needs a user, a client-id, or both; or an ip; or a topic")
         if len(alone) > 1 or (alone and client):
             raise ValueError("an ip, and a topic, stand alone")
-        if "" in (*client, *alone) or Prefix("") in client:
+        if "" in client or "" in alone or Prefix("") in client:
             raise ValueError("an entity's names must not be empty")
 
     def __str__(self) -> str:

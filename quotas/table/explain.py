@@ -9,6 +9,7 @@ entries do not win, and the clients that share the budget.
 [('user alice, client-id <default>', 'no entry'), ('user alice', 'wins')]
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ Weir imports the quotas that its quota file can contain (`quota_file`). Other qu
 the reason why they were skipped.
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple

@@ -17,6 +17,7 @@ headers do not show the entries (`quota = [...]`, or a header spelled with escap
 text.
 """
 
+# mypyc: skip, because only offline tools and the command line call it.
 from __future__ import annotations
 
 import re

@@ -5,6 +5,7 @@ An entry has an entity (`NAME_KEYS`), a mode (`MODE_KEY`: enforced or shadow), o
 its bounds (`UNITS`, `least`, `most`).
 """
 
+# mypyc: skip, because it reads and writes quota files; no request calls it.
 from __future__ import annotations
 
 import math

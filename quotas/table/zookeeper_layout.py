@@ -12,6 +12,7 @@ The same nodes contain users' SCRAM credentials (`SCRAM-SHA-256`, `SCRAM-SHA-512
 credentials and does not decode them. Messages contain values of quotas only.
 """
 
+# mypyc: skip, because mypyc drops the options of msgspec's structs, such as kw_only.
 from __future__ import annotations
 
 import math
