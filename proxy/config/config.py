@@ -74,6 +74,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     usage: UsageRules | None
     """None if usage is not recorded."""
 
+    @property
+    def own_topics(self) -> frozenset[str]:
+        """Topics of the cluster that only Weir writes to."""
+        quotas = {self.settings.quota_topic} if self.settings.quota_store == "topic" else set()
+        return frozenset(quotas) if self.usage is None else self.usage.topics | quotas
+
 
 def load(path: Path | None, options: Mapping[str, object]) -> Config:
     """Read the configuration file, if any, and override it by the given options (None: not given). Raises

@@ -34,6 +34,11 @@ class UsageRules:
     entities_max: int
     trace_share: float
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """Return the topics of usage records and of traces, if usage is written to topics."""
+        return frozenset((self.topic, f"{self.topic}-trace") if self.topic else ())
+
     def registries(self) -> UsageRegistries:
         """Return empty usage registries."""
         return UsageRegistries(

@@ -206,3 +206,9 @@ class Client:
         self.parse_cache.fill(
             plan, bytes(data[frame + REQUEST_HEAD_BYTES : stop]), forward, quotas.generation, budget
         )
+
+    def cache_longer(self, plan: Plan, data: bytearray, frame: int, stop: int | None) -> None:
+        """Take only requests that begin with the same `data[frame:stop]` for the same; None: no request."""
+        cache = self.parse_cache
+        if cache.plan is plan:
+            cache.lengthen(None if stop is None else bytes(data[frame + REQUEST_HEAD_BYTES : stop]))

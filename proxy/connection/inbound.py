@@ -305,6 +305,8 @@ class Inbound:
                 record.plan, forward.byte_counter, data, taken
             ):
                 forward = self._forward = forward.but()
+            if connection.violation is not None:  # the counter refuses the request: its end stays here
+                return 0
             if connection.request_rest_bytes == 0:
                 self._arriving = None
                 if record.usage_counters is not None:

@@ -40,6 +40,15 @@ class ParseCache:
             self.plan, self.head, self.forward = plan, head, forward
             self.generation, self.budget = generation, budget
 
+    def lengthen(self, head: bytes | None) -> None:
+        """Keep the answer only for requests that begin with this longer `head`; None, or one too long, keeps
+        it for none.
+        """
+        if head is not None and len(head) <= HEAD_BYTES_MAX:
+            self.head = head
+        else:
+            self.plan = None
+
     def clear(self) -> None:
         """Forget it."""
         self.plan = None

@@ -112,6 +112,11 @@ class Client(Protocol):
         are not cached: their replica id may be at the end.
         """
 
+    def cache_longer(self, plan: Plan, data: bytearray, frame: int, stop: int | None) -> None:
+        """Reuse the cached decision about this request, if any, only for requests that begin with the same
+        `data[frame:stop]`; None: reuse it for none.
+        """
+
 
 class Context(Protocol):
     """The connection of the frame at hand, as capabilities see it."""
