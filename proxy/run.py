@@ -80,7 +80,7 @@ async def _main(
     config: Config, reactor: Reactor, registry: QuotaRegistry, chosen: Chosen, recorded: Recording | None
 ) -> None:
     server = Server(config, reactor, registry)
-    state = StoreHealth(time.time, chosen.store.name)
+    state = StoreHealth(time.time, chosen.store.name, chosen.foreign_records)
     quota_manager = QuotaManager(
         chosen.store, registry, chosen.table, config.admins, state, server.supervisor
     )

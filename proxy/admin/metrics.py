@@ -142,6 +142,12 @@ def _sessions(server: Server) -> Iterator[Metric]:
         ("api",),
         (((_api_name(api),), count) for api, count in sorted(counters.requests_unread.items())),
     )
+    yield family.counters(
+        "weir_protected_topic_requests_refused",
+        "Refused requests that would write to Weir's own topics or change them.",
+        ("api",),
+        (((_api_name(api),), count) for api, count in sorted(counters.protected_refused.items())),
+    )
     yield family.counter("weir_throttles", "Number of times that a client was throttled.", counters.throttles)
 
 

@@ -39,6 +39,11 @@ def families(quota_registry: QuotaRegistry, store: StoreHealth) -> Iterator[Metr
         "Requests about client quotas from clients that are no admins.",
         store.denied,
     )
+    yield family.counter(
+        "weir_quota_topic_foreign_records",
+        "Records of the quota topic without a Weir's mark.",
+        store.foreign_records(),
+    )
 
 
 def _file(store: StoreHealth) -> Iterator[Metric]:

@@ -527,7 +527,7 @@ def test_refused_records_are_charged_to_the_clients_byte_rate() -> None:
     assert session.throttled_until_ms == told.throttle_time_ms
 
 
-def test_a_refused_request_with_a_hundred_thousand_empty_partitions_closes_the_connection() -> None:
+def test_a_refused_request_with_thousands_of_partitions_closes_the_connection() -> None:
     data = [m.ProduceRequest.PartitionProduceData(index=n, records=b"r") for n in range(20_000)]
     topics = [m.ProduceRequest.TopicProduceData(name=OURS, partition_data=data)]
     session = connection()

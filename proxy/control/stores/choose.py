@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ class Chosen(NamedTuple):
 
     store: QuotaStore
     table: QuotaTable
+    foreign_records: Callable[[], int] = int
+    """Returns the number of records that no Weir wrote; 0 unless the store is a topic."""
 
 
 def choose(config: Config) -> Chosen:
@@ -35,7 +38,9 @@ def choose(config: Config) -> Chosen:
     if config.quota_file is not None:
         raise ConfigError(f"quota_store is {settings.quota_store}: quotas names a file, leave it out")
     snapshot = Path(settings.quota_snapshot) if settings.quota_snapshot else None
-    store = LastKnown(
-        topic_store(config) if settings.quota_store == "topic" else broker_store(config), snapshot
-    )
-    return Chosen(store, trio.run(store.start))
+    if settings.quota_store == "broker":
+        store = LastKnown(broker_store(config), snapshot)
+        return Chosen(store, trio.run(store.start))
+    topic = topic_store(config)
+    store = LastKnown(topic, snapshot)
+    return Chosen(store, trio.run(store.start), lambda: topic.foreign)

@@ -26,7 +26,7 @@ def _at_once(_kind: Hashable, write: Write, details: Mapping[str, object]) -> No
 
 
 class ProtectedTopics:
-    """Names of topics that only some principals may write to or change; false if there are none."""
+    """Names of topics that only some principals may write to or change; false without names."""
 
     def __init__(
         self,
