@@ -16,7 +16,7 @@ from quotas import BrokerQuotas, ClientLedger
 
 if TYPE_CHECKING:
     from proxy.handlers.decisions import Forward
-    from proxy.handlers.plan import Plan
+    from proxy.handlers.plan import NeedsLook, Plan
     from proxy.handlers.sasl.identity import Identities
     from quotas import Budget
 
@@ -207,8 +207,7 @@ class Client:
             plan, bytes(data[frame + REQUEST_HEAD_BYTES : stop]), forward, quotas.generation, budget
         )
 
-    def cache_longer(self, plan: Plan, data: bytearray, frame: int, stop: int | None) -> None:
-        """Take only requests that begin with the same `data[frame:stop]` for the same; None: no request."""
-        cache = self.parse_cache
-        if cache.plan is plan:
-            cache.lengthen(None if stop is None else bytes(data[frame + REQUEST_HEAD_BYTES : stop]))
+    def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
+        """Take requests for the same only if they need no other look."""
+        if self.parse_cache.plan is plan:
+            self.parse_cache.unless = needs_look

@@ -181,6 +181,10 @@ class Inbound:
             and cache.generation == quotas.generation
             and (cache.budget is None or cache.budget.throttled_until_ms <= connection.now_ms)
             and (client.first_request_seen or not timed)
+            and (
+                cache.unless is None
+                or not cache.unless(data, frame + REQUEST_HEAD_BYTES + len(cache.head), end, complete)
+            )
         ):
             decision = cache.forward
         elif timed and not self._is_identified(plan, data, frame, end, complete):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from proxy.handlers.decisions import Forward
-    from proxy.handlers.plan import Plan
+    from proxy.handlers.plan import NeedsLook, Plan
     from quotas import Budget
 
 HEAD_BYTES_MAX: Final = 1024
@@ -21,7 +21,7 @@ HEAD_BYTES_MAX: Final = 1024
 class ParseCache:
     """The latest request that was parsed."""
 
-    __slots__ = ("budget", "forward", "generation", "head", "plan")
+    __slots__ = ("budget", "forward", "generation", "head", "plan", "unless")
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -33,21 +33,14 @@ class ParseCache:
         """Generation of the quotas at the time."""
         self.budget: Budget | None = None
         """The budget that must not be throttled; None if none matters."""
+        self.unless: NeedsLook | None = None
+        """Says whether a request that begins with `head` needs another look; None: none does."""
 
     def fill(self, plan: Plan, head: bytes, forward: Forward, generation: int, budget: Budget | None) -> None:
         """Keep the answer for requests of the plan that begin with `head`."""
         if len(head) <= HEAD_BYTES_MAX:
             self.plan, self.head, self.forward = plan, head, forward
-            self.generation, self.budget = generation, budget
-
-    def lengthen(self, head: bytes | None) -> None:
-        """Keep the answer only for requests that begin with this longer `head`; None, or one too long, keeps
-        it for none.
-        """
-        if head is not None and len(head) <= HEAD_BYTES_MAX:
-            self.head = head
-        else:
-            self.plan = None
+            self.generation, self.budget, self.unless = generation, budget, None
 
     def clear(self) -> None:
         """Forget it."""

@@ -112,9 +112,9 @@ class Client(Protocol):
         are not cached: their replica id may be at the end.
         """
 
-    def cache_longer(self, plan: Plan, data: bytearray, frame: int, stop: int | None) -> None:
-        """Reuse the cached decision about this request, if any, only for requests that begin with the same
-        `data[frame:stop]`; None: reuse it for none.
+    def cache_unless(self, plan: Plan, needs_look: NeedsLook) -> None:
+        """Reuse the decision that is cached for the plan, if any, only for requests that need no other
+        look.
         """
 
 
@@ -250,6 +250,10 @@ class StreamRewrite(Protocol):
 
 Admit: TypeAlias = "Callable[[Context, bytearray, int, int, bool], Decision | Wait]"
 """(context, data, frame, end, complete): the frame is `data[frame:end]`; `complete` if all of it is there."""
+NeedsLook: TypeAlias = "Callable[[bytearray, int, int, bool], bool]"
+"""(data, position, end, complete) -> True if `admit` must decide about a request though its bytes before
+`position` are cached; `end` and `complete` as in `Admit`. Raises nothing.
+"""
 FirstHold: TypeAlias = "Callable[[Context, bytearray, int, int, bool], int]"
 """(context, data, frame, end, complete) -> ms; INCOMPLETE if more bytes are needed."""
 Charge: TypeAlias = "Callable[[ClientLedger, int, int], int]"

@@ -16,6 +16,7 @@ from quotas import Entity, QuotaTable
 from quotas.table import QuotaKey
 from tests.clients import create_topic
 from tests.integration.admin_port import Admin
+from tests.integration.quota_changes import TIGHT, alter
 from tests.integration.traffic import until
 from tests.wire.connection import Connection
 
@@ -114,7 +115,9 @@ def test_only_an_admin_writes_to_the_quota_topic_and_changes_it(
     trusted = Client(trusting.bootstrap, ours)
     assert trusted.produce(key, value) == 0
     until(lambda: admin.metrics()["weir_quotas_configured"] == 1, lambda: "the other Weir to follow")
-    assert admin.metrics()["weir_quota_topic_foreign_records_total"] == 1
+    alter(trusting.port, "app", TIGHT)
+    until(lambda: admin.metrics()["weir_quotas_configured"] == 2, lambda: "the other Weir to follow")
+    assert admin.metrics()["weir_quota_topic_foreign_records_total"] == 1, "not the record that a Weir wrote"
     assert "without a Weir's mark" in plain.log
     assert '"protected topics changed"' in trusting.log
     assert (trusted.configure(), _delete_by_id(trusting, ours)) == (0, 0)

@@ -1,8 +1,8 @@
 """Produce: records for protected topics are refused.
 
-Most requests have one topic. Its name is at the beginning of the body, and the parse cache compares it with
-the fields before, so requests like the one before are not parsed. A request with several topics is scanned:
-as a whole if it fits into the buffer; if not, its beginning, and the remaining bytes before they go on.
+Most requests have one topic, the same as the last one of their connection. `_NamesProtected` compares it, and
+the request is not parsed. A request with several topics is searched or scanned: as a whole if it fits into
+the buffer; if not, its beginning, and the remaining bytes before they go on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from protocol.framing import INCOMPLETE, REQUEST_HEAD, request_body
 from protocol.messages import ProduceRequest, ProduceResponse
 from protocol.primitives import read_int16_length, read_int32_length, read_wrapped_uvarint
 from protocol.topic_bytes import TopicBytes, names_topics
+from protocol.topic_names import topics_in
 from protocol.values import schema_of
 from protocol.versions import VersionRange
 from proxy.close_reasons import CloseReason
@@ -40,7 +41,10 @@ at more.
 """
 _LENGTHS_BYTES: Final = 10
 """The longest count of topics and length of the first name."""
+_TIMEOUT_BYTES: Final = 4
 _MANY: Final = -2
+SEARCHED_BYTES_MAX: Final = 16 * 1024
+"""In so many bytes, searching for protected names takes less time than scanning the fields."""
 
 
 def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
@@ -86,11 +90,54 @@ def _guarded(plan: Plan, protected: ProtectedTopics, inner: Admit, timeout: Fiel
             return _many(context, plan, protected, inner, data, frame, body, end, complete)
         if first in protected.on_wire:
             return _named(context, plan, protected, inner, {first}, data, frame, end, complete)
-        decision = inner(context, data, frame, end, complete)
-        context.client.cache_longer(plan, data, frame, stop)
-        return decision
+        return _passed(context, plan, protected, inner, data, frame, end, complete)
 
     return admit
+
+
+def _passed(
+    context: Context,
+    plan: Plan,
+    protected: ProtectedTopics,
+    inner: Admit,
+    data: bytearray,
+    frame: int,
+    end: int,
+    complete: bool,
+) -> Decision | Wait:
+    """Decide as without protected topics; look again at requests that may name one."""
+    decision = inner(context, data, frame, end, complete)
+    context.client.cache_unless(plan, _NamesProtected(protected, flexible=plan.flexible_request))
+    return decision
+
+
+class _NamesProtected:
+    """A `NeedsLook` for produce requests of one connection that have the same fields up to acks: false for
+    those that surely name no protected topic.
+    """
+
+    __slots__ = ("_flexible", "_known", "_protected")
+
+    def __init__(self, protected: ProtectedTopics, *, flexible: bool) -> None:
+        self._protected = protected
+        self._flexible = flexible
+        self._known = b""
+        """Bytes from timeout_ms to the name of the only topic of the latest such request."""
+
+    def __call__(self, data: bytearray, position: int, end: int, complete: bool) -> bool:
+        known = self._known
+        if known and data.startswith(known, position) and position + len(known) <= end:
+            return False
+        try:
+            first, stop = _only_topic(data, position + _TIMEOUT_BYTES, end, complete, flexible=self._flexible)
+        except ProtocolError:
+            return True
+        if stop == _MANY and complete and end - position <= SEARCHED_BYTES_MAX:
+            return self._protected.occur(data, position, end)
+        if stop < 0 or first in self._protected.on_wire:
+            return True
+        self._known = bytes(data[position:stop])
+        return False
 
 
 def _only_topic(
@@ -126,15 +173,21 @@ def _many(
     complete: bool,
 ) -> Decision | Wait:
     """Decide about a request with several topics."""
-    scan = TopicBytes(ProduceRequest, plan.version, protected.on_wire)
-    scan.feed(data, body, end)
-    if scan.begun:
-        return _named(context, plan, protected, inner, set(scan.begun), data, frame, end, complete)
     if not complete and end - frame < context.buffer_bytes:
         return WAIT
-    decision = inner(context, data, frame, end, complete)
-    context.client.cache_longer(plan, data, frame, None)
-    if complete or not isinstance(decision, Forward):
+    scan = None
+    if not complete:
+        scan = TopicBytes(ProduceRequest, plan.version, protected.on_wire)
+        scan.feed(data, body, end)
+        named = set(scan.begun)
+    elif end - body <= SEARCHED_BYTES_MAX and not protected.occur(data, body, end):
+        named = set()
+    else:
+        named = topics_in(ProduceRequest, plan.version, "topic_data")(data, body, end, protected.on_wire)
+    if named:
+        return _named(context, plan, protected, inner, named, data, frame, end, complete)
+    decision = _passed(context, plan, protected, inner, data, frame, end, complete)
+    if scan is None or not isinstance(decision, Forward):
         return decision
     return decision.but(byte_counter=_Watch(context, protected, scan, decision.byte_counter))
 
@@ -154,8 +207,7 @@ def _named(
     names = [topic.decode() for topic in topics]
     if protected.refuses(context.client):
         return _refuse(context, plan, protected, names, data, frame, end, complete)
-    decision = inner(context, data, frame, end, complete)
-    context.client.cache_longer(plan, data, frame, None)
+    decision = _passed(context, plan, protected, inner, data, frame, end, complete)
     if isinstance(decision, Forward):
         protected.changed(context, ApiKey.PRODUCE, names)
     return decision
