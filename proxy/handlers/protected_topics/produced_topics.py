@@ -44,7 +44,7 @@ _LENGTHS_BYTES: Final = 10
 _TIMEOUT_BYTES: Final = 4
 _MANY: Final = -2
 SEARCHED_BYTES_MAX: Final = 16 * 1024
-"""In so many bytes, searching for protected names takes less time than scanning the fields."""
+"""Up to this size of a request, searching it for names takes less time than scanning its fields."""
 
 
 def capped(offered: Mapping[int, VersionRange]) -> dict[int, VersionRange]:
